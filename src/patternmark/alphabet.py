@@ -1,0 +1,125 @@
+"""What a symbol is: amino acids or the ids of a tokenizer, and which of them are never scored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from patternmark.errors import ParameterError, SequenceError
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """Symbols 0..size-1; `sha256` pins their order and which of them are unscored.
+
+    >>> PROTEIN.encode("mkX-w").tolist()
+    [10, 8, 20, 20, 18]
+    >>> PROTEIN.num_scored
+    20
+    """
+
+    name: str
+    size: int
+    unscored: tuple[int, ...]
+    sha256: str
+    letters: str = ""  # one character per id, where sequences are written in letters
+    unscored_aliases: str = ""  # further characters that are read as the first unscored symbol
+
+    @classmethod
+    def from_symbols(
+        cls,
+        name: str,
+        symbols: Sequence[str],
+        unscored: Iterable[int],
+        *,
+        unscored_aliases: str = "",
+    ) -> Alphabet:
+        """Make an alphabet of the symbols in their id order."""
+        if len(set(symbols)) != len(symbols):
+            twice = next(s for i, s in enumerate(symbols) if s in symbols[:i])
+            raise ParameterError(f"alphabet {name!r}: symbol {twice!r} stands twice")
+        ids = tuple(sorted(set(unscored)))
+        if ids and not (ids[0] >= 0 and ids[-1] < len(symbols)):
+            raise ParameterError(f"alphabet {name!r}: unscored ids must be 0..{len(symbols) - 1}")
+        content = json.dumps({"symbols": list(symbols), "unscored": ids}, separators=(",", ":"))
+        return cls(
+            name=name,
+            size=len(symbols),
+            unscored=ids,
+            sha256=hashlib.sha256(content.encode()).hexdigest(),
+            letters="".join(symbols) if all(len(s) == 1 for s in symbols) else "",
+            unscored_aliases=unscored_aliases,
+        )
+
+    @cached_property
+    def scored(self) -> NDArray[np.intp]:
+        """The ids that can carry the mark, ascending."""
+        mask = np.ones(self.size, dtype=bool)
+        mask[list(self.unscored)] = False
+        return np.flatnonzero(mask)
+
+    @property
+    def num_scored(self) -> int:
+        return self.size - len(self.unscored)
+
+    def encode(self, sequence: str | ArrayLike) -> NDArray[np.int64]:
+        """Turn letters (either case) or ids into ids, or say which symbol does not fit."""
+        if isinstance(sequence, str):
+            return self._encode_letters(sequence)
+        raw = np.asarray(sequence)
+        if raw.ndim != 1 or not (np.issubdtype(raw.dtype, np.integer) or raw.size == 0):
+            raise SequenceError("token ids must be one flat list of whole numbers")
+        ids = raw.astype(np.int64)
+        bad = np.flatnonzero((ids < 0) | (ids >= self.size))
+        if bad.size:
+            at = int(bad[0])
+            raise SequenceError(
+                f"token id {ids[at]} at position {at + 1} is not in alphabet {self.name!r} "
+                f"of {self.size} symbols"
+            )
+        return ids
+
+    def _encode_letters(self, text: str) -> NDArray[np.int64]:
+        if not self.letters:
+            raise SequenceError(
+                f"alphabet {self.name!r} is made of token ids: give JSON lines of ids, not letters"
+            )
+        code_points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+        ids: NDArray[np.int64] = self._id_of_code_point[np.minimum(code_points, _LAST_CODE_POINT)]
+        bad = np.flatnonzero(ids < 0)
+        if bad.size:
+            at = int(bad[0])
+            raise SequenceError(
+                f"character {text[at]!r} at position {at + 1} is not a letter of alphabet "
+                f"{self.name!r}"
+            )
+        return ids
+
+    @cached_property
+    def _id_of_code_point(self) -> NDArray[np.int64]:
+        table = np.full(_LAST_CODE_POINT + 1, -1, dtype=np.int64)
+        for character in self.unscored_aliases:
+            table[[ord(character.lower()), ord(character.upper())]] = self.unscored[0]
+        for index, character in enumerate(self.letters):
+            table[[ord(character.lower()), ord(character.upper())]] = index
+        return table
+
+
+_LAST_CODE_POINT = 128  # letters are ASCII; every other code point lands here, on -1
+
+# The order of ProteinMPNN. B, Z, J (ambiguous), U, O (rare), stops and gaps read as X: no key.
+PROTEIN = Alphabet.from_symbols(
+    "protein", "ACDEFGHIKLMNPQRSTVWYX", unscored=[20], unscored_aliases="BZJUO*-.~?"
+)
+
+# How often each letter occurs in UniProtKB/Swiss-Prot, in hundredths of a percent; X never.
+PROTEIN_BACKGROUND = (
+    825, 138, 546, 672, 386, 707, 227, 591, 580, 965,
+    241, 406, 474, 393, 553, 665, 536, 686, 110, 292, 0,
+)  # fmt: skip

@@ -1,0 +1,35 @@
+"""What every benchmark result says about where it was measured, and how it is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from patternmark._version import __version__
+from patternmark.errors import InputError
+
+
+def environment() -> dict[str, str]:
+    """Return the versions and the kind of machine behind a measurement."""
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def keep(result: dict[str, Any], page: str, folder: Path) -> None:
+    """Write a result as JSON and as the page made from it."""
+    name = result["benchmark"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        (folder / f"{name}.md").write_text(page)
+    except OSError as error:
+        raise InputError(f"{folder}: the results cannot be written: {error.strerror}") from None

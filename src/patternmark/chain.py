@@ -1,0 +1,137 @@
+"""The Markov chain over keys: where key sequences come from, and what a null model is.
+
+The paper's generator draws its keys from a chain (A, Q); under the null hypothesis the recovered
+keys follow a chain as well, with uniform transitions. Both are a :class:`KeyChain`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.errors import ParameterError
+
+NO_KEY = -1  # a position that carries no key: fixed, prompt, or an unscored symbol
+
+_SUM_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class KeyChain:
+    """Transition probabilities A (one row per key) and initial probabilities Q.
+
+    >>> KeyChain.alternating().draw([0.7, 0.1, 0.9, 0.4])
+    array([1, 0, 1, 0])
+    >>> KeyChain.of([[0.3, 0.6], [0.5, 0.5]], [0.5, 0.5])
+    Traceback (most recent call last):
+    patternmark.errors.ParameterError: row 1 of the transition matrix A sums to 0.9, not 1
+    """
+
+    transition: tuple[tuple[float, ...], ...]
+    initial: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.num_keys < 2:
+            raise ParameterError("a chain needs at least 2 keys")
+        if len(self.transition) != self.num_keys:
+            raise ParameterError(
+                f"the transition matrix A has {len(self.transition)} rows, "
+                f"but the initial distribution Q has {self.num_keys} entries"
+            )
+        for number, row in enumerate(self.transition, start=1):
+            _check_distribution(row, self.num_keys, f"row {number} of the transition matrix A")
+        _check_distribution(self.initial, self.num_keys, "the initial distribution Q")
+
+    @classmethod
+    def of(cls, transition: Iterable[Iterable[float]], initial: Iterable[float]) -> KeyChain:
+        """Make a chain from anything that looks like a matrix and a vector."""
+        try:
+            rows = [[float(x) for x in row] for row in transition]
+            start = [float(x) for x in initial]
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "A must be a list of rows of numbers and Q a list of numbers"
+            ) from None
+        return cls(tuple(map(tuple, rows)), tuple(start))
+
+    @classmethod
+    def alternating(cls) -> KeyChain:
+        """The paper's chain: two keys in turn, either of them first."""
+        return cls.cycle(2)
+
+    @classmethod
+    def cycle(cls, num_keys: int) -> KeyChain:
+        """Keys 0, 1, ..., l-1, 0, ... from a uniform start."""
+        shift = np.roll(np.eye(num_keys), 1, axis=1)
+        return cls.of(shift, [1.0 / num_keys] * num_keys)
+
+    @classmethod
+    def independent(cls, probabilities: Iterable[float]) -> KeyChain:
+        """Keys drawn independently of each other: the null of given part probabilities."""
+        row = [float(p) for p in probabilities]
+        return cls.of([row] * len(row), row)
+
+    @classmethod
+    def uniform(cls, num_keys: int) -> KeyChain:
+        """The paper's null hypothesis: every key equally likely at every position."""
+        return cls.independent([1.0 / num_keys] * num_keys)
+
+    @property
+    def num_keys(self) -> int:
+        return len(self.initial)
+
+    def draw(self, uniforms: Iterable[float]) -> NDArray[np.int64]:
+        """Turn numbers in [0, 1) into keys, one each, by inverting the cumulative rows."""
+        keys = []
+        cumulative = self._cumulative_initial
+        for number in uniforms:
+            key = bisect_right(cumulative, number)
+            keys.append(key)
+            cumulative = self._cumulative_rows[key]
+        return np.array(keys, dtype=np.int64)
+
+    @property
+    def signature(self) -> str:
+        """A short name that tells chains apart: uniform, the probabilities, or a hash."""
+        if self == KeyChain.uniform(self.num_keys):
+            return "uniform"
+        if set(self.transition) == {self.initial}:
+            return ",".join(f"{p:.6g}" for p in self.initial)
+        return (
+            "markov-"
+            + hashlib.sha256(repr((self.transition, self.initial)).encode()).hexdigest()[:8]
+        )
+
+    def likeliest_next(self) -> NDArray[np.intp]:
+        """Return the key the chain is most likely to move to, for each key."""
+        return np.argmax(np.asarray(self.transition), axis=1)
+
+    @cached_property
+    def _cumulative_initial(self) -> list[float]:
+        return _cumulative(self.initial)
+
+    @cached_property
+    def _cumulative_rows(self) -> list[list[float]]:
+        return [_cumulative(row) for row in self.transition]
+
+
+def _check_distribution(row: tuple[float, ...], size: int, what: str) -> None:
+    if len(row) != size:
+        raise ParameterError(f"{what} has {len(row)} entries, not {size}")
+    if not all(0.0 <= p <= 1.0 for p in row):  # also catches nan
+        raise ParameterError(f"{what} has an entry outside 0..1: {list(row)}")
+    if abs(sum(row) - 1.0) > _SUM_TOLERANCE:
+        raise ParameterError(f"{what} sums to {sum(row):.10g}, not 1")
+
+
+def _cumulative(row: tuple[float, ...]) -> list[float]:
+    sums = np.cumsum(row)
+    # Rounding must not leave room above the last possible key.
+    sums[np.max(np.flatnonzero(row)) :] = 1.0
+    return [float(s) for s in sums]

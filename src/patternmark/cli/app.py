@@ -1,0 +1,57 @@
+"""The `patternmark` command and its subcommands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from patternmark import __version__
+from patternmark.cli.bench import bench_app
+from patternmark.cli.detect import detect
+from patternmark.cli.keys import key_app, keygen
+from patternmark.cli.output import errors
+from patternmark.errors import PatternmarkError
+
+app = typer.Typer(
+    help="Watermark what order-agnostic models generate; prove it with an exact p-value.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # its tracebacks print local variables
+)
+app.command()(keygen)
+app.add_typer(key_app, name="key")
+app.command()(detect)
+app.add_typer(bench_app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"patternmark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Watermark what order-agnostic models generate; prove it with an exact p-value."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a foreseen error is one line on standard error and status 2."""
+    try:
+        app(args=list(arguments) if arguments is not None else None, prog_name="patternmark")
+    except PatternmarkError as error:
+        errors.print(f"[red]error:[/red] {_escaped(error)}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+
+
+def _escaped(error: PatternmarkError) -> str:
+    from rich.markup import escape
+
+    return escape(str(error))

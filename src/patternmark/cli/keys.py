@@ -1,0 +1,198 @@
+"""`patternmark keygen` and `patternmark key`: make, show and export keys."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
+from patternmark.chain import KeyChain
+from patternmark.cli.output import AllowOpenKey, Verbose, results, say
+from patternmark.errors import ParameterError
+from patternmark.io.keyfile import load_key, save_key
+from patternmark.io.vocabulary import parse_alphabet, read_background
+from patternmark.key import Key
+from patternmark.profile import DEFAULT_PATTERN_LENGTH, Profile
+from patternmark.promote import DeltaAt
+
+key_app = typer.Typer(help="Show a key's public parameters, or export them.", no_args_is_help=True)
+
+KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)]
+
+
+def keygen(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The key file to write.")],
+    alphabet: Annotated[str, typer.Option(help="protein, or tokenizer:FILE.")] = "protein",
+    scheme: Annotated[str, typer.Option(help="The watermarking scheme.")] = "paper",
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            help="Adopt this partition, such as ACDEFGHIKL,MNPQRSTVWY; @FILE reads it from a "
+            "file (for token ids: a JSON list of lists)."
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="How strongly a key promotes its part.")] = 1.0,
+    delta_at: Annotated[
+        str, typer.Option(help="Where delta is added: logits (before temperature) or tempered.")
+    ] = "logits",
+    keys: Annotated[
+        int | None, typer.Option("--keys", "-l", help="Number of keys; they follow in a cycle.")
+    ] = None,
+    transition: Annotated[
+        str | None, typer.Option(help='Transition matrix A, such as "0.1 0.9; 0.9 0.1".')
+    ] = None,
+    initial: Annotated[str | None, typer.Option(help='Initial distribution Q: "0.5 0.5".')] = None,
+    m: Annotated[int | None, typer.Option(help="Pattern length the detector counts.")] = None,
+    patterns: Annotated[
+        str | None,
+        typer.Option(
+            help="Target patterns, such as 01010,10101; default: those the chain favours."
+        ),
+    ] = None,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            help="Balance the parts by mass: natural (amino acids) or a JSON FILE of weights."
+        ),
+    ] = None,
+    unscored: Annotated[
+        str, typer.Option(help="Further tokens that are never scored, separated by commas.")
+    ] = "",
+    verbose: Verbose = False,
+) -> None:
+    """Make a key file: a fresh 256-bit secret with all parameters of the mark."""
+    symbols = parse_alphabet(alphabet, [name for name in unscored.split(",") if name])
+    given_parts = _parse_parts(parts)
+    if given_parts is not None and background is not None:
+        raise ParameterError("--parts fixes the partition: --background has nothing to balance")
+    target_patterns = _parse_patterns(patterns)
+    lengths = {len(p) for p in target_patterns or ()}
+    profile = Profile(
+        alphabet=symbols,
+        scheme=scheme,
+        chain=_parse_chain(keys, transition, initial, given_parts),
+        background=_parse_background(background, symbols),
+        pattern_length=m or (min(lengths) if lengths else DEFAULT_PATTERN_LENGTH),
+        patterns=target_patterns,
+        delta=delta,
+        delta_at=cast(DeltaAt, delta_at),
+    )
+    key = Key.generate(profile, given_parts)
+    save_key(key, output)
+    say(f"wrote {output} (key id {key.key_id}, mode 0600). Keep it secret and keep a copy.")
+
+
+@key_app.command()
+def show(
+    key: KeyFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show a key's id and public parameters; never the secret, never the parts."""
+    loaded = load_key(key, allow_open=allow_open_key)
+    tables = loaded.profile.to_tables()
+    if as_json:
+        typer.echo(json.dumps({"key_id": loaded.key_id, **tables}))
+        return
+    table = Table(show_header=False, title=f"key {loaded.key_id}", title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, fields in tables.items():
+        for field, value in fields.items():
+            table.add_row(f"{name}.{field}", escape(_shortened(value)))
+    table.add_row("parts", _describe_parts(loaded))
+    table.add_row("secret", "none: public half" if loaded.secret is None else "present, hidden")
+    results.print(table)
+
+
+@key_app.command()
+def export(
+    key: KeyFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The public file to write.")],
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the public half: id and parameters, without secret and parts."""
+    public = load_key(key, allow_open=allow_open_key).public()
+    save_key(public, output)
+    say(f"wrote {output} (public half of key {public.key_id})")
+
+
+def _describe_parts(key: Key) -> str:
+    if key.secret is None:
+        return "not in a public half"
+    sizes = key.partition.members.sum(axis=1).tolist()
+    origin = "derived from the secret" if key.parts is None else "adopted"
+    text = f"{len(sizes)} parts of {_shortened(sizes)} symbols, {origin}"
+    weights = key.profile.background
+    if weights is None and key.profile.alphabet == PROTEIN:
+        weights = PROTEIN_BACKGROUND
+    if weights is not None:
+        shares = ", ".join(f"{share:.1%}" for share in key.partition.masses(weights))
+        text += f"; background mass {shares}"
+    return text
+
+
+def _shortened(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 100 else f"{text[:80]} ... ({len(text)} characters)"
+
+
+def _parse_parts(text: str | None) -> list[Any] | None:
+    if text is None:
+        return None
+    if not text.startswith("@"):
+        return text.split(",")
+    file = Path(text[1:])
+    try:
+        content = file.read_text(encoding="utf-8").strip()
+        return cast(list[Any], json.loads(content)) if content[:1] == "[" else content.split(",")
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"{file}: no parts can be read from it: {error}") from None
+
+
+def _parse_chain(
+    keys: int | None, transition: str | None, initial: str | None, parts: list[Any] | None
+) -> KeyChain:
+    if transition is None:
+        size = keys or (len(parts) if parts else 2)
+        if size < 2:
+            raise ParameterError(f"a chain needs at least 2 keys, not {size}")
+        chain = KeyChain.cycle(size)
+        return chain if initial is None else KeyChain.of(chain.transition, _numbers(initial))
+    rows = [_numbers(row) for row in transition.split(";")]
+    if keys is not None and keys != len(rows):
+        raise ParameterError(f"--keys {keys} does not fit a transition matrix of {len(rows)} rows")
+    start = [1.0 / len(rows)] * len(rows) if initial is None else _numbers(initial)
+    return KeyChain.of(rows, start)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise ParameterError(f"{text!r} is not a list of numbers such as '0.5 0.5'") from None
+
+
+def _parse_patterns(text: str | None) -> tuple[tuple[int, ...], ...] | None:
+    if text is None:
+        return None
+    if not all(word.isdecimal() for word in text.split(",")):
+        raise ParameterError(f"{text!r} is not a list of patterns such as 01010,10101")
+    return tuple(tuple(int(digit) for digit in word) for word in text.split(","))
+
+
+def _parse_background(text: str | None, alphabet: Alphabet) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    if text != "natural":
+        return read_background(Path(text), alphabet)
+    if alphabet != PROTEIN:
+        raise ParameterError("--background natural is for the protein alphabet: give a file")
+    return PROTEIN_BACKGROUND

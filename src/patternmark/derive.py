@@ -1,0 +1,82 @@
+"""From one 256-bit secret to every keyed choice, the same on every machine.
+
+    extract   master    = HMAC-SHA256("patternmark v1", secret)            (HKDF-Extract)
+    expand    subkey    = HMAC-SHA256(master, label || 0x01)               (HKDF-Expand, one block)
+    stream    block[i]  = HMAC-SHA256(subkey, i as 8 bytes, big-endian)    four 64-bit words a block
+
+Every use has its own label, so no two of them share words. A permutation is the stable order of
+such words: no random generator of a library or a device is involved, and a port in any language
+needs HMAC-SHA256 and a sort (see ``vectors/``).
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.errors import ParameterError
+
+SECRET_BYTES = 32
+_EXTRACT_SALT = b"patternmark v1"
+_WORDS_PER_BLOCK = 4
+
+
+class Secret:
+    """A 256-bit secret that does not print itself.
+
+    >>> Secret(bytes(32))
+    Secret(hidden)
+    >>> Secret(bytes(32)).permutation("example", 5).tolist()
+    [1, 0, 4, 3, 2]
+    """
+
+    __slots__ = ("_master", "_raw")
+
+    def __init__(self, raw: bytes) -> None:
+        if len(raw) != SECRET_BYTES:
+            raise ParameterError(f"a secret has {SECRET_BYTES} bytes, not {len(raw)}")
+        self._raw = bytes(raw)
+        self._master = _hmac(_EXTRACT_SALT, self._raw)
+
+    @classmethod
+    def generate(cls) -> Secret:
+        """Draw a fresh secret from the operating system's generator."""
+        return cls(secrets.token_bytes(SECRET_BYTES))
+
+    def reveal_hex(self) -> str:
+        """Return the secret itself: for the key file's writer and nobody else."""
+        return self._raw.hex()
+
+    def subkey(self, label: str) -> bytes:
+        """Return 32 bytes bound to `label`."""
+        return _hmac(self._master, label.encode() + b"\x01")
+
+    def words(self, label: str, count: int) -> NDArray[np.uint64]:
+        """Return the first `count` 64-bit words of the stream named `label`."""
+        subkey = self.subkey(label)
+        blocks = -(-count // _WORDS_PER_BLOCK)
+        stream = b"".join(_hmac(subkey, i.to_bytes(8, "big")) for i in range(blocks))
+        return np.frombuffer(stream, dtype=">u8", count=count).astype(np.uint64)
+
+    def uniforms(self, label: str, count: int) -> NDArray[np.float64]:
+        """Return `count` numbers in [0, 1): the upper 53 bits of each word."""
+        return (self.words(label, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def permutation(self, label: str, size: int) -> NDArray[np.intp]:
+        """Return 0..size-1 shuffled: the stable order of `size` words."""
+        return np.argsort(self.words(label, size), kind="stable")
+
+    def __repr__(self) -> str:
+        return "Secret(hidden)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._raw, other._raw)
+
+    __hash__ = None  # type: ignore[assignment]  # a secret has no business in a set
+
+
+def _hmac(key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, "sha256")

@@ -1,0 +1,31 @@
+"""Every error this package raises on purpose.
+
+PatternmarkError
+├── ParameterError     a parameter out of its domain: rows of A off 1, mixed lengths in T
+├── KeyFileError       a key file that cannot be used: wrong, newer, edited, readable by others
+├── SequenceError      one sequence that does not fit the alphabet
+└── InputError         a file that holds nothing to work on: empty, binary, not what it claims to be
+
+The messages are written for the person who has to mend the input. None of them ever contains a
+secret or a part of one.
+"""
+
+
+class PatternmarkError(Exception):
+    """The root: catch this to catch everything the package raises on purpose."""
+
+
+class ParameterError(PatternmarkError, ValueError):
+    """A parameter of a scheme, chain, pattern set or detector is out of its domain."""
+
+
+class KeyFileError(PatternmarkError):
+    """A key file cannot be read, trusted or written."""
+
+
+class SequenceError(PatternmarkError, ValueError):
+    """A sequence does not fit the alphabet of the key."""
+
+
+class InputError(PatternmarkError):
+    """An input file as a whole cannot be used."""

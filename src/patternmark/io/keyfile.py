@@ -1,0 +1,140 @@
+"""Key files: one TOML file with the secret and every public parameter.
+
+A key file is refused when others may read it, when it was edited (its key id no longer fits its
+contents), when it comes from a newer version, and when any field is unknown or missing. What a
+refused file holds never enters the message.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from patternmark.derive import Secret
+from patternmark.errors import KeyFileError, PatternmarkError
+from patternmark.key import Key
+from patternmark.profile import Profile
+
+FORMAT = "patternmark key"
+VERSION = 1
+
+_KEY_HEADER = """\
+# A patternmark key. Whoever reads this file can find, forge and strip its mark: keep it secret.
+# The parameters are bound to the key id; an edited file is refused.
+"""
+_PUBLIC_HEADER = """\
+# The public half of a patternmark key: it names the mark and its parameters, and holds no secret.
+"""
+
+_log = logging.getLogger(__name__)
+
+
+def load_key(path: str | os.PathLike[str], *, allow_open: bool = False) -> Key:
+    """Read a key file or a public half; refuse a secret that others may read."""
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except FileNotFoundError:
+        raise KeyFileError(
+            f"{file}: there is no such key file (make one with 'patternmark keygen')"
+        ) from None
+    except OSError as error:
+        raise KeyFileError(f"{file}: cannot be read: {error.strerror}") from None
+    try:
+        key = _parse(content)
+    except PatternmarkError as error:
+        raise KeyFileError(f"{file}: {error}") from None
+    if key.secret is not None and os.name == "posix" and mode & 0o077 and not allow_open:
+        raise KeyFileError(
+            f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
+            "or pass --allow-open-key if another mechanism guards it"
+        )
+    _log.debug("loaded key %s from %s", key.key_id, file)
+    return key
+
+
+def save_key(key: Key, path: str | os.PathLike[str]) -> None:
+    """Write a key to a new file, mode 0600 if it holds the secret; never overwrite a file."""
+    file = Path(path)
+    mode = 0o600 if key.secret is not None else 0o644
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise KeyFileError(
+            f"{file}: exists already and is not overwritten, since a lost key cannot be replaced"
+        ) from None
+    except OSError as error:
+        raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(dump_key(key))
+
+
+def dump_key(key: Key) -> str:
+    """Return the text of a key file."""
+    lines = [_PUBLIC_HEADER if key.secret is None else _KEY_HEADER]
+    lines += [_line("format", FORMAT), _line("version", VERSION), _line("key_id", key.key_id)]
+    tables = key.profile.to_tables()
+    if key.secret is not None:
+        tables["secret"] = {"key": key.secret.reveal_hex()}
+        if key.parts is not None:
+            tables["secret"]["parts"] = [p if isinstance(p, str) else list(p) for p in key.parts]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(_line(field, value) for field, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _line(field: str, value: Any) -> str:
+    # Strings, numbers and lists of them are written alike in JSON and in TOML.
+    return f"{field} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _parse(content: bytes) -> Key:
+    try:
+        tables = tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
+    if tables.pop("format", None) != FORMAT:
+        raise KeyFileError(f"this is not a patternmark key file (no line format = {FORMAT!r})")
+    version = tables.pop("version", None)
+    if not isinstance(version, int) or version < 1:
+        raise KeyFileError("the key file has no valid version")
+    if version > VERSION:
+        raise KeyFileError(
+            f"the key file has version {version}, this patternmark reads up to {VERSION}: "
+            "upgrade patternmark"
+        )
+    stated_id = tables.pop("key_id", None)
+    if not isinstance(stated_id, str):
+        raise KeyFileError("the key file has no key_id")
+    hidden = tables.pop("secret", None)
+    profile = Profile.from_tables(tables)
+    if hidden is None:
+        return Key(profile, stated_id)
+    return _with_secret(profile, hidden, stated_id)
+
+
+def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
+    if not isinstance(hidden, dict) or not set(hidden) <= {"key", "parts"}:
+        raise KeyFileError("the table [secret] holds 'key' and, if adopted, 'parts' alone")
+    try:
+        secret = Secret(bytes.fromhex(hidden["key"]))
+    except (KeyError, TypeError, ValueError):
+        raise KeyFileError("the field 'key' in [secret] must be 64 hexadecimal digits") from None
+    parts = hidden.get("parts")
+    if parts is not None and not (
+        isinstance(parts, list) and all(isinstance(p, str | list) for p in parts)
+    ):
+        raise KeyFileError("the field 'parts' in [secret] must be a list")
+    key = Key.of(secret, profile, parts)
+    if key.key_id != stated_id:
+        raise KeyFileError(
+            f"its contents do not fit its key id {stated_id}: the file was changed after it was "
+            "made. Restore it, or make a new key with 'patternmark keygen'"
+        )
+    return key

@@ -1,0 +1,61 @@
+"""Mark what a model generates: draw the keys, then promote their parts at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.chain import NO_KEY
+from patternmark.key import Key
+from patternmark.promote import bias_table, promote
+
+
+class Marker:
+    """The generator's half of a key: it knows no model and no order of generation.
+
+    >>> from patternmark import Key, Marker, Profile
+    >>> marker = Marker(Key.generate(Profile()))
+    >>> keys = marker.key_sequence(6, seed=1)           # one key for each position
+    >>> logits = np.zeros((6, 21))                       # from a model, in any order
+    >>> int((marker.promote(logits, keys, temperature=0.1) > 0).sum())  # 10 letters each
+    60
+    """
+
+    def __init__(self, key: Key, *, delta: float | None = None) -> None:
+        self.key = key
+        self.delta = key.profile.delta if delta is None else delta
+        self._secret = key.require_secret()
+        self._members = key.partition.members
+
+    def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
+        """Draw the keys of one sequence from the chain: [length].
+
+        The same secret, seed and index give the same keys on every machine, whatever else is in
+        the batch, and a longer sequence begins like a shorter one.
+        """
+        label = f"key sequence/{seed}/{index}"
+        return self.key.profile.chain.draw(self._secret.uniforms(label, length).tolist())
+
+    def key_sequences(self, lengths: Sequence[int], seed: int | str = 0) -> NDArray[np.int64]:
+        """Draw the keys of a batch, padded with NO_KEY: [batch, longest]."""
+        keys = np.full((len(lengths), max(lengths, default=0)), NO_KEY, dtype=np.int64)
+        for index, length in enumerate(lengths):
+            keys[index, :length] = self.key_sequence(length, seed, index)
+        return keys
+
+    def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
+        """Return what to add to the raw logits of positions with these keys: [..., V]."""
+        return np.asarray(self._table(temperature)[np.asarray(keys)])
+
+    def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
+        """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
+
+        Divide the result by `temperature` as the sampler always does. numpy and torch alike.
+        """
+        return promote(logits, keys, self._table(temperature))
+
+    def _table(self, temperature: float) -> NDArray[np.float64]:
+        return bias_table(self._members, self.delta, self.key.profile.delta_at, temperature)

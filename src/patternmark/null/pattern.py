@@ -1,0 +1,112 @@
+"""The exact null of the pattern count, P_{T,n}: one interface over two ways to compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.chain import KeyChain
+from patternmark.null.automaton import counting_chain
+from patternmark.null.direct import distributions, tail_from
+from patternmark.null.tilted import TiltedCount
+from patternmark.patterns import Patterns
+
+TABLE_LENGTH = 512  # up to here one table answers; beyond it, one tail at a time
+_TABLE_FLOOR = 1e-280  # below, the table may have lost terms to underflow
+_MOST_KNOWN = 2**16
+
+
+class PatternNull:
+    """How many target patterns appear when no mark is there.
+
+    Keys follow `null`: the paper's uniform chain unless another is given. Unscored symbols cut a
+    sequence into segments; `lengths` lists them, each starts afresh from the null's initial
+    distribution, and the null of the total is the exact convolution.
+
+    >>> null = PatternNull(Patterns.favoured(KeyChain.alternating(), 3))
+    >>> round(null.tail(2, [4]), 12)  # 0101 and 1010 of 16
+    0.125
+    >>> round(null.log_tail(4998, [5000]) / log(2), 6)  # the two alternating sequences
+    -4999.0
+    >>> round(null.mean([10]), 12)
+    2.0
+    """
+
+    def __init__(self, patterns: Patterns, null: KeyChain | None = None) -> None:
+        self.patterns = patterns
+        self.null = null if null is not None else KeyChain.uniform(patterns.num_keys)
+        self.chain = counting_chain(patterns, self.null)
+        # A screen asks for the same few lengths and counts again and again.
+        self._known_tails: dict[tuple[int, tuple[int, ...]], float] = {}
+        self._known_lengths: dict[int, tuple[float, int]] = {}
+
+    def log_tail(self, count: int, lengths: Sequence[int]) -> float:
+        """Return ln P(C >= count) over segments of the given lengths."""
+        question = (int(count), tuple(sorted(lengths)))
+        if question not in self._known_tails:
+            if len(self._known_tails) >= _MOST_KNOWN:
+                self._known_tails.clear()
+            self._known_tails[question] = self._log_tail(*question)
+        return self._known_tails[question]
+
+    def tail(self, count: int, lengths: Sequence[int]) -> float:
+        """Return P(C >= count); 0.0 where that is below what a float can hold."""
+        return float(np.exp(self.log_tail(count, lengths)))
+
+    def largest_count(self, lengths: Sequence[int]) -> int:
+        """Return the largest count that segments of these lengths can reach."""
+        return sum(self._of_length(n)[1] for n in lengths)
+
+    def distribution(self, lengths: Sequence[int]) -> NDArray[np.float64]:
+        """Return P(C = c) for c = 0, 1, ...: by convolution, or by transform if long."""
+        if sum(lengths) > TABLE_LENGTH:
+            return TiltedCount(self.chain, lengths).distribution()
+        return self._short_distribution(tuple(lengths))
+
+    def mean(self, lengths: Sequence[int]) -> float:
+        """Return the expected count."""
+        return sum(self._of_length(n)[0] for n in lengths)
+
+    @cached_property
+    def table(self) -> NDArray[np.float64]:
+        """P(C = c) after n keys, one segment: [TABLE_LENGTH + 1, TABLE_LENGTH + 1]."""
+        return distributions(self.chain, TABLE_LENGTH)
+
+    def _log_tail(self, count: int, lengths: tuple[int, ...]) -> float:
+        if count <= 0:
+            return 0.0
+        if sum(lengths) <= TABLE_LENGTH:
+            tail = tail_from(self._short_distribution(lengths), count)
+            if tail > _TABLE_FLOOR:
+                return min(log(tail), 0.0)
+        return TiltedCount(self.chain, lengths).log_tail(count)
+
+    def _short_distribution(self, lengths: tuple[int, ...]) -> NDArray[np.float64]:
+        total = np.ones(1)
+        for n in lengths:
+            most = max(n - self.patterns.length + 1, 0)
+            total = np.convolve(total, self.table[n, : most + 1])
+        return total
+
+    def _of_length(self, length: int) -> tuple[float, int]:
+        """Return the expected and the largest count of one segment."""
+        if length not in self._known_lengths:
+            largest = TiltedCount(self.chain, [length]).largest_count
+            self._known_lengths[length] = (self._mean(length), largest)
+        return self._known_lengths[length]
+
+    def _mean(self, length: int) -> float:
+        """Return the expected count of one segment: hits summed along the chain."""
+        if length < 1:
+            return 0.0
+        S = self.chain.num_states
+        step = np.zeros((S + 1, S + 1))  # the last coordinate collects the hits
+        step[:S, :S] = self.chain.miss + self.chain.hit
+        step[:S, S] = self.chain.hit.sum(axis=1)
+        step[S, S] = 1.0
+        start = np.append(self.chain.start_miss + self.chain.start_hit, self.chain.start_hit.sum())
+        return float((start @ np.linalg.matrix_power(step, length - 1))[S])

@@ -1,0 +1,185 @@
+"""One tail probability of any length, far below 1e-300, in time that grows more slowly than n.
+
+The count C has the generating function F(z) = E[z^C] = u(z) M(z)^(n-1) 1, a product of small
+matrices; segments multiply. To read off P(C >= c):
+
+1. **Tilt.** Choose t >= 0 where log F(e^t) - t c is smallest. Under the tilted law
+   Q(C = k) = P(C = k) e^(tk) / F(e^t) the observed count is a typical one, and
+   P(C >= c) = F(e^t) e^(-tc) * sum over k >= c of Q(C = k) e^(-t(k - c)).
+2. **Invert.** Q is read off by a Fourier transform of F at K points on the circle of radius e^t.
+   Errors are relative to Q's peak, which now stands at c: the tail keeps its relative accuracy.
+3. **Bound.** K points alias counts that are K apart. Q's spread is about sqrt(n), so K can be far
+   smaller than n; Chernoff's inequality, from F at a few real points, bounds what aliasing and
+   cutting the sum at c + K/2 can add. K doubles until that is below 1e-13 of the result.
+
+M(z)^(n-1) takes log2(n) squarings, so the cost is about sqrt(n) log n and the memory sqrt(n).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, exp, inf, log, log2, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.null.automaton import CountingChain
+
+_LN2 = log(2.0)
+_ALIASING = 1e-13  # relative to the result
+_GRID = np.linspace(0.0, 1.0, 33)
+_SPREADS = np.geomspace(0.05, 64.0, 48)  # where Chernoff's bound is tried, in standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class _ScaledLog:
+    """A logarithm kept as log(mantissa) + exponent * ln 2, so that differences stay exact."""
+
+    mantissa: NDArray[Any]  # [K], complex where the points are
+    exponent: NDArray[np.float64]  # [K], whole numbers
+
+    def minus(self, other: _ScaledLog) -> NDArray[Any]:
+        difference = (self.exponent - other.exponent) * _LN2
+        return np.asarray(self.mantissa - other.mantissa + difference)
+
+
+class TiltedCount:
+    """Tail probabilities of the pattern count over segments of given lengths."""
+
+    def __init__(self, chain: CountingChain, lengths: Sequence[int]) -> None:
+        self._chain = chain
+        self._multiplicity = dict(sorted(Counter(n for n in lengths if n > 0).items()))
+
+    @cached_property
+    def largest_count(self) -> int:
+        """The largest count that has a positive probability."""
+        return sum(
+            times * _largest_count(self._chain, n) for n, times in self._multiplicity.items()
+        )
+
+    def log_tail(self, count: int) -> float:
+        """Return ln P(C >= count), right to about n * 1e-15 relative to the probability."""
+        if count <= 0:
+            return 0.0
+        if count > self.largest_count:
+            return -inf
+        # At the largest count itself the best tilt is infinite; half a count short is as good.
+        tilt = self._best_tilt(min(count, self.largest_count - 0.5))
+        at_tilt = self._log_gf(np.array([tilt]))
+        spread = self._spread(tilt)
+        size = 2 ** ceil(log2(16.0 * spread + 32.0))
+        while True:
+            total = self._tilted_sum(count, tilt, at_tilt, size)
+            if size > 2 * self.largest_count:  # nothing is left to alias
+                break
+            if self._outside(count, tilt, at_tilt, spread, size) <= _ALIASING * total:
+                break
+            size *= 2
+        mantissa = float(at_tilt.mantissa[0]) + log(total)
+        return min(mantissa + float(at_tilt.exponent[0]) * _LN2 - tilt * count, 0.0)
+
+    def distribution(self) -> NDArray[np.float64]:
+        """Return P(C = c) for c = 0..largest_count, right to about 1e-13 in absolute terms."""
+        size = 2 ** ceil(log2(self.largest_count + 1))
+        here = self._log_gf(np.zeros(1))
+        pmf = self._on_circle(0.0, here, size)[: self.largest_count + 1]
+        return np.clip(pmf, 0.0, 1.0)
+
+    def _best_tilt(self, target: float) -> float:
+        """Minimise the convex log F(e^t) - t * target over t >= 0 on grids that zoom in."""
+        low, high = 0.0, 4.0
+        while True:
+            grid = low + (high - low) * _GRID
+            height = _real(self._log_gf(grid)) - grid * target
+            best = int(np.argmin(height))
+            step = float(grid[1] - grid[0])
+            if best == len(grid) - 1 and high < 512.0:
+                high *= 4.0
+                continue
+            # Off by a quarter of a standard deviation is near enough for the transform.
+            if step * self._spread(float(grid[best])) < 0.25 or step < 1e-12:
+                return float(grid[best])
+            low, high = max(float(grid[best]) - step, 0.0), float(grid[best]) + step
+
+    def _spread(self, tilt: float) -> float:
+        """Return the standard deviation of the count under the tilt, at least about 0.1."""
+        h = 1e-3
+        left, mid, right = _real(self._log_gf(tilt + np.array([-h, 0.0, h])))
+        return sqrt(max((left - 2.0 * mid + right) / h**2, 0.01))
+
+    def _tilted_sum(self, count: int, tilt: float, at_tilt: _ScaledLog, size: int) -> float:
+        """Return the sum over k >= count of Q(C = k) e^(-tilt (k - count))."""
+        law = self._on_circle(tilt, at_tilt, size)
+        offsets = np.arange(size // 2)
+        return float(law[(count + offsets) % size] @ np.exp(-tilt * offsets))
+
+    def _on_circle(self, tilt: float, at_tilt: _ScaledLog, size: int) -> NDArray[np.float64]:
+        angles = 2.0 * np.pi * np.arange(size // 2 + 1) / size
+        ratio = np.exp(self._log_gf(tilt + 1j * angles).minus(at_tilt))
+        return np.fft.irfft(np.conj(ratio), size)
+
+    def _outside(
+        self, count: int, tilt: float, at_tilt: _ScaledLog, spread: float, size: int
+    ) -> float:
+        """Bound Q(C < count - size/2) + 2 Q(C >= count + size/2) by Chernoff's inequality."""
+        bounds = []
+        for sign, edge in ((1.0, count + size // 2), (-1.0, count - size // 2)):
+            shift = sign * _SPREADS / spread
+            log_ratio = np.real(self._log_gf(tilt + shift).minus(at_tilt))
+            bounds.append(exp(min(float(np.min(log_ratio - shift * edge)), 0.0)))
+        return 2.0 * bounds[0] + bounds[1]
+
+    def _log_gf(self, t: NDArray[Any]) -> _ScaledLog:
+        """Return log F(e^t) at each point: the product over segments of u M^(n-1) 1."""
+        z = np.exp(t)
+        steps = {n: n - 1 for n in self._multiplicity}
+        start = self._chain.start_miss + z[:, None] * self._chain.start_hit  # [K, S]
+        vectors = dict.fromkeys(steps, start)
+        exponents = dict.fromkeys(steps, np.zeros(len(z)))
+        matrix = self._chain.miss + z[:, None, None] * self._chain.hit  # [K, S, S]
+        matrix, exponent = _normalise(matrix, np.zeros(len(z)))
+        for bit in range(max(steps.values(), default=0).bit_length()):
+            for n, count in steps.items():
+                if count >> bit & 1:
+                    moved = np.matmul(vectors[n][:, None, :], matrix)[:, 0]
+                    vectors[n], exponents[n] = _normalise(moved, exponents[n] + exponent)
+            matrix, exponent = _normalise(np.matmul(matrix, matrix), 2.0 * exponent)
+        mantissa = np.zeros(len(z), dtype=z.dtype)
+        total = np.zeros(len(z))
+        with np.errstate(divide="ignore"):  # F may vanish on the circle: log 0 = -inf is right
+            for n, times in self._multiplicity.items():
+                mantissa += times * np.log(vectors[n].sum(axis=1))
+                total += times * exponents[n]
+        return _ScaledLog(mantissa, total)
+
+
+def _real(value: _ScaledLog) -> NDArray[np.float64]:
+    return np.asarray(np.real(value.mantissa) + value.exponent * _LN2)
+
+
+def _normalise(
+    array: NDArray[Any], exponent: NDArray[np.float64]
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Scale every array[i] by a power of two, which is exact, to a largest entry near 1."""
+    axes = tuple(range(1, array.ndim))
+    shift = np.frexp(np.abs(array).max(axis=axes))[1]
+    scale = np.ldexp(1.0, -shift).reshape((-1,) + (1,) * len(axes))
+    return array * scale, exponent + shift
+
+
+def _largest_count(chain: CountingChain, length: int) -> int:
+    """Return the largest count `length` keys can reach: powers in the (max, +) algebra."""
+    vector = np.where(chain.start_hit > 0, 1.0, np.where(chain.start_miss > 0, 0.0, -inf))
+    matrix = np.where(chain.hit > 0, 1.0, np.where(chain.miss > 0, 0.0, -inf))
+    steps = length - 1
+    while steps:
+        if steps & 1:
+            vector = (vector[:, None] + matrix).max(axis=0)
+        steps >>= 1
+        if steps:
+            matrix = (matrix[:, :, None] + matrix[None, :, :]).max(axis=1)
+    return int(vector.max())

@@ -1,0 +1,126 @@
+"""Split the scored symbols of an alphabet into l parts, one for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import Alphabet
+from patternmark.chain import NO_KEY
+from patternmark.derive import Secret
+from patternmark.errors import ParameterError
+
+MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
+MASS_ATTEMPTS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """`part_of[symbol]` is the key that promotes the symbol, or NO_KEY if it is never scored."""
+
+    part_of: NDArray[np.int64]  # [V]
+    num_parts: int
+
+    @cached_property
+    def members(self) -> NDArray[np.bool_]:
+        """Which symbols each key promotes: [l, V]."""
+        return np.asarray(self.part_of == np.arange(self.num_parts)[:, None])
+
+    def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
+        """Return each part's share of a background distribution over symbols."""
+        weights = np.asarray(background, dtype=float)
+        mass = self.members @ weights
+        return np.asarray(mass / mass.sum())
+
+    def __repr__(self) -> str:  # membership is as secret as the key it comes from
+        sizes = self.members.sum(axis=1).tolist()
+        return f"Partition({self.num_parts} parts of {sizes} symbols, hidden)"
+
+
+def derive_partition(
+    secret: Secret,
+    alphabet: Alphabet,
+    num_parts: int,
+    background: Sequence[int] | None = None,
+) -> Partition:
+    """Deal the keyed shuffle of the scored symbols out to the parts in turn.
+
+    With a background, shuffles are tried in order until every part's mass is within 1 % of 1/l;
+    where none of 256 is (one symbol may outweigh a part), the closest of them is taken. This
+    keeps every partition that meets the bound equally likely.
+    """
+    _check_enough_symbols(alphabet, num_parts)
+    label = f"partition/{alphabet.sha256}/{num_parts}"
+    if background is None:
+        return _deal(secret, f"{label}/0", alphabet, num_parts)
+    weights = _check_background(background, alphabet)
+    closest, smallest_error = None, np.inf
+    for attempt in range(MASS_ATTEMPTS):
+        candidate = _deal(secret, f"{label}/{attempt}", alphabet, num_parts)
+        # In whole numbers, so that every machine accepts the same attempt.
+        mass = [int(m) for m in candidate.members @ weights]
+        error = max(abs(m * num_parts - sum(mass)) for m in mass) / sum(mass)
+        if error < smallest_error:
+            closest, smallest_error = candidate, error
+        if error <= MASS_TOLERANCE:
+            break
+    assert closest is not None  # noqa: S101  # the first attempt always beats infinity
+    return closest
+
+
+def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) -> Partition:
+    """Use parts chosen elsewhere: every scored symbol in exactly one of them."""
+    if len(parts) < 2:
+        raise ParameterError("a partition needs at least 2 parts, such as ACDEFGHIKL,MNPQRSTVWY")
+    part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
+    for key, part in enumerate(parts):
+        ids = alphabet.encode(part)
+        if ids.size == 0:
+            raise ParameterError(f"part {key + 1} is empty")
+        for symbol in ids.tolist():
+            name = _symbol_name(alphabet, symbol)
+            if symbol in alphabet.unscored:
+                raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
+            if part_of[symbol] != NO_KEY:
+                raise ParameterError(f"{name} stands in two parts, or twice in one")
+            part_of[symbol] = key
+    missing = alphabet.scored[part_of[alphabet.scored] == NO_KEY]
+    if missing.size:
+        names = ", ".join(_symbol_name(alphabet, int(s)) for s in missing[:5])
+        more = f" and {missing.size - 5} more" if missing.size > 5 else ""
+        raise ParameterError(f"no part holds {names}{more}: every scored symbol needs one")
+    return Partition(part_of, len(parts))
+
+
+def _deal(secret: Secret, label: str, alphabet: Alphabet, num_parts: int) -> Partition:
+    order = secret.permutation(label, alphabet.num_scored)
+    part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
+    part_of[alphabet.scored[order]] = np.arange(alphabet.num_scored) % num_parts
+    return Partition(part_of, num_parts)
+
+
+def _check_enough_symbols(alphabet: Alphabet, num_parts: int) -> None:
+    if not 2 <= num_parts <= alphabet.num_scored:
+        raise ParameterError(
+            f"alphabet {alphabet.name!r} has {alphabet.num_scored} scored symbols: "
+            f"it splits into 2 to {alphabet.num_scored} parts, not {num_parts}"
+        )
+
+
+def _check_background(background: Sequence[int], alphabet: Alphabet) -> NDArray[np.int64]:
+    weights = np.asarray(background)
+    if weights.shape != (alphabet.size,) or not np.issubdtype(weights.dtype, np.integer):
+        raise ParameterError(
+            f"a background is a list of {alphabet.size} whole numbers, one for each symbol"
+        )
+    if np.any(weights < 0) or np.any(weights > 2**31) or weights[alphabet.scored].sum() == 0:
+        raise ParameterError("background weights lie in 0..2^31 and cannot all be 0")
+    return weights.astype(np.int64)
+
+
+def _symbol_name(alphabet: Alphabet, symbol: int) -> str:
+    return repr(alphabet.letters[symbol]) if alphabet.letters else f"token {symbol}"

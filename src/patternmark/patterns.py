@@ -1,0 +1,118 @@
+"""Target patterns T: the key patterns a detector counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.chain import KeyChain
+from patternmark.errors import ParameterError
+
+MAX_FAVOURED = 100_000
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """A set T of patterns of one length m over the keys 0..l-1.
+
+    >>> Patterns.favoured(KeyChain.alternating(), 3).patterns
+    ((0, 1, 0), (1, 0, 1))
+    >>> Patterns.favoured(KeyChain.alternating(), 3).count(np.array([0, 1, 0, 1, 1, 0]))
+    2
+    """
+
+    patterns: tuple[tuple[int, ...], ...]
+    num_keys: int
+
+    def __post_init__(self) -> None:
+        if not self.patterns:
+            raise ParameterError("the target set T holds no pattern")
+        lengths = sorted({len(p) for p in self.patterns})
+        if len(lengths) > 1:
+            raise ParameterError(
+                f"the target set T mixes lengths {lengths}: all patterns need the same length m"
+            )
+        if lengths[0] < 1:
+            raise ParameterError("a target pattern has at least one key")
+        if len(set(self.patterns)) != len(self.patterns):
+            raise ParameterError("the target set T holds a pattern twice")
+        for pattern in self.patterns:
+            if not all(0 <= key < self.num_keys for key in pattern):
+                raise ParameterError(
+                    f"pattern {list(pattern)} uses a key outside 0..{self.num_keys - 1}"
+                )
+
+    @classmethod
+    def of(cls, patterns: Iterable[Sequence[int]], num_keys: int) -> Patterns:
+        """Make a target set from lists of keys, in sorted order."""
+        return cls(tuple(sorted(tuple(int(k) for k in p) for p in patterns)), num_keys)
+
+    @classmethod
+    def favoured(cls, chain: KeyChain, length: int) -> Patterns:
+        """All patterns whose every step is likelier under the chain than by chance (1/l).
+
+        For the paper's alternating chain these are its two alternating patterns; for a cycle of
+        l keys, the l rotations.
+        """
+        if length < 2:
+            raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
+        steps = np.asarray(chain.transition) > (1.0 + 1e-12) / chain.num_keys
+        successors = [np.flatnonzero(row).tolist() for row in steps]
+        patterns: list[tuple[int, ...]] = [(key,) for key in range(chain.num_keys)]
+        for _ in range(length - 1):
+            patterns = [(*p, key) for p in patterns for key in successors[p[-1]]]
+            if len(patterns) > MAX_FAVOURED:
+                raise ParameterError(
+                    f"this chain favours more than {MAX_FAVOURED} patterns of length {length}: "
+                    "choose a smaller m or name the target patterns"
+                )
+        if not patterns:
+            raise ParameterError(
+                "this chain favours no pattern over chance (its rows are uniform): "
+                "choose another transition matrix A or name the target patterns"
+            )
+        return cls.of(patterns, chain.num_keys)
+
+    @property
+    def length(self) -> int:
+        """The paper's m."""
+        return len(self.patterns[0])
+
+    def hits(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say for each window start whether the next m keys form a target: [n - m + 1].
+
+        A window over a position without a key (NO_KEY) is no hit.
+        """
+        windows = max(len(keys) - self.length + 1, 0)
+        node = np.zeros(windows, dtype=np.int64)
+        for offset in range(self.length):
+            node = self.trie[node, keys[offset : offset + windows]]
+        return np.asarray(node != _DEAD)
+
+    def count(self, keys: NDArray[np.int64]) -> int:
+        """Return the number of target patterns in a key sequence (overlaps count)."""
+        return int(np.count_nonzero(self.hits(keys)))
+
+    @cached_property
+    def trie(self) -> NDArray[np.int64]:
+        """Child of each node under each key: [nodes, l + 1]; node 0 is the root.
+
+        The last column, which NO_KEY = -1 indexes, and the last row lead nowhere.
+        """
+        rows: list[list[int]] = [[_DEAD] * (self.num_keys + 1)]
+        for pattern in self.patterns:
+            node = 0
+            for key in pattern:
+                if rows[node][key] == _DEAD:
+                    rows[node][key] = len(rows)
+                    rows.append([_DEAD] * (self.num_keys + 1))
+                node = rows[node][key]
+        rows.append([_DEAD] * (self.num_keys + 1))
+        return np.array(rows, dtype=np.int64)
+
+
+_DEAD = -1  # indexes the trie's last row, whose every child is itself

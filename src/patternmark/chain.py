@@ -110,7 +110,7 @@ class KeyChain:
 
     def likeliest_next(self) -> NDArray[np.intp]:
         """Return the key the chain is most likely to move to, for each key."""
-        return np.argmax(np.asarray(self.transition), axis=1)
+        return np.array([np.argmax(row) for row in self.transition])
 
     @cached_property
     def _cumulative_initial(self) -> list[float]:

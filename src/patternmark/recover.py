@@ -55,7 +55,7 @@ class RecoveredKeys:
         starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
         runs = (ends - starts).tolist()
         first = np.searchsorted(starts, self.starts)
-        stop = np.append(first[1:], len(runs))
+        stop = np.searchsorted(starts, self.starts + self.lengths)
         return [
             (runs[a],) if b - a == 1 else tuple(sorted(runs[a:b]))
             for a, b in zip(first.tolist(), stop.tolist(), strict=True)
@@ -86,10 +86,13 @@ def agreement(keys: NDArray[np.int64], chain: KeyChain) -> NDArray[np.float64]:
 
 def running_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
     """Average over a centred window, leaving nan out; nan where nothing is known: [n]."""
-    box = np.ones(min(window, max(len(values), 1)))
     known = ~np.isnan(values)
-    total = np.convolve(np.where(known, values, 0.0), box, mode="same")
-    count = np.convolve(known.astype(float), box, mode="same")
+    sums = np.concatenate(([0.0], np.cumsum(np.where(known, values, 0.0))))
+    counts = np.concatenate(([0], np.cumsum(known)))
+    centre = np.arange(len(values))
+    low = np.maximum(centre - window // 2, 0)
+    high = np.minimum(centre + window // 2 + 1, len(values))
+    number = counts[high] - counts[low]
     mean = np.full(len(values), np.nan)
-    np.divide(total, count, out=mean, where=count > 0.5)
+    np.divide(sums[high] - sums[low], number, out=mean, where=number > 0)
     return mean

@@ -41,8 +41,10 @@ def null(
     page = to_markdown(result)
     if as_json:
         typer.echo(json.dumps(result))
+    elif results.is_terminal:
+        results.print(Markdown(page))
     else:
-        results.print(Markdown(page) if results.is_terminal else page)
+        typer.echo(page)
     if output is not None:
         keep(result, page, output)
         say(f"wrote {output / 'null.json'} and {output / 'null.md'}")

@@ -71,8 +71,12 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
         ) from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(dump_key(key))
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(dump_key(key))
+    except OSError as error:  # a full disk must not leave half a key behind
+        file.unlink(missing_ok=True)
+        raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
 
 
 def dump_key(key: Key) -> str:

@@ -45,13 +45,16 @@ def read_vocabulary(file: Path, unscored: Iterable[str] = ()) -> Alphabet:
         content = json.loads(text) if text.lstrip().startswith("{") else None
         id_of, special = _from_json(content) if content is not None else _from_lines(text)
         tokens = _in_order(id_of)
+        never_generated = set(range(len(tokens))) - set(id_of.values())
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: not a vocabulary this version reads: {error}") from None
     for name in unscored:
         if name not in id_of:
             raise ParameterError(f"{file}: there is no token {name!r} to leave unscored")
         special.add(name)
-    return Alphabet.from_symbols(f"tokenizer:{file.name}", tokens, (id_of[t] for t in special))
+    return Alphabet.from_symbols(
+        f"tokenizer:{file.name}", tokens, never_generated | {id_of[token] for token in special}
+    )
 
 
 def _from_json(content: dict[str, Any]) -> tuple[dict[str, int], set[str]]:
@@ -84,7 +87,7 @@ def _control_tokens(tokens: Iterable[str]) -> set[str]:
 
 
 def _in_order(id_of: dict[str, int]) -> list[str]:
-    """List the tokens by id; ids no token uses become placeholders, which are never generated."""
+    """List the tokens by id; ids no token uses become placeholders."""
     if not id_of:
         raise ValueError("it holds no token")
     size = max(id_of.values()) + 1

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 from math import fsum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ _ROOT = 0
 
 @dataclass(frozen=True, eq=False)
 class CountingChain:
-    """Transfer matrices of the count: `miss` moves without a hit, `hit` moves with one.
+    """The moves of the count: `miss` are those without a hit, `hit` those with one.
 
     After n >= 1 keys the count has the generating function
     (start_miss + z start_hit) (miss + z hit)^(n-1) (1, ..., 1)^T.
@@ -32,12 +34,51 @@ class CountingChain:
 
     start_miss: NDArray[np.float64]  # [S]: the first key, where it completes no pattern
     start_hit: NDArray[np.float64]  # [S]: ... where it does (only if m = 1)
-    miss: NDArray[np.float64]  # [S, S]
-    hit: NDArray[np.float64]  # [S, S]
+    source: NDArray[np.intp]  # [E] the moves one by one, ordered by target
+    target: NDArray[np.intp]  # [E]
+    is_hit: NDArray[np.bool_]  # [E]
+    probability: NDArray[np.float64]  # [E]
 
     @property
     def num_states(self) -> int:
-        return len(self.miss)
+        return len(self.start_miss)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether matrices pay; the moves of a large target set are few beside S^2."""
+        return self.num_states <= DENSE_STATES
+
+    @cached_property
+    def miss(self) -> NDArray[np.float64]:
+        """Moves without a hit as a matrix: [S, S]."""
+        return self._matrix(~self.is_hit)
+
+    @cached_property
+    def hit(self) -> NDArray[np.float64]:
+        """Moves with a hit as a matrix: [S, S]."""
+        return self._matrix(self.is_hit)
+
+    def move(self, vectors: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+        """Move along every edge by its weight: vectors [..., S], weights [E] or [..., E]."""
+        reached, first = self._targets
+        moved = np.zeros(vectors.shape, dtype=np.result_type(vectors, weights))
+        moved[..., reached] = np.add.reduceat(vectors[..., self.source] * weights, first, axis=-1)
+        return moved
+
+    @cached_property
+    def _targets(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The states some move leads to, and where their moves begin."""
+        reached, first = np.unique(self.target, return_index=True)
+        return reached, first
+
+    def _matrix(self, chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        matrix = np.zeros((self.num_states, self.num_states))
+        at = (self.source[chosen], self.target[chosen])
+        np.add.at(matrix, at, self.probability[chosen])
+        return matrix
+
+
+DENSE_STATES = 48
 
 
 @dataclass(frozen=True)
@@ -59,15 +100,15 @@ def counting_chain(patterns: Patterns, null: KeyChain) -> CountingChain:
     start = np.zeros((2, size))
     for step in first:
         start[int(step.hit), block_of[step.state]] += step.probability
-    matrices = np.zeros((2, size, size))
-    filled: set[int] = set()
-    for state, block in enumerate(block_of):
-        if block in filled:
-            continue  # every member of a block moves alike: one of them fills its row
-        filled.add(block)
-        for step in steps[state]:
-            matrices[int(step.hit), block, block_of[step.state]] += step.probability
-    return CountingChain(start[0], start[1], matrices[0], matrices[1])
+    # Every member of a block moves alike: the moves of one of them are those of the block.
+    member = {block: state for state, block in enumerate(block_of)}
+    moves = sorted(
+        (block_of[step.state], block, step.hit, step.probability)
+        for block, state in member.items()
+        for step in steps[state]
+    )
+    target, source, is_hit, probability = (np.array(column) for column in zip(*moves, strict=True))
+    return CountingChain(start[0], start[1], source, target, is_hit, probability)
 
 
 def _explore(patterns: Patterns, null: KeyChain) -> tuple[list[_Step], list[list[_Step]]]:

@@ -17,6 +17,8 @@ _STRIDE = 8  # keys per matrix product: fewer products, a little more arithmetic
 
 def distributions(chain: CountingChain, longest: int) -> NDArray[np.float64]:
     """Return P(count = c) after n keys, for all n <= longest: [longest + 1, longest + 1]."""
+    if not chain.is_small:
+        return _distributions_by_moves(chain, longest)
     S, q = chain.num_states, _STRIDE
     kernel = _stride_kernel(chain)
     rows = np.zeros((longest + q, longest + q))
@@ -33,6 +35,21 @@ def distributions(chain: CountingChain, longest: int) -> NDArray[np.float64]:
         rows[n : n + q, :width] = product[:q]
         state[:, :width] = product[q:]
     return rows[: longest + 1, : longest + 1]
+
+
+def _distributions_by_moves(chain: CountingChain, longest: int) -> NDArray[np.float64]:
+    """The same for a large set of states: key by key, along the moves alone."""
+    rows = np.zeros((longest + 1, longest + 1))
+    rows[0, 0] = 1.0
+    state = np.zeros((longest + 2, chain.num_states))  # [counts, S]
+    state[0] = chain.start_miss
+    state[1] = chain.start_hit
+    for n in range(1, longest + 1):
+        rows[n, : n + 1] = state[: n + 1].sum(axis=1)
+        gained = chain.move(state[: n + 1], chain.probability * chain.is_hit)
+        state[: n + 1] = chain.move(state[: n + 1], chain.probability * ~chain.is_hit)
+        state[1 : n + 2] += gained
+    return rows
 
 
 def tail_from(row: NDArray[np.float64], count: int) -> float:

@@ -15,7 +15,8 @@ from patternmark.null.direct import distributions, tail_from
 from patternmark.null.tilted import TiltedCount
 from patternmark.patterns import Patterns
 
-TABLE_LENGTH = 512  # up to here one table answers; beyond it, one tail at a time
+TABLE_LENGTH = 1024  # up to here one table answers; beyond it, one tail at a time
+LARGE_SET_TABLE_LENGTH = 128  # the same where a large target set makes the table costly
 _TABLE_FLOOR = 1e-280  # below, the table may have lost terms to underflow
 _MOST_KNOWN = 2**16
 
@@ -40,6 +41,7 @@ class PatternNull:
         self.patterns = patterns
         self.null = null if null is not None else KeyChain.uniform(patterns.num_keys)
         self.chain = counting_chain(patterns, self.null)
+        self._table_length = TABLE_LENGTH if self.chain.is_small else LARGE_SET_TABLE_LENGTH
         # A screen asks for the same few lengths and counts again and again.
         self._known_tails: dict[tuple[int, tuple[int, ...]], float] = {}
         self._known_lengths: dict[int, tuple[float, int]] = {}
@@ -63,7 +65,7 @@ class PatternNull:
 
     def distribution(self, lengths: Sequence[int]) -> NDArray[np.float64]:
         """Return P(C = c) for c = 0, 1, ...: by convolution, or by transform if long."""
-        if sum(lengths) > TABLE_LENGTH:
+        if sum(lengths) > self._table_length:
             return TiltedCount(self.chain, lengths).distribution()
         return self._short_distribution(tuple(lengths))
 
@@ -73,13 +75,13 @@ class PatternNull:
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
-        """P(C = c) after n keys, one segment: [TABLE_LENGTH + 1, TABLE_LENGTH + 1]."""
-        return distributions(self.chain, TABLE_LENGTH)
+        """P(C = c) after n keys, one segment, for n up to the table's length."""
+        return distributions(self.chain, self._table_length)
 
     def _log_tail(self, count: int, lengths: tuple[int, ...]) -> float:
         if count <= 0:
             return 0.0
-        if sum(lengths) <= TABLE_LENGTH:
+        if sum(lengths) <= self._table_length:
             tail = tail_from(self._short_distribution(lengths), count)
             if tail > _TABLE_FLOOR:
                 return min(log(tail), 0.0)

@@ -136,29 +136,53 @@ class TiltedCount:
     def _log_gf(self, t: NDArray[Any]) -> _ScaledLog:
         """Return log F(e^t) at each point: the product over segments of u M^(n-1) 1."""
         z = np.exp(t)
-        steps = {n: n - 1 for n in self._multiplicity}
-        start = self._chain.start_miss + z[:, None] * self._chain.start_hit  # [K, S]
-        vectors = dict.fromkeys(steps, start)
-        exponents = dict.fromkeys(steps, np.zeros(len(z)))
-        matrix = self._chain.miss + z[:, None, None] * self._chain.hit  # [K, S, S]
-        matrix, exponent = _normalise(matrix, np.zeros(len(z)))
-        for bit in range(max(steps.values(), default=0).bit_length()):
-            for n, count in steps.items():
-                if count >> bit & 1:
-                    moved = np.matmul(vectors[n][:, None, :], matrix)[:, 0]
-                    vectors[n], exponents[n] = _normalise(moved, exponents[n] + exponent)
-            matrix, exponent = _normalise(np.matmul(matrix, matrix), 2.0 * exponent)
+        advance = _by_squaring if self._chain.is_small else _by_moves
         mantissa = np.zeros(len(z), dtype=z.dtype)
         total = np.zeros(len(z))
-        with np.errstate(divide="ignore"):  # F may vanish on the circle: log 0 = -inf is right
-            for n, times in self._multiplicity.items():
-                mantissa += times * np.log(vectors[n].sum(axis=1))
-                total += times * exponents[n]
+        for n, (vector, exponent) in advance(self._chain, z, list(self._multiplicity)).items():
+            times = self._multiplicity[n]
+            value = vector.sum(axis=1)
+            with np.errstate(divide="ignore"):  # F may vanish on the circle: log 0 = -inf is right
+                mantissa += times * np.log(np.abs(value))
+            if np.iscomplexobj(value):
+                mantissa += 1j * (times * np.angle(value))
+            total += times * exponent
         return _ScaledLog(mantissa, total)
 
 
 def _real(value: _ScaledLog) -> NDArray[np.float64]:
     return np.asarray(np.real(value.mantissa) + value.exponent * _LN2)
+
+
+_Scaled = tuple[NDArray[Any], NDArray[np.float64]]  # vectors [K, S] and their exponents [K]
+
+
+def _by_squaring(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> dict[int, _Scaled]:
+    """Return u(z) M(z)^(n-1) for each length: log2(n) squarings serve all of them."""
+    start = chain.start_miss + z[:, None] * chain.start_hit
+    states = {n: (start, np.zeros(len(z))) for n in lengths}
+    matrix = chain.miss + z[:, None, None] * chain.hit  # [K, S, S]
+    matrix, exponent = _normalise(matrix, np.zeros(len(z)))
+    for bit in range((max(lengths, default=1) - 1).bit_length()):
+        for n, (vector, scale) in states.items():
+            if (n - 1) >> bit & 1:
+                moved = np.matmul(vector[:, None, :], matrix)[:, 0]
+                states[n] = _normalise(moved, scale + exponent)
+        matrix, exponent = _normalise(np.matmul(matrix, matrix), 2.0 * exponent)
+    return states
+
+
+def _by_moves(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> dict[int, _Scaled]:
+    """The same for a large set of states: key by key, along the moves alone."""
+    state = (chain.start_miss + z[:, None] * chain.start_hit, np.zeros(len(z)))
+    weights = chain.probability * np.where(chain.is_hit, z[:, None], 1.0)  # [K, E]
+    states = {}
+    for n in range(1, max(lengths, default=0) + 1):
+        if n > 1:
+            state = _normalise(chain.move(state[0], weights), state[1])
+        if n in lengths:
+            states[n] = state
+    return states
 
 
 def _normalise(
@@ -172,8 +196,14 @@ def _normalise(
 
 
 def _largest_count(chain: CountingChain, length: int) -> int:
-    """Return the largest count `length` keys can reach: powers in the (max, +) algebra."""
+    """Return the largest count `length` keys can reach: moves in the (max, +) algebra."""
     vector = np.where(chain.start_hit > 0, 1.0, np.where(chain.start_miss > 0, 0.0, -inf))
+    if not chain.is_small:
+        for _ in range(length - 1):
+            best = np.full_like(vector, -inf)
+            np.maximum.at(best, chain.target, vector[chain.source] + chain.is_hit)
+            vector = best
+        return int(vector.max())
     matrix = np.where(chain.hit > 0, 1.0, np.where(chain.miss > 0, 0.0, -inf))
     steps = length - 1
     while steps:

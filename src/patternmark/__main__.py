@@ -1,0 +1,5 @@
+"""`python -m patternmark` is the `patternmark` command."""
+
+from patternmark.cli import main
+
+main()

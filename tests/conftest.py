@@ -1,0 +1,67 @@
+"""Fixtures: one fixed key, and the command line as a function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from patternmark import Key, Profile, save_key
+from patternmark.cli import main
+from patternmark.derive import Secret
+
+SECRET_HEX = "00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210"
+
+
+@dataclass
+class Outcome:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run the command line in this process: run("detect", "x.fa") -> status, out, err."""
+
+    def call(*arguments: object) -> Outcome:
+        status = 0
+        try:
+            main([str(a) for a in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        out, err = capfd.readouterr()
+        return Outcome(status, out, err)
+
+    return call
+
+
+@pytest.fixture
+def secret() -> Secret:
+    return Secret(bytes.fromhex(SECRET_HEX))
+
+
+@pytest.fixture
+def key(secret: Secret) -> Key:
+    return Key.of(secret, Profile())
+
+
+@pytest.fixture
+def key_file(key: Key, tmp_path: Path) -> Path:
+    path = tmp_path / "lab.key"
+    save_key(key, path)
+    return path
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261115)

@@ -1,0 +1,150 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from patternmark import (
+    PROTEIN_BACKGROUND,
+    Alphabet,
+    Key,
+    KeyChain,
+    KeyFileError,
+    Profile,
+    load_key,
+    save_key,
+)
+from patternmark.derive import Secret
+from patternmark.io.keyfile import dump_key
+from tests.conftest import SECRET_HEX
+
+PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
+TOKENS = Alphabet.from_symbols('tokenizer:é"x.json', ["<s>", "a", "b", "c", "d"], [0])
+
+
+@pytest.mark.parametrize(
+    ("profile", "parts"),
+    [
+        (Profile(), None),
+        (Profile(), PARTS),
+        (Profile(background=PROTEIN_BACKGROUND, delta=0.1, delta_at="tempered"), None),
+        (Profile(chain=KeyChain.cycle(3), pattern_length=2, patterns=((0, 1), (1, 2))), None),
+        (Profile(alphabet=TOKENS), None),
+        (Profile(alphabet=TOKENS), [[1, 3], [2, 4]]),
+        (Profile(chain=KeyChain.of([[1e-05, 0.99999], [1, 0]], [0.5, 0.5])), None),
+    ],
+)
+def test_a_key_comes_back_as_it_was(
+    secret: Secret, tmp_path: Path, profile: Profile, parts: list | None
+) -> None:
+    key = Key.of(secret, profile, parts)
+    save_key(key, tmp_path / "k")
+    loaded = load_key(tmp_path / "k")
+    assert loaded == key
+    assert loaded.partition.part_of.tolist() == key.partition.part_of.tolist()
+
+
+def test_the_file_is_for_its_owner_alone(key_file: Path) -> None:
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601])
+def test_files_that_others_may_touch_are_refused(key_file: Path, mode: int) -> None:
+    key_file.chmod(mode)
+    with pytest.raises(KeyFileError, match=f"mode {mode:04o} lets others .*chmod 600"):
+        load_key(key_file)
+    assert load_key(key_file, allow_open=True).secret is not None
+
+
+def test_a_public_half_may_be_read_by_all(key: Key, tmp_path: Path) -> None:
+    save_key(key.public(), tmp_path / "public.toml")
+    (tmp_path / "public.toml").chmod(0o644)
+    public = load_key(tmp_path / "public.toml")
+    assert public == key.public()
+    assert public.key_id == key.key_id
+
+
+@pytest.mark.parametrize("parts", [None, PARTS])
+def test_a_public_half_holds_nothing_secret(secret: Secret, parts: list | None) -> None:
+    text = dump_key(Key.of(secret, Profile(), parts).public())
+    assert SECRET_HEX[:8] not in text
+    assert "ACDEFGHIKL" not in text
+    assert "[secret]" not in text
+
+
+def test_an_existing_file_is_never_overwritten(key: Key, key_file: Path) -> None:
+    before = key_file.read_bytes()
+    with pytest.raises(KeyFileError, match="not overwritten"):
+        save_key(key, key_file)
+    assert key_file.read_bytes() == before
+
+
+EDITS = {
+    "delta": ("delta = 1.0", "delta = 2.0", "changed after it was made"),
+    "another m": ("pattern_length = 5", "pattern_length = 4", "changed after it was made"),
+    "secret": (SECRET_HEX[:4], "ffff", "changed after it was made"),
+    "id": ('key_id = "', 'key_id = "0', "changed after it was made"),
+    "A": ("[[0.0, 1.0]", "[[0.1, 1.0]", "row 1 of the transition matrix A sums to 1.1, not 1"),
+    "T": ('"favoured"', "[[0, 1], [0, 1, 0]]", r"mixes lengths \[2, 3\]"),
+    "T and m": ('"favoured"', "[[0, 1], [1, 0]]", "pattern_length is 5, but the patterns have 2"),
+    "T type": ('"favoured"', '[["a"]]', "list of whole numbers"),
+    "T name": ('"favoured"', '"best"', '"favoured" or a list'),
+    "l": ("num_keys = 2", "num_keys = 3", "num_keys is 3, but the chain has 2 keys"),
+    "newer": ("version = 1", "version = 2", "reads up to 1: upgrade patternmark"),
+    "no version": ("version = 1\n", "", "no valid version"),
+    "no format": ("format = ", "shape = ", "not a patternmark key file"),
+    "scheme": ('name = "paper"', 'name = "novel"', "scheme 'novel' is not known"),
+    "alphabet": ('sha256 = "e00b', 'sha256 = "0000', "another 'protein' alphabet"),
+    "extra field": ("[promotion]", "[promotion]\ngamma = 1", "unknown field 'gamma'"),
+    "extra table": ("[promotion]", "[other]\nx = 1\n[promotion]", r"unknown table \[other\]"),
+    "missing field": ('delta_at = "logits"', "", "no field 'delta_at'"),
+    "missing table": ("[promotion]", "[demotion]", r"table \[promotion\] is missing"),
+    "type": ("delta = 1.0", 'delta = "1.0"', "delta has the wrong type"),
+    "negative": ("delta = 1.0", "delta = -1.0", "delta must be a number of 0 or more"),
+    "infinite": ("delta = 1.0", "delta = inf", "delta must be a number of 0 or more"),
+    "where": ('"logits"', '"nowhere"', "delta_at is one of logits, tempered"),
+    "hex": ('key = "0011', 'key = "zz11', "64 hexadecimal digits"),
+    "short": (SECRET_HEX, SECRET_HEX[:10], "64 hexadecimal digits"),
+    "secret table": ("[secret]", "[secret]\nhint = 1", r"table \[secret\] holds"),
+    "bad parts": ("[secret]", "[secret]\nparts = 3", "'parts' in .* must be a list"),
+    "no TOML": ("[secret]", "[secret", "not valid TOML"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), EDITS.values(), ids=EDITS.keys())
+def test_an_edited_file_is_refused_and_says_why(
+    key_file: Path, old: str, new: str, message: str
+) -> None:
+    text = key_file.read_text()
+    assert old in text
+    key_file.write_text(text.replace(old, new, 1))
+    with pytest.raises(KeyFileError, match=message) as caught:
+        load_key(key_file)
+    assert str(key_file) in str(caught.value)
+    assert SECRET_HEX[8:24] not in str(caught.value)
+
+
+def test_what_cannot_be_read_or_written_is_named(tmp_path: Path, key: Key) -> None:
+    with pytest.raises(KeyFileError, match="no such key file"):
+        load_key(tmp_path / "absent.key")
+    with pytest.raises(KeyFileError, match="Is a directory"):
+        load_key(tmp_path)
+    with pytest.raises(KeyFileError, match="cannot be written: No such file or directory"):
+        save_key(key, tmp_path / "absent" / "lab.key")
+    (tmp_path / "binary").write_bytes(os.urandom(100) + b"\xff")
+    with pytest.raises(KeyFileError, match="not a patternmark key file"):
+        load_key(tmp_path / "binary")
+
+
+def test_the_id_is_bound_to_secret_parameters_and_parts(secret: Secret) -> None:
+    ids = {
+        Key.of(secret, Profile()).key_id,
+        Key.of(Secret(bytes(32)), Profile()).key_id,
+        Key.of(secret, Profile(delta=0.5)).key_id,
+        Key.of(secret, Profile(delta_at="tempered")).key_id,
+        Key.of(secret, Profile(pattern_length=4)).key_id,
+        Key.of(secret, Profile(), PARTS).key_id,
+        Key.of(secret, Profile(), PARTS[::-1]).key_id,
+    }
+    assert len(ids) == 7
+    assert all(len(i) == 16 for i in ids)

@@ -1,0 +1,129 @@
+import json
+import pickle
+from dataclasses import replace
+from math import inf, log10
+
+import numpy as np
+import pytest
+
+from patternmark import (
+    Detector,
+    Key,
+    KeyChain,
+    KeyFileError,
+    ParameterError,
+    Profile,
+    SequenceError,
+)
+from patternmark.derive import Secret
+from patternmark.verdict import format_p, p_value_of
+
+PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
+
+
+@pytest.fixture
+def halves(secret: Secret) -> Key:
+    return Key.of(secret, Profile(), PARTS)
+
+
+def test_a_verdict_says_everything(halves: Key) -> None:
+    verdict = Detector(halves).detect("AMAMAXAMAMAMA", id="toy")
+    assert verdict.id == "toy"
+    assert (verdict.length, verdict.num_tokens_scored, verdict.statistic) == (13, 12, 1 + 3)
+    # Segments of 5 and 7 keys, all of whose windows alternate: (2/32) * (2/128).
+    assert verdict.p_value == pytest.approx(2 / 32 * 2 / 128, rel=1e-12)
+    assert verdict.log10_p == pytest.approx(log10(2 / 32 * 2 / 128), rel=1e-12)
+    assert verdict.expected_statistic == pytest.approx((1 + 3) / 16)
+    assert verdict.prediction
+    assert verdict.signature == (
+        f"key:{halves.key_id}|scheme:paper|alphabet:protein|l:2|delta_at:logits"
+        "|detector:pattern|m:5|null:uniform|v:0.1.0"
+    )
+
+
+def test_json_keeps_the_promised_fields_in_order(halves: Key) -> None:
+    fields = json.loads(Detector(halves).detect("AM" * 20).to_json())
+    promised = (
+        "id length num_tokens_scored detector statistic p_value log10_p prediction key_id signature"
+    )
+    assert [f for f in fields if f in promised.split()] == promised.split()
+
+
+def test_prediction_is_at_most_the_rate(halves: Key) -> None:
+    verdict = Detector(halves, fpr=2 / 32).detect("AMAMA")  # p is exactly 2/32
+    assert verdict.prediction
+    assert not Detector(halves, fpr=2 / 32 - 1e-9).detect("AMAMA").prediction
+
+
+def test_far_below_the_smallest_float(halves: Key) -> None:
+    verdict = Detector(halves).detect("AM" * 2500)
+    assert verdict.log10_p == pytest.approx(-4999 * log10(2), abs=1e-9)
+    assert verdict.p_value == 5e-324  # rounded up, never to zero
+
+
+def test_batches_judge_each_sequence_alone(halves: Key, rng: np.random.Generator) -> None:
+    detector = Detector(halves)
+    batch = [rng.integers(0, 21, size=n) for n in (0, 3, 50, 700, 1500)]
+    together = detector.detect_many(batch)
+    alone = [detector.detect(ids, id=str(i + 1)) for i, ids in enumerate(batch)]
+    assert together == alone
+    assert detector.detect_many([]) == []
+
+
+def test_too_short_is_an_answer_of_its_own(halves: Key) -> None:
+    detector = Detector(halves)
+    assert "too short to tell" in detector.detect("AMAM").note
+    assert "too short to tell" in detector.detect("AMAMAMAMA").note  # 2^-8 at best
+    assert "nothing to score" in detector.detect("XXXX").note
+    assert "empty" in detector.detect("").note
+    assert detector.detect("XXXX").p_value == 1.0
+    assert detector.detect("A" * 100).note == ""
+
+
+def test_another_m_and_another_null(halves: Key) -> None:
+    verdict = Detector(halves, m=3, null=KeyChain.independent([0.25, 0.75])).detect("AMA")
+    assert verdict.p_value == pytest.approx(0.25 * 0.75 * 0.25 + 0.75 * 0.25 * 0.75, rel=1e-12)
+    assert "|m:3|null:0.25,0.75|" in verdict.signature
+
+
+def test_what_cannot_happen_by_chance_has_p_zero(halves: Key) -> None:
+    verdict = Detector(halves, null=KeyChain.of(np.eye(2), [0.5, 0.5])).detect("AMAMA")
+    assert (verdict.p_value, verdict.log10_p, verdict.prediction) == (0.0, -inf, True)
+    assert json.loads(verdict.to_json())["log10_p"] is None
+
+
+def test_named_patterns_fix_m(secret: Secret) -> None:
+    key = Key.of(secret, Profile(pattern_length=3, patterns=((0, 0, 1),)), PARTS)
+    assert Detector(key).detect("AAMAAM").statistic == 2
+    with pytest.raises(ParameterError, match="another length"):
+        Detector(key, m=5)
+
+
+def test_wrong_calls_are_refused(halves: Key) -> None:
+    with pytest.raises(ParameterError, match="'magic' is not known"):
+        Detector(halves, "magic")
+    for fpr in (0.0, 1.0, -1.0, float("nan")):
+        with pytest.raises(ParameterError, match="false positive rate"):
+            Detector(halves, fpr=fpr)
+    with pytest.raises(SequenceError, match="sequence '2': character '1' at position 3"):
+        Detector(halves).detect_many(["MKV", "MK1"])
+    with pytest.raises(KeyFileError, match="public half"):
+        Detector(halves.public())
+
+
+def test_a_detector_travels_between_processes(halves: Key) -> None:
+    detector = pickle.loads(pickle.dumps(Detector(halves)))
+    assert detector.detect("AM" * 20) == Detector(halves).detect("AM" * 20)
+
+
+def test_p_values_are_written_for_people() -> None:
+    assert p_value_of(0.0) == 1.0
+    assert p_value_of(-inf) == 0.0
+    assert [format_p(x) for x in (0.0, -1.0, -12.34, -299.0, -4000.123, -inf)] == [
+        "1", "0.1", "4.6e-13", "1e-299", "10^-4000.1", "0",
+    ]  # fmt: skip
+
+
+def test_verdicts_are_values(halves: Key) -> None:
+    verdict = Detector(halves).detect("AM" * 20)
+    assert replace(verdict, id="x") != verdict

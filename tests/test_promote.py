@@ -1,0 +1,126 @@
+"""Eq. 1, for numpy and torch alike."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
+from patternmark.derive import Secret
+from patternmark.promote import bias_table, promote
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def equation_1(P: np.ndarray, part: np.ndarray, delta: float) -> np.ndarray:
+    """The paper's formula, symbol by symbol."""
+    total = sum(np.exp(delta) * p if inside else p for p, inside in zip(P, part, strict=True))
+    return np.array(
+        [(np.exp(delta) * p if inside else p) / total for p, inside in zip(P, part, strict=True)]
+    )
+
+
+def marker_with(secret: Secret, **changes: object) -> Marker:
+    return Marker(Key.of(secret, Profile(**changes)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 2.5])
+def test_tempered_is_equation_1_on_the_sampled_distribution(
+    secret: Secret, rng: np.random.Generator, temperature: float
+) -> None:
+    marker = marker_with(secret, delta=1.3, delta_at="tempered")
+    keys = marker.key_sequence(9, seed=4)
+    logits = rng.normal(size=(9, 21))
+    marked = softmax(marker.promote(logits, keys, temperature=temperature) / temperature)
+    plain = softmax(logits / temperature)
+    for i, k in enumerate(keys):
+        expected = equation_1(plain[i], marker.key.partition.members[k], 1.3)
+        np.testing.assert_allclose(marked[i], expected, rtol=1e-12)
+
+
+def test_logits_means_before_the_division(secret: Secret, rng: np.random.Generator) -> None:
+    marker = marker_with(secret, delta=0.5)
+    keys = marker.key_sequence(4)
+    logits = rng.normal(size=(4, 21))
+    marked = softmax(marker.promote(logits, keys, temperature=0.1) / 0.1)
+    plain = softmax(logits / 0.1)
+    expected = equation_1(plain[0], marker.key.partition.members[keys[0]], 5.0)
+    np.testing.assert_allclose(marked[0], expected, rtol=1e-12)
+
+
+def test_batches_and_any_order(secret: Secret, rng: np.random.Generator) -> None:
+    marker = marker_with(secret)
+    keys = marker.key_sequences([12, 7, 12], seed=2)
+    logits = rng.normal(size=(3, 12, 21)).astype(np.float32)
+    whole = marker.promote(logits, keys, temperature=0.1)
+    assert whole.dtype == np.float32
+    order = rng.permutation(12)
+    for step in order:
+        one = marker.promote(logits[:, step], keys[:, step], temperature=0.1)
+        np.testing.assert_array_equal(one, whole[:, step])
+    np.testing.assert_array_equal(whole[1, 7:], logits[1, 7:])  # beyond its length: no key
+
+
+def test_positions_without_a_key_and_symbols_without_a_part_are_left_alone(secret: Secret) -> None:
+    marker = marker_with(secret)
+    keys = np.array([NO_KEY, 0, 1])
+    bias = marker.bias(keys, temperature=1.0)
+    assert not bias[0].any()
+    assert not bias[:, 20].any()
+    assert bias[1:].sum(axis=1).tolist() == [10.0, 10.0]
+    assert (bias[1] + bias[2])[:20].tolist() == [1.0] * 20
+
+
+def test_a_delta_of_its_own_overrides_the_keys(key: Key) -> None:
+    assert Marker(key, delta=0.25).bias([0], temperature=1.0).max() == 0.25
+
+
+def test_shapes_that_do_not_fit_are_refused(key: Key) -> None:
+    with pytest.raises(ParameterError, match=r"shape \(2, 20\) do not fit keys of shape \(2,\)"):
+        Marker(key).promote(np.zeros((2, 20)), [0, 1], temperature=1.0)
+    with pytest.raises(ParameterError, match="must be positive, not 0"):
+        bias_table(key.partition.members, 1.0, "logits", 0.0)
+
+
+def test_torch_gives_what_numpy_gives(secret: Secret, rng: np.random.Generator) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    marker = marker_with(secret, delta=0.75)
+    keys = marker.key_sequences([10, 6])
+    logits = rng.normal(size=(2, 10, 21))
+    expected = marker.promote(logits, keys, temperature=0.1)
+    for kind in (torch.float64, torch.float32, torch.bfloat16):
+        tensor = torch.tensor(logits, dtype=kind)
+        for given in (keys, torch.tensor(keys)):
+            marked = marker.promote(tensor, given, temperature=0.1)
+            assert isinstance(marked, torch.Tensor)
+            assert marked.dtype == kind
+            precise = 1e-12 if kind == torch.float64 else 0.05
+            np.testing.assert_allclose(marked.double().numpy(), expected, atol=precise)
+    with pytest.raises(ParameterError, match="do not fit"):
+        marker.promote(torch.zeros(3, 21), torch.zeros(2, dtype=torch.long), temperature=1.0)
+
+
+def test_torch_gradients_pass_through(key: Key) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    logits = torch.zeros(3, 21, requires_grad=True)
+    promote(
+        logits, [0, 1, NO_KEY], bias_table(key.partition.members, 1.0, "logits")
+    ).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.tolist() == torch.ones(3, 21).tolist()
+
+
+def test_numpy_users_never_import_torch() -> None:
+    code = (
+        "import sys, numpy as np, patternmark as pm\n"
+        "marker = pm.Marker(pm.Key.generate(pm.Profile()))\n"
+        "marker.promote(np.zeros((3, 21)), [0, 1, 0], temperature=1.0)\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,31 @@
+import subprocess
+import sys
+
+import patternmark
+
+PUBLIC = [
+    "NO_KEY", "PROTEIN", "PROTEIN_BACKGROUND", "Alphabet", "Detector", "InputError", "Key",
+    "KeyChain", "KeyFileError", "Marker", "ParameterError", "Partition", "PatternNull",
+    "PatternmarkError", "Patterns", "Profile", "SequenceError", "Verdict", "__version__",
+    "load_key", "save_key",
+]  # fmt: skip
+
+
+def test_the_public_names_are_these() -> None:
+    assert patternmark.__all__ == PUBLIC
+    assert all(hasattr(patternmark, name) for name in PUBLIC)
+
+
+def test_the_core_imports_numpy_and_the_standard_library_alone() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import patternmark\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(new - set(sys.stdlib_module_names)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["numpy", "patternmark"]
+
+
+def test_errors_share_one_root() -> None:
+    for name in ("InputError", "KeyFileError", "ParameterError", "SequenceError"):
+        assert issubclass(getattr(patternmark, name), patternmark.PatternmarkError)

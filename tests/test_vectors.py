@@ -1,0 +1,69 @@
+"""The published vectors come out of the package and of the plain port, at every step."""
+
+import json
+from fractions import Fraction
+from math import log10
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from patternmark import Alphabet, Detector, Key, Marker, Profile
+from patternmark.derive import Secret
+from vectors import port
+
+VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "v1.json").read_text())
+
+every_vector = pytest.mark.parametrize("vector", VECTORS, ids=[v["name"] for v in VECTORS])
+
+
+@every_vector
+def test_package(vector: dict[str, Any]) -> None:
+    key = Key.of(Secret(bytes.fromhex(vector["secret"])), Profile.from_tables(vector["parameters"]))
+    assert key.key_id == vector["key_id"]
+    assert key.partition.part_of.tolist() == vector["part_of"]
+    marker = Marker(key)
+    keys = marker.key_sequence(40, vector["seed"], vector["index"])
+    assert keys.tolist() == vector["key_sequence"]
+    bias = marker.bias(keys[:2], temperature=vector["temperature"])
+    assert bias.tolist() == vector["bias_of_first_two_positions"]
+    detector = Detector(key)
+    recovered = detector.recover([np.array(vector["sequence"])])
+    assert recovered[0].tolist() == vector["recovered_keys"]
+    assert list(recovered.segments[0]) == vector["segments"]
+    verdict = detector.detect(vector["sequence"])
+    assert verdict.statistic == vector["count"]
+    assert verdict.p_value == pytest.approx(float(Fraction(vector["p_value"])), rel=1e-12)
+    assert verdict.log10_p == pytest.approx(vector["log10_p"], abs=1e-12)
+
+
+@every_vector
+def test_port(vector: dict[str, Any]) -> None:
+    parameters, secret = vector["parameters"], bytes.fromhex(vector["secret"])
+    scheme, unscored = parameters["scheme"], parameters["alphabet"]["unscored"]
+    assert port.alphabet_sha256(vector["symbols"], unscored) == parameters["alphabet"]["sha256"]
+    num_keys = scheme["num_keys"]
+    part_of = port.parts(secret, vector["symbols"], unscored, num_keys, scheme.get("background"))
+    assert part_of == vector["part_of"]
+    keys = port.key_sequence(
+        secret, scheme["transition"], scheme["initial"], 40, vector["seed"], vector["index"]
+    )
+    assert keys == vector["key_sequence"]
+    strength = parameters["promotion"]["delta"]
+    if parameters["promotion"]["delta_at"] == "tempered":
+        strength *= vector["temperature"]
+    bias = [[strength * (part == key) for part in part_of] for key in keys[:2]]
+    assert bias == vector["bias_of_first_two_positions"]
+    recovered = [part_of[symbol] for symbol in vector["sequence"]]
+    assert recovered == vector["recovered_keys"]
+    assert port.count(recovered, vector["patterns"]) == vector["count"]
+    p = port.p_value(vector["segments"], vector["patterns"], num_keys, vector["count"])
+    assert p == Fraction(vector["p_value"])
+    assert log10(p) == pytest.approx(vector["log10_p"], abs=1e-12)
+
+
+def test_a_vocabulary_hashes_as_its_symbols_do() -> None:
+    tokens = next(v for v in VECTORS if v["name"] == "tokens")
+    alphabet = Alphabet.from_symbols("any name", tokens["symbols"], [0, 1, 2])
+    assert alphabet.sha256 == tokens["parameters"]["alphabet"]["sha256"]

@@ -1,0 +1,103 @@
+"""Write v1.json, the published test vectors: `python -m vectors.make`.
+
+Each case walks the whole way, secret -> parts -> key sequence -> bias -> sequence -> recovered
+keys -> count -> p, so that a port in another language can be checked at every step. The secrets
+here are published: never use them for anything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from patternmark import (
+    PROTEIN,
+    PROTEIN_BACKGROUND,
+    Alphabet,
+    Detector,
+    Key,
+    KeyChain,
+    Marker,
+    Profile,
+)
+from patternmark.derive import Secret
+from vectors import port
+
+TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]
+TEMPERATURE = 0.1
+
+
+def profiles() -> dict[str, Profile]:
+    """Return the cases: the paper's defaults, and each parameter away from them."""
+    three = KeyChain.of([[0.1, 0.6, 0.3], [0.3, 0.1, 0.6], [0.6, 0.3, 0.1]], [0.25, 0.25, 0.5])
+    tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])
+    return {
+        "paper": Profile(),
+        "mass-balanced": Profile(background=PROTEIN_BACKGROUND, delta=0.75, delta_at="tempered"),
+        "three-keys": Profile(chain=three, pattern_length=3),
+        "named-patterns": Profile(
+            chain=three, pattern_length=2, patterns=((0, 1), (1, 2), (2, 0)), delta=2.0
+        ),
+        "tokens": Profile(alphabet=tokens, pattern_length=4, delta=3.0),
+    }
+
+
+def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
+    """Compute one vector with the package."""
+    raw = hashlib.sha256(f"patternmark test vector {name}".encode()).digest()
+    key = Key.of(Secret(raw), profile)
+    marker = Marker(key)
+    keys = marker.key_sequence(40, seed=3, index=1)
+    bias = marker.bias(keys[:2], temperature=TEMPERATURE)
+    sequence = _follow(keys, key.partition.members, profile.alphabet)
+    detector = Detector(key)
+    recovered = detector.recover([sequence])
+    verdict = detector.detect(sequence)
+    segments, count = list(recovered.segments[0]), int(verdict.statistic)
+    patterns = [list(p) for p in profile.target_patterns().patterns]
+    return {
+        "name": name,
+        "secret": raw.hex(),
+        "symbols": symbols,
+        "parameters": profile.to_tables(),
+        "key_id": key.key_id,
+        "part_of": key.partition.part_of.tolist(),
+        "seed": 3,
+        "index": 1,
+        "key_sequence": keys.tolist(),
+        "temperature": TEMPERATURE,
+        "bias_of_first_two_positions": bias.tolist(),
+        "sequence": sequence.tolist(),
+        "recovered_keys": recovered[0].tolist(),
+        "segments": segments,
+        "patterns": patterns,
+        "count": count,
+        "p_value": str(port.p_value(segments, patterns, profile.num_keys, count)),
+        "log10_p": verdict.log10_p,
+    }
+
+
+def _follow(keys: np.ndarray, members: np.ndarray, alphabet: Alphabet) -> np.ndarray:
+    """Make a sequence that mostly follows the keys, with one unscored symbol and some misses."""
+    sequence = np.array([np.flatnonzero(members[k])[i % 5] for i, k in enumerate(keys)])
+    sequence[17] = alphabet.unscored[0]
+    for miss in (5, 11, 30):
+        sequence[miss] = alphabet.scored[miss % alphabet.num_scored]
+    return sequence
+
+
+def main() -> None:
+    vectors = [
+        case(name, profile, list(PROTEIN.letters) if profile.alphabet == PROTEIN else TOKENS)
+        for name, profile in profiles().items()
+    ]
+    lines = ",\n".join(json.dumps(vector) for vector in vectors)
+    Path(__file__).with_name("v1.json").write_text(f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,8 @@ def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
             main([str(a) for a in arguments])
         except SystemExit as stop:
             status = int(stop.code or 0)
+        finally:
+            logging.getLogger("patternmark").handlers.clear()  # what --verbose left behind
         out, err = capfd.readouterr()
         return Outcome(status, out, err)
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, ParameterError, SequenceError
+from patternmark.alphabet import SEPARATOR
 
 
 def test_the_twenty_amino_acids_are_scored_and_nothing_else() -> None:
@@ -35,10 +36,14 @@ def test_what_is_no_letter_is_named_with_its_place(character: str) -> None:
         PROTEIN.encode("MKV" + character + "A")
 
 
-@pytest.mark.parametrize("ids", [[0, 21], [-1], [[1, 2]], [0.5], [2**70]])
+@pytest.mark.parametrize("ids", [[0, 21], [-2], [[1, 2]], [0.5], [2**70]])
 def test_ids_outside_are_refused(ids: list[object]) -> None:
     with pytest.raises(SequenceError):
         PROTEIN.encode(ids)  # type: ignore[arg-type]
+
+
+def test_chains_are_kept_apart() -> None:
+    assert PROTEIN.encode("MK/V:").tolist() == [10, 8, SEPARATOR, 17, SEPARATOR]
 
 
 def test_empty_input_is_an_empty_sequence() -> None:
@@ -51,6 +56,8 @@ def test_token_alphabets_take_ids_alone() -> None:
     assert tokens.num_scored == 2
     with pytest.raises(SequenceError, match="give JSON lines of ids"):
         tokens.encode("the cat")
+    with pytest.raises(SequenceError, match="token id -1 at position 1"):
+        tokens.encode([-1])
 
 
 def test_hash_depends_on_order_and_on_what_is_scored() -> None:

@@ -9,19 +9,22 @@ def test_the_default_alternates_from_either_key() -> None:
     chain = KeyChain.alternating()
     assert chain.transition == ((0.0, 1.0), (1.0, 0.0))
     assert chain.initial == (0.5, 0.5)
-    assert chain.draw([0.0, 0.999, 0.0, 0.5]).tolist() == [0, 1, 0, 1]
-    assert chain.draw([0.5, 0.0, 0.999]).tolist() == [1, 0, 1]
+    assert chain.draw_first(np.array([0.0, 0.49, 0.5, 0.999])).tolist() == [0, 0, 1, 1]
+    assert chain.follow(0, [0.999, 0.0, 0.5]).tolist() == [0, 1, 0, 1]
+    assert chain.orbits(4).tolist() == [[0, 1, 0, 1], [1, 0, 1, 0]]
+    assert chain.is_deterministic
+    assert not KeyChain.uniform(2).is_deterministic
 
 
 def test_any_chain_is_drawn_with_its_own_frequencies(secret: Secret) -> None:
     A = np.array([[0.1, 0.6, 0.3], [0.0, 0.25, 0.75], [0.5, 0.5, 0.0]])
     chain = KeyChain.of(A, [0.2, 0.2, 0.6])
-    keys = chain.draw(secret.uniforms("chain", 60_000))
+    keys = chain.follow(2, secret.uniforms("chain", 60_000))
     pairs = np.zeros((3, 3))
     np.add.at(pairs, (keys[:-1], keys[1:]), 1)
     assert np.all(pairs[A == 0] == 0)
     np.testing.assert_allclose(pairs / pairs.sum(axis=1, keepdims=True), A, atol=0.02)
-    starts = [int(chain.draw([u])[0]) for u in secret.uniforms("starts", 20_000)]
+    starts = chain.draw_first(secret.uniforms("starts", 20_000))
     np.testing.assert_allclose(np.bincount(starts) / 20_000, chain.initial, atol=0.02)
 
 
@@ -46,12 +49,14 @@ def test_what_is_no_chain_is_refused_readably(A: list, Q: list, message: str) ->
 
 
 def test_rounding_never_lets_an_impossible_key_through() -> None:
-    thirds = KeyChain.independent([1 / 3, 1 / 3, 1 / 3])
-    assert thirds.draw([1 - 2.0**-53]).tolist() == [2]
-    assert KeyChain.independent([0.1] * 10).draw([1 - 2.0**-53]).tolist() == [9]
-    last_never = KeyChain.independent([0.7, 0.3, 0.0])
-    assert last_never.draw([1 - 2.0**-53]).tolist() == [1]
-    assert KeyChain.independent([0.0, 1.0]).draw([0.0]).tolist() == [1]
+    cases = [([1 / 3, 1 / 3, 1 / 3], 2), ([0.1] * 10, 9), ([0.7, 0.3, 0.0], 1)]
+    for row, last in cases:
+        chain = KeyChain.independent(row)
+        assert chain.draw_first(np.array([1 - 2.0**-53])).tolist() == [last]
+        assert chain.follow(0, [1 - 2.0**-53]).tolist() == [0, last]
+    never_first = KeyChain.independent([0.0, 1.0])
+    assert never_first.draw_first(np.array([0.0])).tolist() == [1]
+    assert never_first.follow(1, [0.0]).tolist() == [1, 1]
 
 
 def test_signatures_tell_nulls_apart() -> None:

@@ -11,7 +11,10 @@ from vectors import port
 
 def test_words_are_those_of_the_port(secret: Secret) -> None:
     raw = bytes.fromhex(SECRET_HEX)
-    assert secret.words("some label", 11).tolist() == port.words(raw, "some label", 11)
+    expected = port.words(raw, "some label", 11)
+    assert secret.words("some label", 11).tolist() == expected
+    assert secret.words("some label", [10, 2, 2]).tolist() == [expected[i] for i in (10, 2, 2)]
+    assert secret.words("some label", 0).shape == secret.words("some label", []).shape == (0,)
 
 
 def test_a_longer_stream_begins_like_a_shorter_one(secret: Secret) -> None:

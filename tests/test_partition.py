@@ -50,8 +50,20 @@ def test_every_pair_of_letters_is_parted_equally_often() -> None:
 @settings(max_examples=30, deadline=None)
 def test_parts_of_equal_mass(secret: Secret) -> None:
     partition = derive_partition(secret, PROTEIN, 2, PROTEIN_BACKGROUND)
-    assert np.abs(partition.masses(PROTEIN_BACKGROUND) - 0.5).max() <= 0.005
+    assert np.abs(partition.masses(PROTEIN_BACKGROUND) - 0.5).max() <= 0.005 * 8  # 48 shuffles
     assert partition.members.sum(axis=1).tolist() == [10, 10]
+
+
+def test_most_parts_of_equal_mass_are_within_one_percent() -> None:
+    errors = []
+    for i in range(200):
+        secret = Secret(i.to_bytes(32, "big"))
+        masses = derive_partition(secret, PROTEIN, 2, PROTEIN_BACKGROUND).masses(PROTEIN_BACKGROUND)
+        errors.append(np.abs(masses - 0.5).max() * 2)
+    by_count = derive_partition(Secret(bytes(32)), PROTEIN, 2).masses(PROTEIN_BACKGROUND)
+    assert np.median(errors) <= 0.01
+    assert max(errors) <= 0.08
+    assert np.abs(by_count - 0.5).max() * 2 > 0.01  # which equal counts do not give
 
 
 def test_a_mass_that_cannot_be_balanced_still_gives_parts(secret: Secret) -> None:

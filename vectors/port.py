@@ -12,7 +12,7 @@ import json
 from bisect import bisect_right
 from collections import defaultdict
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, count
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:
@@ -41,8 +41,7 @@ def parts(
     """part_of: the part of each symbol, -1 for unscored ones."""
     sha256 = alphabet_sha256(symbols, unscored)
     scored = [i for i in range(len(symbols)) if i not in unscored]
-    best: tuple[float, list[int]] = (float("inf"), [])
-    for attempt in range(256 if background else 1):
+    for attempt in count(0):
         drawn = words(secret, f"partition/{sha256}/{num_keys}/{attempt}", len(scored))
         order = sorted(range(len(scored)), key=lambda i: (drawn[i], i))
         part_of = [-1] * len(symbols)
@@ -54,11 +53,9 @@ def parts(
         for symbol in scored:
             mass[part_of[symbol]] += background[symbol]
         error = max(abs(m * num_keys - sum(mass)) for m in mass) / sum(mass)
-        if error < best[0]:
-            best = (error, part_of)
-        if error <= 0.01:
+        if error <= 0.01 * 2 ** (attempt // 16):
             break
-    return best[1]
+    return part_of
 
 
 def key_sequence(
@@ -71,13 +68,14 @@ def key_sequence(
 
     keys: list[int] = []
     row = Q
-    for word in words(secret, f"key sequence/{seed}/{index}", n):
+    start = words(secret, f"key start/{seed}", index + 1)[index]
+    for word in [start, *words(secret, f"key sequence/{seed}/{index}", n - 1)]:
         keys.append(bisect_right(cumulative(row), (word >> 11) * 2.0**-53))
         row = A[keys[-1]]
     return keys
 
 
-def count(keys: list[int], patterns: list[list[int]]) -> int:
+def count_patterns(keys: list[int], patterns: list[list[int]]) -> int:
     m = len(patterns[0])
     return sum(keys[i : i + m] in patterns for i in range(len(keys) - m + 1))
 

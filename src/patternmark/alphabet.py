@@ -30,6 +30,7 @@ class Alphabet:
     sha256: str
     letters: str = ""  # one character per id, where sequences are written in letters
     unscored_aliases: str = ""  # further characters that are read as the first unscored symbol
+    separators: str = ""  # characters between the chains of one record, read as SEPARATOR
 
     @classmethod
     def from_symbols(
@@ -38,7 +39,9 @@ class Alphabet:
         symbols: Sequence[str],
         unscored: Iterable[int],
         *,
+        written_in_letters: bool = False,
         unscored_aliases: str = "",
+        separators: str = "",
     ) -> Alphabet:
         """Make an alphabet of the symbols in their id order."""
         if len(set(symbols)) != len(symbols):
@@ -53,8 +56,9 @@ class Alphabet:
             size=len(symbols),
             unscored=ids,
             sha256=hashlib.sha256(content.encode()).hexdigest(),
-            letters="".join(symbols) if all(len(s) == 1 for s in symbols) else "",
+            letters="".join(symbols) if written_in_letters else "",
             unscored_aliases=unscored_aliases,
+            separators=separators,
         )
 
     @cached_property
@@ -76,7 +80,8 @@ class Alphabet:
         if raw.ndim != 1 or not (np.issubdtype(raw.dtype, np.integer) or raw.size == 0):
             raise SequenceError("token ids must be one flat list of whole numbers")
         ids = raw.astype(np.int64)
-        bad = np.flatnonzero((ids < 0) | (ids >= self.size))
+        lowest = SEPARATOR if self.separators else 0
+        bad = np.flatnonzero((ids < lowest) | (ids >= self.size))
         if bad.size:
             at = int(bad[0])
             raise SequenceError(
@@ -92,7 +97,7 @@ class Alphabet:
             )
         code_points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
         ids: NDArray[np.int64] = self._id_of_code_point[np.minimum(code_points, _LAST_CODE_POINT)]
-        bad = np.flatnonzero(ids < 0)
+        bad = np.flatnonzero(ids == _NO_SYMBOL)
         if bad.size:
             at = int(bad[0])
             raise SequenceError(
@@ -103,7 +108,9 @@ class Alphabet:
 
     @cached_property
     def _id_of_code_point(self) -> NDArray[np.int64]:
-        table = np.full(_LAST_CODE_POINT + 1, -1, dtype=np.int64)
+        table = np.full(_LAST_CODE_POINT + 1, _NO_SYMBOL, dtype=np.int64)
+        for character in self.separators:
+            table[ord(character)] = SEPARATOR
         for character in self.unscored_aliases:
             table[[ord(character.lower()), ord(character.upper())]] = self.unscored[0]
         for index, character in enumerate(self.letters):
@@ -111,11 +118,18 @@ class Alphabet:
         return table
 
 
-_LAST_CODE_POINT = 128  # letters are ASCII; every other code point lands here, on -1
+SEPARATOR = -1  # stands between the chains of one record: no symbol, and no pattern crosses it
+_NO_SYMBOL = -2
+_LAST_CODE_POINT = 128  # letters are ASCII; every other code point lands here, on no symbol
 
 # The order of ProteinMPNN. B, Z, J (ambiguous), U, O (rare), stops and gaps read as X: no key.
 PROTEIN = Alphabet.from_symbols(
-    "protein", "ACDEFGHIKLMNPQRSTVWYX", unscored=[20], unscored_aliases="BZJUO*-.~?"
+    "protein",
+    "ACDEFGHIKLMNPQRSTVWYX",
+    unscored=[20],
+    written_in_letters=True,
+    unscored_aliases="BZJUO*-.~?",
+    separators="/:",
 )
 
 # How often each letter occurs in UniProtKB/Swiss-Prot, in hundredths of a percent; X never.

@@ -26,7 +26,7 @@ _SUM_TOLERANCE = 1e-9
 class KeyChain:
     """Transition probabilities A (one row per key) and initial probabilities Q.
 
-    >>> KeyChain.alternating().draw([0.7, 0.1, 0.9, 0.4])
+    >>> KeyChain.alternating().follow(1, [0.1, 0.9, 0.4])
     array([1, 0, 1, 0])
     >>> KeyChain.of([[0.3, 0.6], [0.5, 0.5]], [0.5, 0.5])
     Traceback (most recent call last):
@@ -86,15 +86,30 @@ class KeyChain:
     def num_keys(self) -> int:
         return len(self.initial)
 
-    def draw(self, uniforms: Iterable[float]) -> NDArray[np.int64]:
-        """Turn numbers in [0, 1) into keys, one each, by inverting the cumulative rows."""
-        keys = []
-        cumulative = self._cumulative_initial
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the first key decides all the others, as in a cycle."""
+        return all(1.0 in row for row in self.transition)
+
+    def draw_first(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Turn numbers in [0, 1) into first keys, by inverting the cumulative Q: [B] -> [B]."""
+        return np.searchsorted(_cumulative(self.initial), uniforms, side="right")
+
+    def follow(self, first: int, uniforms: Iterable[float]) -> NDArray[np.int64]:
+        """Return the first key and those after it, one for each number in [0, 1)."""
+        keys = [first]
         for number in uniforms:
-            key = bisect_right(cumulative, number)
-            keys.append(key)
-            cumulative = self._cumulative_rows[key]
+            keys.append(bisect_right(self._cumulative_rows[keys[-1]], number))
         return np.array(keys, dtype=np.int64)
+
+    def orbits(self, length: int) -> NDArray[np.int64]:
+        """Return where a deterministic chain goes from each first key: [l, length]."""
+        keys = np.empty((self.num_keys, length), dtype=np.int64)
+        here, following = np.arange(self.num_keys), self.likeliest_next()
+        for step in range(length):
+            keys[:, step] = here
+            here = following[here]
+        return keys
 
     @property
     def signature(self) -> str:
@@ -102,7 +117,7 @@ class KeyChain:
         if self == KeyChain.uniform(self.num_keys):
             return "uniform"
         if set(self.transition) == {self.initial}:
-            return ",".join(f"{p:.6g}" for p in self.initial)
+            return ",".join(map(repr, self.initial))
         return (
             "markov-"
             + hashlib.sha256(repr((self.transition, self.initial)).encode()).hexdigest()[:8]
@@ -111,10 +126,6 @@ class KeyChain:
     def likeliest_next(self) -> NDArray[np.intp]:
         """Return the key the chain is most likely to move to, for each key."""
         return np.array([np.argmax(row) for row in self.transition])
-
-    @cached_property
-    def _cumulative_initial(self) -> list[float]:
-        return _cumulative(self.initial)
 
     @cached_property
     def _cumulative_rows(self) -> list[list[float]]:

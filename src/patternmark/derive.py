@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,16 +55,18 @@ class Secret:
         """Return 32 bytes bound to `label`."""
         return _hmac(self._master, label.encode() + b"\x01")
 
-    def words(self, label: str, count: int) -> NDArray[np.uint64]:
-        """Return the first `count` 64-bit words of the stream named `label`."""
+    def words(self, label: str, which: int | Sequence[int]) -> NDArray[np.uint64]:
+        """Return 64-bit words of the stream named `label`: the first so many, or those named."""
+        places = np.arange(which) if isinstance(which, int) else np.asarray(which, dtype=np.int64)
+        blocks, block_of = np.unique(places // _WORDS_PER_BLOCK, return_inverse=True)
         subkey = self.subkey(label)
-        blocks = -(-count // _WORDS_PER_BLOCK)
-        stream = b"".join(_hmac(subkey, i.to_bytes(8, "big")) for i in range(blocks))
-        return np.frombuffer(stream, dtype=">u8", count=count).astype(np.uint64)
+        stream = b"".join(_hmac(subkey, i.to_bytes(8, "big")) for i in blocks.tolist())
+        words = np.frombuffer(stream, dtype=">u8").astype(np.uint64)
+        return np.take(words, block_of * _WORDS_PER_BLOCK + places % _WORDS_PER_BLOCK)
 
-    def uniforms(self, label: str, count: int) -> NDArray[np.float64]:
-        """Return `count` numbers in [0, 1): the upper 53 bits of each word."""
-        return (self.words(label, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    def uniforms(self, label: str, which: int | Sequence[int]) -> NDArray[np.float64]:
+        """Return numbers in [0, 1), as `words` does words: the upper 53 bits of each."""
+        return (self.words(label, which) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def permutation(self, label: str, size: int) -> NDArray[np.intp]:
         """Return 0..size-1 shuffled: the stable order of `size` words."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark._version import __version__
+from patternmark.alphabet import SEPARATOR
 from patternmark.chain import KeyChain
 from patternmark.errors import ParameterError, SequenceError
 from patternmark.key import Key
@@ -20,6 +21,9 @@ from patternmark.recover import RecoveredKeys, recover
 from patternmark.verdict import LN10, Verdict, p_value_of
 
 DEFAULT_FPR = 1e-3
+# These begin the notes of sequences that nothing could be said of, whatever their symbols.
+NOTHING = "nothing to score: "
+TOO_SHORT = "too short to tell at any FPR: "
 
 
 @dataclass(frozen=True)
@@ -108,23 +112,34 @@ class Detector:
         return self.detect_many([sequence], [id])[0]
 
     def detect_many(
-        self, sequences: Iterable[str | ArrayLike], ids: Sequence[str] | None = None
+        self,
+        sequences: Iterable[str | ArrayLike],
+        ids: Sequence[str] | None = None,
+        scored: Sequence[NDArray[np.bool_] | None] | None = None,
     ) -> list[Verdict]:
-        """Judge a batch: one verdict per sequence, in order."""
+        """Judge a batch: one verdict per sequence, in order.
+
+        `scored` says for each sequence which positions count, such as those that were designed.
+        Chains of one record, joined by `/` or `:`, are counted one at a time and copies once.
+        """
         sequences = list(sequences)
         names = [str(i + 1) for i in range(len(sequences))] if ids is None else list(ids)
         encoded = [self._encode(*pair) for pair in zip(names, sequences, strict=True)]
-        recovered = self.recover(encoded)
+        recovered = self.recover(encoded, scored)
         measurements = self.statistic.measure(recovered)
-        scored = recovered.num_scored.tolist()
+        lengths = [int(np.count_nonzero(ids != SEPARATOR)) for ids in encoded]
+        counted = recovered.num_scored.tolist()
         return [
-            self._verdict(*row)
-            for row in zip(names, recovered.lengths.tolist(), scored, measurements, strict=True)
+            self._verdict(*row) for row in zip(names, lengths, counted, measurements, strict=True)
         ]
 
-    def recover(self, encoded: Sequence[NDArray[np.int64]]) -> RecoveredKeys:
+    def recover(
+        self,
+        encoded: Sequence[NDArray[np.int64]],
+        scored: Sequence[NDArray[np.bool_] | None] | None = None,
+    ) -> RecoveredKeys:
         """Return the keys that encoded sequences show."""
-        return recover(encoded, self._partition)
+        return recover(encoded, self._partition, scored)
 
     def _encode(self, name: str, sequence: str | ArrayLike) -> NDArray[np.int64]:
         try:
@@ -151,7 +166,9 @@ class Detector:
 
     def _note(self, length: int, scored: int, found: Measurement) -> str:
         if scored == 0:
-            return "nothing to score: " + ("empty" if length == 0 else "no symbol carries a key")
+            return NOTHING + ("empty" if length == 0 else "no symbol carries a key")
+        if found.log_p_floor == 0.0:
+            return f"{TOO_SHORT}too few symbols in a row carry a key"
         if found.log_p_floor > log(self.fpr):
             return f"too short to tell at FPR {self.fpr:g}, whatever its sequence"
         return ""

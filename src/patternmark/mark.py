@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from patternmark.chain import NO_KEY
 from patternmark.key import Key
-from patternmark.promote import bias_table, promote
+from patternmark.promote import bias_table, check_delta, promote
 
 
 class Marker:
@@ -26,7 +26,7 @@ class Marker:
 
     def __init__(self, key: Key, *, delta: float | None = None) -> None:
         self.key = key
-        self.delta = key.profile.delta if delta is None else delta
+        self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
         self._members = key.partition.members
 
@@ -36,26 +36,40 @@ class Marker:
         The same secret, seed and index give the same keys on every machine, whatever else is in
         the batch, and a longer sequence begins like a shorter one.
         """
-        label = f"key sequence/{seed}/{index}"
-        return self.key.profile.chain.draw(self._secret.uniforms(label, length).tolist())
+        return np.asarray(self.key_sequences([length], seed, [index])[0])
 
-    def key_sequences(self, lengths: Sequence[int], seed: int | str = 0) -> NDArray[np.int64]:
+    def key_sequences(
+        self,
+        lengths: Sequence[int],
+        seed: int | str = 0,
+        indices: Sequence[int] | None = None,
+    ) -> NDArray[np.int64]:
         """Draw the keys of a batch, padded with NO_KEY: [batch, longest]."""
-        keys = np.full((len(lengths), max(lengths, default=0)), NO_KEY, dtype=np.int64)
-        for index, length in enumerate(lengths):
-            keys[index, :length] = self.key_sequence(length, seed, index)
+        chain, longest = self.key.profile.chain, max(lengths, default=0)
+        numbers = list(range(len(lengths))) if indices is None else list(indices)
+        first = chain.draw_first(self._secret.uniforms(f"key start/{seed}", numbers))
+        if chain.is_deterministic:  # no further randomness: one look-up for the whole batch
+            keys = chain.orbits(longest)[first]
+        else:
+            keys = np.empty((len(numbers), longest), dtype=np.int64)
+            for row, index in enumerate(numbers):
+                label = f"key sequence/{seed}/{index}"
+                later = self._secret.uniforms(label, max(longest - 1, 0)).tolist()
+                keys[row] = chain.follow(int(first[row]), later)[:longest]
+        keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys
 
     def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
         """Return what to add to the raw logits of positions with these keys: [..., V]."""
-        return np.asarray(self._table(temperature)[np.asarray(keys)])
+        return np.asarray(self.table(temperature)[np.asarray(keys)])
 
     def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
         """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
 
         Divide the result by `temperature` as the sampler always does. numpy and torch alike.
         """
-        return promote(logits, keys, self._table(temperature))
+        return promote(logits, keys, self.table(temperature))
 
-    def _table(self, temperature: float) -> NDArray[np.float64]:
+    def table(self, temperature: float) -> NDArray[np.float64]:
+        """Return the bias of each key, and last of no key: [l + 1, V]."""
         return bias_table(self._members, self.delta, self.key.profile.delta_at, temperature)

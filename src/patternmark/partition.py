@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import Alphabet
+from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.chain import NO_KEY
 from patternmark.derive import Secret
 from patternmark.errors import ParameterError
 
+_log = logging.getLogger(__name__)
+
 MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
-MASS_ATTEMPTS = 256
+_PATIENCE = 16  # so many shuffles are tried before the tolerance doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,26 +54,23 @@ def derive_partition(
     """Deal the keyed shuffle of the scored symbols out to the parts in turn.
 
     With a background, shuffles are tried in order until every part's mass is within 1 % of 1/l;
-    where none of 256 is (one symbol may outweigh a part), the closest of them is taken. This
-    keeps every partition that meets the bound equally likely.
+    every 16 shuffles the tolerance doubles, since one symbol may outweigh a part. All partitions
+    that meet the bound are equally likely.
     """
     _check_enough_symbols(alphabet, num_parts)
     label = f"partition/{alphabet.sha256}/{num_parts}"
     if background is None:
         return _deal(secret, f"{label}/0", alphabet, num_parts)
     weights = _check_background(background, alphabet)
-    closest, smallest_error = None, np.inf
-    for attempt in range(MASS_ATTEMPTS):
+    for attempt in count():
         candidate = _deal(secret, f"{label}/{attempt}", alphabet, num_parts)
         # In whole numbers, so that every machine accepts the same attempt.
         mass = [int(m) for m in candidate.members @ weights]
         error = max(abs(m * num_parts - sum(mass)) for m in mass) / sum(mass)
-        if error < smallest_error:
-            closest, smallest_error = candidate, error
-        if error <= MASS_TOLERANCE:
+        if error <= MASS_TOLERANCE * 2 ** (attempt // _PATIENCE):
             break
-    assert closest is not None  # noqa: S101  # the first attempt always beats infinity
-    return closest
+    _log.debug("parts miss equal mass by %.3f after %d shuffles", error, attempt + 1)
+    return candidate
 
 
 def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) -> Partition:
@@ -82,6 +83,8 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
         for symbol in ids.tolist():
+            if symbol == SEPARATOR:
+                raise ParameterError(f"part {key + 1} holds a chain separator, which is no symbol")
             name = _symbol_name(alphabet, symbol)
             if symbol in alphabet.unscored:
                 raise ParameterError(f"part {key + 1} holds {name}, which is never scored")

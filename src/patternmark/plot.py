@@ -1,6 +1,7 @@
 """The picture of a verdict: agreement along the sequence, and the null with what was observed.
 
-Only a running average is drawn: which symbol belongs to which part stays out of the picture.
+It does not name the parts, but whoever has the sequence can work them out from the track: with the
+paper's scheme there are only 92,378 splits to try. A picture is as confidential as the key.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from patternmark.detect import Detector, PatternStatistic
 from patternmark.errors import ParameterError, PatternmarkError
@@ -35,6 +36,7 @@ def plot_verdicts(
     verdicts: Sequence[Verdict],
     sequences: Sequence[str | ArrayLike],
     path: str,
+    scored: Sequence[NDArray[np.bool_] | None] | None = None,
 ) -> None:
     """Draw one row for each verdict and save it; the suffix sets the format (png, svg, pdf)."""
     require_matplotlib()
@@ -43,9 +45,12 @@ def plot_verdicts(
     figure = Figure(figsize=(11, 0.6 + 2.4 * len(verdicts)), layout="constrained", dpi=150)
     grid = figure.subplots(len(verdicts), 2, squeeze=False, width_ratios=(3, 2))
     figure.suptitle(f"key {detector.key.key_id}, detector {detector.statistic.name}", fontsize=10)
-    for (left, right), verdict, sequence in zip(grid, verdicts, sequences, strict=True):
+    masks = scored if scored is not None else [None] * len(sequences)
+    for (left, right), verdict, sequence, mask in zip(
+        grid, verdicts, sequences, masks, strict=True
+    ):
         encoded = detector.key.profile.alphabet.encode(sequence)
-        recovered = detector.recover([encoded])
+        recovered = detector.recover([encoded], [mask])
         colour = MARKED if verdict.prediction else UNMARKED
         _draw_agreement(left, detector, recovered[0], verdict, colour)
         _draw_null(right, detector, recovered.segments[0], verdict, colour)
@@ -68,7 +73,7 @@ def _draw_agreement(
     axes.set(ylim=(0, 1), xlim=(1, max(len(track), 2)))
     axes.set_ylabel("keys that follow\nthe chain")
     axes.set_xlabel(f"position (average over {WINDOW}; dotted: chance)")
-    axes.set_title(verdict.id or "sequence", loc="left", fontsize=10)
+    axes.set_title(verdict.id or "sequence", loc="left", fontsize=10, parse_math=False)
 
 
 def _draw_null(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 from patternmark.alphabet import PROTEIN, Alphabet
 from patternmark.chain import KeyChain
 from patternmark.errors import ParameterError
 from patternmark.patterns import Patterns
-from patternmark.promote import DELTA_AT, DeltaAt
+from patternmark.promote import DELTA_AT, DeltaAt, check_delta
 
 SCHEMES = ("paper",)
 DEFAULT_PATTERN_LENGTH = 5
@@ -39,8 +38,7 @@ class Profile:
             raise ParameterError(
                 f"scheme {self.scheme!r} is not known: this version has {', '.join(SCHEMES)}"
             )
-        if not (isfinite(self.delta) and self.delta >= 0):
-            raise ParameterError(f"delta must be a number of 0 or more, not {self.delta}")
+        check_delta(self.delta)
         if self.delta_at not in DELTA_AT:
             raise ParameterError(f"delta_at is one of {', '.join(DELTA_AT)}, not {self.delta_at!r}")
         self.target_patterns()  # refuses a target set that does not fit the chain

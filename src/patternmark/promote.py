@@ -12,6 +12,8 @@ reads arrays through their own methods and works for numpy arrays and torch tens
 
 from __future__ import annotations
 
+import sys
+from math import isfinite
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,6 +24,13 @@ from patternmark.errors import ParameterError
 
 DeltaAt = Literal["logits", "tempered"]
 DELTA_AT: tuple[str, ...] = get_args(DeltaAt)
+
+
+def check_delta(delta: float) -> float:
+    """Return a strength, or refuse what is none."""
+    if not (isfinite(delta) and delta >= 0):
+        raise ParameterError(f"delta must be a number of 0 or more, not {delta}")
+    return delta
 
 
 def bias_table(
@@ -50,14 +59,16 @@ def promote(logits: Any, keys: Any, table: NDArray[np.float64]) -> Any:
     """
     if hasattr(logits, "new_tensor"):  # torch, which must never be imported from here
         rows = logits.new_tensor(table)
-        index = keys if hasattr(keys, "new_tensor") else logits.new_tensor(keys).long()
+        # Not through the logits' own dtype: half precision cannot hold large keys.
+        torch = sys.modules["torch"]
+        index = torch.as_tensor(_checked(keys, len(table) - 1), device=logits.device).long()
         shape = tuple(index.shape)
     else:
         logits = np.asarray(logits)
         if not np.issubdtype(logits.dtype, np.floating):
             logits = logits.astype(np.float64)
         rows = table.astype(logits.dtype)
-        index = np.asarray(keys)
+        index = _checked(keys, len(table) - 1)
         shape = index.shape
     if tuple(logits.shape) != (*shape, table.shape[1]):
         raise ParameterError(
@@ -65,3 +76,15 @@ def promote(logits: Any, keys: Any, table: NDArray[np.float64]) -> Any:
             f"and an alphabet of {table.shape[1]} symbols"
         )
     return logits + rows[index]
+
+
+def _checked(keys: Any, num_keys: int) -> Any:
+    """Return keys as an array of whole numbers; a tensor is taken as it is, to stay on its GPU."""
+    if hasattr(keys, "new_tensor"):
+        return keys
+    index = np.asarray(keys)
+    if index.size and not (
+        np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
+    ):
+        raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
+    return index

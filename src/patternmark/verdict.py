@@ -34,10 +34,10 @@ class Verdict:
     signature: str
     note: str = ""
 
-    def to_json(self) -> str:
-        """Return the verdict as one line of JSON."""
+    def to_json(self, **more: str) -> str:
+        """Return the verdict, with `more` fields, as one line of JSON."""
         fields = asdict(self) | {"log10_p": self.log10_p if isfinite(self.log10_p) else None}
-        return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        return json.dumps(fields | more, ensure_ascii=False, allow_nan=False)
 
 
 def p_value_of(log_p: float) -> float:

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from functools import reduce
-from math import expm1, inf, log
+from math import comb, expm1, inf, log
 
 import numpy as np
 import pytest
@@ -190,3 +190,73 @@ def test_a_large_target_set(rng: np.random.Generator) -> None:
     tilted = TiltedCount(null.chain, [120])
     for count in (1, 5, 12, 25):
         assert tilted.log_tail(count) == pytest.approx(log(law[count:].sum()), abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "count"), [(26, 400, 1), (40, 500, 150), (60, 400, 1), (44, 500, 80)]
+)
+def test_long_patterns_that_come_in_clumps(m: int, n: int, count: int) -> None:
+    """Under the best tilt little mass lies at the count: the transform alone would be noise."""
+    exact = log_ratio(sum(algorithm_4(n, m)[count:]), 2 ** (n - 1))
+    tilted = TiltedCount(PatternNull(alternating(m)).chain, [n])
+    assert abs(expm1(tilted.log_tail(count) - exact)) < RELATIVE
+
+
+EXTREME_NULLS = [
+    ([[0.997, 0.003], [0.003, 0.997]], [(0, 1, 0, 1, 0), (1, 0, 1, 0, 1)]),
+    ([[7.4e-4, 0.99926], [0.715, 0.285]], [(1, 0, 1), (0, 0, 0)]),
+    ([[0.0, 1.0], [1 - 2e-13, 2e-13]], [(1, 0, 1), (1, 1, 0)]),
+    ([[0.0, 1.0], [0.5, 0.5]], [(1, 1)]),
+]
+
+
+@pytest.mark.parametrize(("A", "patterns"), EXTREME_NULLS)
+def test_nulls_that_stick_or_hardly_move(A: list, patterns: list) -> None:
+    """The dynamic programme in whole numbers of 1e-40, at every count where a tail is left."""
+    n, unit = 150, 10**40
+    null = KeyChain.of(A, [0.5, 0.5])
+    chain = PatternNull(Patterns.of(patterns, 2), null).chain
+    law = {(s, 0): Fraction(p) for s, p in enumerate(chain.start_miss) if p}
+    for _ in range(n - 1):
+        following: dict[tuple[int, int], Fraction] = {}
+        for (state, hits), weight in law.items():
+            for a, b, hit, p in zip(
+                chain.source, chain.target, chain.is_hit, chain.probability, strict=True
+            ):
+                if a == state:
+                    to = (int(b), hits + int(hit))
+                    following[to] = following.get(to, Fraction(0)) + weight * Fraction(p)
+        law = {k: Fraction(round(v * unit**4), unit**4) for k, v in following.items()}
+    tails = [sum((w for (_, hits), w in law.items() if hits >= c), Fraction(0)) for c in range(n)]
+    tilted = TiltedCount(chain, [n])
+    for count in range(1, n, 6):
+        if tails[count] > Fraction(1, unit**3):
+            log_p = tilted.log_tail(count)
+            assert abs(expm1(log_p - log(min(tails[count], Fraction(1))))) < RELATIVE
+
+
+@pytest.mark.parametrize("n", [9, 12, 30, 200])
+def test_single_keys_are_binomial(n: int) -> None:
+    """m = 1, where every key may be a hit: lengths around the stride and beyond."""
+    null = PatternNull(Patterns.of([(0,)], 2), KeyChain.independent([0.875, 0.125]))
+    p = Fraction(7, 8)
+    law = [comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    assert_tails_are(null, [n], law)
+
+
+def test_a_null_that_sums_to_one_but_for_rounding_is_that_null() -> None:
+    thirds = PatternNull(
+        Patterns.favoured(KeyChain.cycle(3), 3), KeyChain.independent([0.3333333333] * 3)
+    )
+    exact = PatternNull(Patterns.favoured(KeyChain.cycle(3), 3))
+    for count, n in ((2000, 10_000), (300, 1000)):
+        assert abs(expm1(thirds.log_tail(count, [n]) - exact.log_tail(count, [n]))) < RELATIVE
+
+
+def test_where_nothing_can_be_exact_the_p_value_errs_to_the_safe_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("patternmark.null.tilted._MOST_WORK", 0)
+    for m, n, count in ((26, 400, 1), (40, 500, 150)):
+        exact = log_ratio(sum(algorithm_4(n, m)[count:]), 2 ** (n - 1))
+        assert TiltedCount(PatternNull(alternating(m)).chain, [n]).log_tail(count) >= exact

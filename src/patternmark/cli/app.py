@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,9 +11,13 @@ import typer
 
 from patternmark import __version__
 from patternmark.cli.bench import bench_app
+from patternmark.cli.bias import bias
+from patternmark.cli.design import design
 from patternmark.cli.detect import detect
 from patternmark.cli.keys import key_app, keygen
 from patternmark.cli.output import errors
+from patternmark.cli.report import report
+from patternmark.cli.score import score
 from patternmark.errors import PatternmarkError
 
 app = typer.Typer(
@@ -23,7 +28,11 @@ app = typer.Typer(
 )
 app.command()(keygen)
 app.add_typer(key_app, name="key")
+app.command()(design)
 app.command()(detect)
+app.command()(report)
+app.command()(bias)
+app.command()(score)
 app.add_typer(bench_app, name="bench")
 
 
@@ -44,6 +53,8 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a foreseen error is one line on standard error and status 2."""
+    if arguments is None and hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends other tools
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="patternmark")
     except PatternmarkError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -12,19 +14,38 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
+from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.chain import KeyChain
-from patternmark.cli.output import AllowOpenKey, Verbose, errors, progress, results, warn
-from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
+from patternmark.detect import DEFAULT_FPR, NOTHING, TOO_SHORT, Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
+from patternmark.io.designs import Manifest, manifest_path, read_manifest
 from patternmark.io.keyfile import load_key
-from patternmark.io.records import FORMATS, Format, Problem, Record, read_records
+from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records
 from patternmark.verdict import Verdict, format_p
 
 _BATCH_RECORDS = 2048
 _BATCH_SYMBOLS = 2**22
 _PICTURES = 4
 
-Judged = tuple[Verdict, NDArray[np.int64]]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """A readable record: its symbols, and which of them count (None: all that can)."""
+
+    file: str
+    record: Record
+    symbols: NDArray[np.int64]
+    scored: NDArray[np.bool_] | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.record.place} ({self.record.id})"
+
+
+Judged = tuple[Verdict, Item]
 
 
 def detect(
@@ -52,47 +73,56 @@ def detect(
     """Test each sequence for the mark of a key. The status is 0 whatever is found."""
     if format not in FORMATS:
         raise ParameterError(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
-    loaded = load_key(key, allow_open=allow_open_key)
+    loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     judge = Detector(loaded, detector, m=m, fpr=fpr, null=_parse_null(null))
     if plot is not None:
         from patternmark.plot import require_matplotlib
 
         require_matplotlib()
-    verdicts: list[Verdict] = []
+    verdicts: list[Judged] = []
     strongest: list[Judged] = []
+    judgeable = False
     with progress("sequences") as bar:
         task = bar.add_task("detecting", total=None)
         for batch in _batches(files, cast(Format, format), judge):
-            judged = _judge(judge, batch)
+            judged = judge_items(judge, batch)
             strongest = sorted(strongest + judged, key=lambda pair: pair[0].log10_p)[:_PICTURES]
-            for verdict, _ in judged:
+            for verdict, item in judged:
                 if as_json:
-                    typer.echo(verdict.to_json())
+                    typer.echo(verdict.to_json(file=item.file))
                 else:
-                    verdicts.append(verdict)
+                    verdicts.append((verdict, item))
+                if verdict.note.startswith((NOTHING, TOO_SHORT)):
+                    warn(Problem(item.file, item.place, verdict.note))
+                else:
+                    judgeable = True
             bar.advance(task, len(judged))
-    if not strongest:
-        raise InputError("no sequence could be judged")
-    if not as_json:
+    if not as_json and verdicts:
         _print_table(verdicts, judge)
+    if not judgeable:
+        raise InputError("no sequence could be judged")
     if plot is not None:
         from patternmark.plot import plot_verdicts
 
-        plot_verdicts(judge, [v for v, _ in strongest], [s for _, s in strongest], str(plot))
+        drawn = [item for _, item in strongest]
+        plot_verdicts(
+            judge,
+            [verdict for verdict, _ in strongest],
+            [item.symbols for item in drawn],
+            str(plot),
+            [item.scored for item in drawn],
+        )
         if not as_json:
-            errors.print(f"picture: {escape(str(plot))}", highlight=False)
+            say(f"wrote {plot} (who has the sequences can read the partition off it)")
 
 
-Batch = list[tuple[Record, NDArray[np.int64]]]
-
-
-def _batches(files: list[str], format: Format, judge: Detector) -> Iterator[Batch]:
+def _batches(files: list[str], format: Format, judge: Detector) -> Iterator[list[Item]]:
     """Group readable records for the detector; say what is wrong with the others."""
-    batch: Batch = []
+    batch: list[Item] = []
     symbols = 0
-    for record, encoded in _encoded(files, format, judge):
-        batch.append((record, encoded))
-        symbols += len(encoded)
+    for item in read_items(files, format, judge.key.profile.alphabet):
+        batch.append(item)
+        symbols += len(item.symbols)
         if len(batch) >= _BATCH_RECORDS or symbols >= _BATCH_SYMBOLS:
             yield batch
             batch, symbols = [], 0
@@ -100,44 +130,88 @@ def _batches(files: list[str], format: Format, judge: Detector) -> Iterator[Batc
         yield batch
 
 
-def _encoded(
-    files: list[str], format: Format, judge: Detector
-) -> Iterator[tuple[Record, NDArray[np.int64]]]:
+def read_items(files: list[str], format: Format, alphabet: Alphabet) -> Iterator[Item]:
+    """Read records and what their manifests say of them; warn of those that cannot be used."""
     for file in files:
         try:
-            for item in read_records(file, format):
-                if isinstance(item, Problem):
-                    warn(item)
+            manifest = _manifest_of(file)
+            name = input_name(file)
+            for record in read_records(file, format):
+                if isinstance(record, Problem):
+                    warn(record)
                     continue
                 try:
-                    yield item, judge.key.profile.alphabet.encode(item.sequence)
+                    symbols = alphabet.encode(record.sequence)
                 except SequenceError as error:
-                    warn(Problem(file, f"{item.place} ({item.id})", f"{error}; not scored"))
+                    warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
+                    continue
+                yield Item(name, record, symbols, _scored_by(manifest, record, symbols, name))
         except InputError as error:
             warn(error)
 
 
-def _judge(judge: Detector, batch: Batch) -> list[Judged]:
-    sequences = [encoded for _, encoded in batch]
-    verdicts = judge.detect_many(sequences, [record.id for record, _ in batch])
-    return list(zip(verdicts, sequences, strict=True))
+def _manifest_of(file: str) -> Manifest | None:
+    path = manifest_path(file)
+    if file == "-" or not path.exists():
+        return None
+    manifest = read_manifest(path)
+    _log.debug("%s: counting what %s says was designed", file, path)
+    return manifest
 
 
-def _print_table(verdicts: list[Verdict], judge: Detector) -> None:
+def _scored_by(
+    manifest: Manifest | None, record: Record, symbols: NDArray[np.int64], file: str
+) -> NDArray[np.bool_] | None:
+    """Turn a manifest's digits into a mask along the record, separators included."""
+    if manifest is None or record.design is None:
+        return None
+    digits = manifest.scored_mask(record.design.name)
+    residues = symbols != SEPARATOR
+    if digits is None or len(digits) != np.count_nonzero(residues):
+        message = "does not fit its manifest; all its residues are counted"
+        warn(Problem(file, f"{record.place} ({record.id})", message, skipped=False))
+        return None
+    mask = np.zeros(len(symbols), dtype=bool)
+    mask[residues] = [digit == "1" for digit in digits]
+    return mask
+
+
+def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:
+    """Judge records; the native sequence of a design tool is noted as such."""
+    verdicts = judge.detect_many(
+        [item.symbols for item in batch],
+        [item.record.id for item in batch],
+        [item.scored for item in batch],
+    )
+    named = []
+    for verdict, item in zip(verdicts, batch, strict=True):
+        is_native = item.record.design is not None and item.record.design.is_native
+        note = verdict.note or ("native sequence" if is_native else "")
+        named.append((replace(verdict, note=note), item))
+    return named
+
+
+def _print_table(judged: list[Judged], judge: Detector) -> None:
     table = Table(box=None, pad_edge=False)
+    several = len({item.file for _, item in judged}) > 1
+    if several:
+        table.add_column("file", overflow="fold")
     table.add_column("sequence", overflow="fold")
     for name in ("length", "scored", "count", "expected", "p-value"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
-    for v in verdicts:
+    for v, item in judged:
         numbers = (v.length, v.num_tokens_scored, f"{v.statistic:g}", f"{v.expected_statistic:.1f}")
         call = "[green]marked[/green]" if v.prediction else escape(v.note or "no mark found")
-        table.add_row(escape(v.id), *map(str, numbers), format_p(v.log10_p), call)
+        names = [item.file, v.id] if several else [v.id]
+        table.add_row(*map(escape, names), *map(str, numbers), format_p(v.log10_p), call)
     results.print(table)
-    marked = sum(v.prediction for v in verdicts)
+    # Native sequences stand in design files for comparison.
+    tested = [v for v, item in judged if not (item.record.design and item.record.design.is_native)]
+    marked = sum(v.prediction for v in tested)
     results.print(
-        f"\n{marked} of {len(verdicts)} sequences carry the mark of key {judge.key.key_id} "
-        f"at p <= {judge.fpr:g} ({judge.fpr * len(verdicts):.2g} expected by chance)",
+        f"\n{marked} of {len(tested)} sequences carry the mark of key {judge.key.key_id} "
+        f"at p <= {judge.fpr:g} ({judge.fpr * len(tested):.2g} expected by chance)",
         highlight=False,
         soft_wrap=True,
     )

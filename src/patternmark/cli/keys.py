@@ -12,11 +12,12 @@ from rich.table import Table
 
 from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
 from patternmark.chain import KeyChain
-from patternmark.cli.output import AllowOpenKey, Verbose, results, say
+from patternmark.cli.output import AllowOpenKey, Verbose, results, say, warn
 from patternmark.errors import ParameterError
 from patternmark.io.keyfile import load_key, save_key
 from patternmark.io.vocabulary import parse_alphabet, read_background
 from patternmark.key import Key
+from patternmark.partition import MASS_TOLERANCE
 from patternmark.profile import DEFAULT_PATTERN_LENGTH, Profile
 from patternmark.promote import DeltaAt
 
@@ -51,7 +52,7 @@ def keygen(
     patterns: Annotated[
         str | None,
         typer.Option(
-            help="Target patterns, such as 01010,10101; default: those the chain favours."
+            help="Target patterns over keys 0-9: 01010,10101; default: what the chain favours."
         ),
     ] = None,
     background: Annotated[
@@ -77,13 +78,15 @@ def keygen(
         scheme=scheme,
         chain=_parse_chain(keys, transition, initial, given_parts),
         background=_parse_background(background, symbols),
-        pattern_length=m or (min(lengths) if lengths else DEFAULT_PATTERN_LENGTH),
+        pattern_length=m if m is not None else min(lengths, default=DEFAULT_PATTERN_LENGTH),
         patterns=target_patterns,
         delta=delta,
         delta_at=cast(DeltaAt, delta_at),
     )
     key = Key.generate(profile, given_parts)
     save_key(key, output)
+    if profile.background is not None:
+        _warn_of_imbalance(key, profile.background)
     say(f"wrote {output} (key id {key.key_id}, mode 0600). Keep it secret and keep a copy.")
 
 
@@ -129,14 +132,18 @@ def _describe_parts(key: Key) -> str:
         return "not in a public half"
     sizes = key.partition.members.sum(axis=1).tolist()
     origin = "derived from the secret" if key.parts is None else "adopted"
-    text = f"{len(sizes)} parts of {_shortened(sizes)} symbols, {origin}"
-    weights = key.profile.background
-    if weights is None and key.profile.alphabet == PROTEIN:
-        weights = PROTEIN_BACKGROUND
-    if weights is not None:
-        shares = ", ".join(f"{share:.1%}" for share in key.partition.masses(weights))
-        text += f"; background mass {shares}"
-    return text
+    # Not their masses: with small parts these would tell the letters.
+    return f"{len(sizes)} parts of {_shortened(sizes)} symbols, {origin}"
+
+
+def _warn_of_imbalance(key: Key, background: tuple[int, ...]) -> None:
+    share = 1.0 / key.profile.num_keys
+    worst = float(abs(key.partition.masses(background) - share).max()) / share
+    if worst > MASS_TOLERANCE:
+        warn(
+            f"the parts miss equal mass by up to {worst:.0%} of a part: no split that was tried "
+            "does better (fewer keys, or more and lighter symbols, would)"
+        )
 
 
 def _shortened(value: Any) -> str:
@@ -152,7 +159,10 @@ def _parse_parts(text: str | None) -> list[Any] | None:
     file = Path(text[1:])
     try:
         content = file.read_text(encoding="utf-8").strip()
-        return cast(list[Any], json.loads(content)) if content[:1] == "[" else content.split(",")
+        parts = json.loads(content) if content[:1] == "[" else content.split(",")
+        if not all(isinstance(part, str | list) for part in parts):
+            raise ValueError("a part is a list of token ids, or letters")
+        return cast(list[Any], parts)
     except (OSError, ValueError) as error:
         raise ParameterError(f"{file}: no parts can be read from it: {error}") from None
 
@@ -161,7 +171,7 @@ def _parse_chain(
     keys: int | None, transition: str | None, initial: str | None, parts: list[Any] | None
 ) -> KeyChain:
     if transition is None:
-        size = keys or (len(parts) if parts else 2)
+        size = keys if keys is not None else len(parts or "01")
         if size < 2:
             raise ParameterError(f"a chain needs at least 2 keys, not {size}")
         chain = KeyChain.cycle(size)

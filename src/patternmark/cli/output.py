@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 # A pipe has no width: nothing may be cut to fit one.
-results = Console(width=None if sys.stdout.isatty() else 400)
-errors = Console(stderr=True)
+results = Console(width=None if sys.stdout.isatty() else 400, emoji=False)
+errors = Console(stderr=True, emoji=False)
 
 
 def warn(message: object) -> None:
@@ -42,10 +42,18 @@ def progress(unit: str) -> Progress:
     )
 
 
+class _Spoken(logging.Handler):
+    """Sends log records where all other messages go."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.name}: {record.getMessage()}")
+
+
 def _set_verbose(wanted: bool) -> None:
-    if wanted:
-        logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", force=True)
-        logging.getLogger("patternmark").setLevel(logging.DEBUG)
+    logger = logging.getLogger("patternmark")
+    if wanted and not logger.handlers:
+        logger.addHandler(_Spoken())
+        logger.setLevel(logging.DEBUG)
 
 
 Verbose = Annotated[

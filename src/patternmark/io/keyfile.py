@@ -1,8 +1,8 @@
 """Key files: one TOML file with the secret and every public parameter.
 
 A key file is refused when others may read it, when it was edited (its key id no longer fits its
-contents), when it comes from a newer version, and when any field is unknown or missing. What a
-refused file holds never enters the message.
+contents), when it comes from a newer version, and when any field is unknown or missing. Nothing
+of its table [secret] ever enters a message.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ _PUBLIC_HEADER = """\
 _log = logging.getLogger(__name__)
 
 
-def load_key(path: str | os.PathLike[str], *, allow_open: bool = False) -> Key:
-    """Read a key file or a public half; refuse a secret that others may read."""
+def load_key(
+    path: str | os.PathLike[str], *, allow_open: bool = False, with_secret: bool = False
+) -> Key:
+    """Read a key file or a public half; refuse a secret that others may read.
+
+    `with_secret` refuses a public half, where marking or detecting is the purpose.
+    """
     file = Path(path)
     try:
         content = file.read_bytes()
@@ -55,6 +60,11 @@ def load_key(path: str | os.PathLike[str], *, allow_open: bool = False) -> Key:
             f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
             "or pass --allow-open-key if another mechanism guards it"
         )
+    if with_secret and key.secret is None:
+        raise KeyFileError(
+            f"{file}: this is the public half of key {key.key_id}, without its secret: marking and "
+            "detecting need the key file itself"
+        )
     _log.debug("loaded key %s from %s", key.key_id, file)
     return key
 
@@ -63,6 +73,7 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
     """Write a key to a new file, mode 0600 if it holds the secret; never overwrite a file."""
     file = Path(path)
     mode = 0o600 if key.secret is not None else 0o644
+    text = dump_key(key)
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
@@ -73,7 +84,7 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(dump_key(key))
+            stream.write(text)
     except OSError as error:  # a full disk must not leave half a key behind
         file.unlink(missing_ok=True)
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None

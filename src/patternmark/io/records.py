@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, TextIO, cast, get_args
+from typing import Any, BinaryIO, Literal, TextIO, cast, get_args
 
 from patternmark.errors import InputError
+from patternmark.io.designs import DesignHeader, parse_design_header
 
 Format = Literal["auto", "fasta", "lines", "jsonl"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -36,6 +37,7 @@ class Record:
     id: str
     sequence: str | list[int]
     place: str  # "record 3" or "line 3": where to find it in the file
+    design: DesignHeader | None = None  # what the header of a design tool says
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,14 @@ class Problem:
         return f"{self.file}: {self.place}: {self.message}"
 
 
+def input_name(path: str) -> str:
+    """Return what messages call an input."""
+    return "standard input" if path == "-" else path
+
+
 def read_records(path: str, format: Format = "auto") -> Iterator[Record | Problem]:
     """Yield records and problems of a file (`-` is standard input) in their order."""
-    name = "standard input" if path == "-" else path
+    name = input_name(path)
     last_place = ""
     seen: set[str] = set()
     with ExitStack() as stack:
@@ -78,14 +85,40 @@ def read_records(path: str, format: Format = "auto") -> Iterator[Record | Proble
 
 def _open_text(path: str, stack: ExitStack) -> tuple[TextIO, bytes]:
     """Open a file for reading with its first bytes, unzipped where it is gzipped."""
-    raw = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))  # noqa: SIM115
-    stream = cast(io.BufferedReader, raw)
-    if stream.peek(2)[:2] == _GZIP_MAGIC:
-        stream = cast(io.BufferedReader, stack.enter_context(gzip.GzipFile(fileobj=stream)))
-    start = stream.peek(_SNIFFED_BYTES)[:_SNIFFED_BYTES]
-    text = io.TextIOWrapper(cast(BinaryIO, stream), encoding="utf-8-sig", errors="replace")
-    stack.callback(text.detach)  # closing is the stack's business: standard input stays open
+    stream: BinaryIO = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))  # noqa: SIM115
+    start = stream.read(len(_GZIP_MAGIC))
+    stream = _Rejoined(start, stream).buffered()
+    if start == _GZIP_MAGIC:
+        stream = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream)))
+    start = stream.read(_SNIFFED_BYTES)
+    while start and not start.removeprefix(_BYTE_ORDER_MARK).strip():
+        more = stream.read(_SNIFFED_BYTES)  # blank so far
+        if not more:
+            break
+        start = more
+    text = io.TextIOWrapper(
+        _Rejoined(start, stream).buffered(), encoding="utf-8-sig", errors="replace"
+    )
     return text, start
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream whose first bytes were read already: they come out first."""
+
+    def __init__(self, start: bytes, rest: BinaryIO) -> None:
+        self._start, self._rest = start, rest
+
+    def buffered(self) -> BinaryIO:
+        return cast(BinaryIO, io.BufferedReader(self, _SNIFFED_BYTES))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._start or self._rest.read(len(buffer))
+        data, self._start = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _refuse_what_is_no_text(start: bytes, name: str) -> None:
@@ -114,28 +147,34 @@ def _parse_fasta(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     header: str | None = None
     chunks: list[str] = []
     number = 0
+    backbone = ""  # the last native sequence of a design tool: its samples follow
     for line in stream:
         if line.startswith(">"):
             if header is not None:
-                yield _fasta_record(name, header, chunks, number)
+                yield _fasta_record(name, header, chunks, number, backbone)
             header, chunks, number = line[1:].strip(), [], number + 1
+            design = parse_design_header(header, backbone)
+            backbone = design.name if design else backbone
         elif header is not None:
             chunks.append(line)
         elif line.strip() and not line.startswith(";"):  # ';' begins an old style comment
             raise InputError(f"{name}: not FASTA: there is text before the first '>'")
     if header is None:
         raise InputError(f"{name}: no FASTA record found")
-    yield _fasta_record(name, header, chunks, number)
+    yield _fasta_record(name, header, chunks, number, backbone)
 
 
-def _fasta_record(name: str, header: str, chunks: list[str], number: int) -> Record | Problem:
+def _fasta_record(
+    name: str, header: str, chunks: list[str], number: int, backbone: str
+) -> Record | Problem:
     words = header.split()
-    id = words[0] if words else f"record-{number}"
+    design = parse_design_header(header, backbone)
+    id = _printable(design.id if design else words[0] if words else f"record-{number}")
     place = f"record {number}"
     sequence = "".join("".join(chunks).split())  # blocks of ten are common: spaces mean nothing
     if not sequence:
         return Problem(name, f"{place} ({id})", "the record has no sequence")
-    return Record(id, sequence, place)
+    return Record(id, sequence, place, design)
 
 
 def _parse_lines(stream: TextIO, name: str) -> Iterator[Record | Problem]:
@@ -156,7 +195,7 @@ def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:
             continue
         id = f"line-{number}"
         if isinstance(content, dict):
-            id = str(content.get("id", id))
+            id = _printable(str(content.get("id", id)))
             content = next((content[f] for f in _SEQUENCE_FIELDS if f in content), None)
         if _is_sequence(content):
             yield Record(id, content, place)
@@ -165,6 +204,11 @@ def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:
             yield Problem(
                 name, place, f"no sequence: give a list of token ids or an object with {fields}"
             )
+
+
+def _printable(id: str) -> str:
+    """Make an id safe for a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in id)
 
 
 def _is_sequence(content: object) -> bool:

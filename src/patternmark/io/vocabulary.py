@@ -53,8 +53,15 @@ def read_vocabulary(file: Path, unscored: Iterable[str] = ()) -> Alphabet:
             raise ParameterError(f"{file}: there is no token {name!r} to leave unscored")
         special.add(name)
     return Alphabet.from_symbols(
-        f"tokenizer:{file.name}", tokens, never_generated | {id_of[token] for token in special}
+        f"tokenizer:{_printable(file.name)}",
+        tokens,
+        never_generated | {id_of[token] for token in special},
     )
+
+
+def _printable(name: str) -> str:
+    """A file name fit for a key file: what cannot be printed becomes a question mark."""
+    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def _from_json(content: dict[str, Any]) -> tuple[dict[str, int], set[str]]:
@@ -90,6 +97,8 @@ def _in_order(id_of: dict[str, int]) -> list[str]:
     """List the tokens by id; ids no token uses become placeholders."""
     if not id_of:
         raise ValueError("it holds no token")
+    if min(id_of.values()) < 0 or len(set(id_of.values())) != len(id_of):
+        raise ValueError("ids must be 0 or more, and no two tokens may share one")
     size = max(id_of.values()) + 1
     if size > 4 * len(id_of) + 1024:
         raise ValueError(f"ids run to {size - 1} for {len(id_of)} tokens")

@@ -119,7 +119,9 @@ def _explore(patterns: Patterns, null: KeyChain) -> tuple[list[_Step], list[list
 
     def steps_from(node: int, probabilities: tuple[float, ...]) -> list[_Step]:
         steps = []
-        for key, probability in enumerate(probabilities):
+        total = fsum(probabilities)  # 1 to a tolerance: over many keys what is missing would show
+        for key, share in enumerate(probabilities):
+            probability = share / total
             if probability == 0.0:
                 continue
             state = (int(goto[node, key]), key)

@@ -16,7 +16,7 @@ from patternmark.null.tilted import TiltedCount
 from patternmark.patterns import Patterns
 
 TABLE_LENGTH = 1024  # up to here one table answers; beyond it, one tail at a time
-LARGE_SET_TABLE_LENGTH = 128  # the same where a large target set makes the table costly
+_TABLE_WORK = 2e8  # a large target set gets a shorter table: moves times keys times counts
 _TABLE_FLOOR = 1e-280  # below, the table may have lost terms to underflow
 _MOST_KNOWN = 2**16
 
@@ -41,7 +41,8 @@ class PatternNull:
         self.patterns = patterns
         self.null = null if null is not None else KeyChain.uniform(patterns.num_keys)
         self.chain = counting_chain(patterns, self.null)
-        self._table_length = TABLE_LENGTH if self.chain.is_small else LARGE_SET_TABLE_LENGTH
+        affordable = int((_TABLE_WORK / len(self.chain.source)) ** 0.5)
+        self._table_length = TABLE_LENGTH if self.chain.is_small else min(TABLE_LENGTH, affordable)
         # A screen asks for the same few lengths and counts again and again.
         self._known_tails: dict[tuple[int, tuple[int, ...]], float] = {}
         self._known_lengths: dict[int, tuple[float, int]] = {}
@@ -105,6 +106,8 @@ class PatternNull:
         """Return the expected count of one segment: hits summed along the chain."""
         if length < 1:
             return 0.0
+        if not self.chain.is_small:
+            return self._mean_by_moves(length)
         S = self.chain.num_states
         step = np.zeros((S + 1, S + 1))  # the last coordinate collects the hits
         step[:S, :S] = self.chain.miss + self.chain.hit
@@ -112,3 +115,12 @@ class PatternNull:
         step[S, S] = 1.0
         start = np.append(self.chain.start_miss + self.chain.start_hit, self.chain.start_hit.sum())
         return float((start @ np.linalg.matrix_power(step, length - 1))[S])
+
+    def _mean_by_moves(self, length: int) -> float:
+        """The same for a large set of states: key by key, along the moves alone."""
+        chain = self.chain
+        state, mean = chain.start_miss + chain.start_hit, float(chain.start_hit.sum())
+        for _ in range(length - 1):
+            mean += float(state[chain.source] @ (chain.probability * chain.is_hit))
+            state = chain.move(state, chain.probability)
+        return mean

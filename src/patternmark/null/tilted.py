@@ -11,6 +11,10 @@ matrices; segments multiply. To read off P(C >= c):
 3. **Bound.** K points alias counts that are K apart. Q's spread is about sqrt(n), so K can be far
    smaller than n; Chernoff's inequality, from F at a few real points, bounds what aliasing and
    cutting the sum at c + K/2 can add. K doubles until that is below 1e-13 of the result.
+4. **Check.** Under the tilt c is the mean, but Q may put little mass near it (long patterns come
+   in clumps, sticky nulls in two heaps). Where the sum is not far above rounding, the dynamic
+   programme takes over; where that would take hours, the sum is raised by all it may be off, so
+   that a p-value is never too small.
 
 M(z)^(n-1) takes log2(n) squarings, so the cost is about sqrt(n) log n and the memory sqrt(n).
 """
@@ -18,7 +22,7 @@ M(z)^(n-1) takes log2(n) squarings, so the cost is about sqrt(n) log n and the m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, exp, inf, log, log2, sqrt
@@ -27,12 +31,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.null import direct
 from patternmark.null.automaton import CountingChain
 
 _LN2 = log(2.0)
 _ALIASING = 1e-13  # relative to the result
+_STEEPEST = 500.0  # tilts beyond this overflow, and no p-value needs them
+_UNDERFLOW = 300.0  # a tilt times the number of states beyond which squaring loses the start
+_MOST_WORK = 1e11  # operations of the dynamic programme: about a minute
+_TOLERANCE = 1e-9  # relative to the result; beyond some 250,000 keys rounding alone is more
 _GRID = np.linspace(0.0, 1.0, 33)
 _SPREADS = np.geomspace(0.05, 64.0, 48)  # where Chernoff's bound is tried, in standard deviations
+
+
+_LENGTHS_AT_A_TIME = 64
+_Scaled = tuple[NDArray[Any], NDArray[np.float64]]  # vectors [K, S] and their exponents [K]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +83,13 @@ class TiltedCount:
         # At the largest count itself the best tilt is infinite; half a count short is as good.
         tilt = self._best_tilt(min(count, self.largest_count - 0.5))
         at_tilt = self._log_gf(np.array([tilt]))
-        spread = self._spread(tilt)
-        size = 2 ** ceil(log2(16.0 * spread + 32.0))
-        while True:
-            total = self._tilted_sum(count, tilt, at_tilt, size)
-            if size > 2 * self.largest_count:  # nothing is left to alias
-                break
-            if self._outside(count, tilt, at_tilt, spread, size) <= _ALIASING * total:
-                break
-            size *= 2
+        if tilt == 0.0 and self._log_bound(count - 1, tilt, at_tilt, -1.0) < log(_ALIASING) - 10.0:
+            return 0.0  # chance almost never counts less
+        total, doubt = self._tilted_sum(count, tilt, at_tilt)
+        if not doubt <= max(_TOLERANCE, 4.0 * self._rounding) * total:  # also where one is nan
+            if direct.work(self._chain, self._multiplicity) <= _MOST_WORK:
+                return min(direct.log_tail(self._chain, self._multiplicity, count, tilt), 0.0)
+            total = min(total + doubt, 1.0) if doubt < 1.0 else 1.0
         mantissa = float(at_tilt.mantissa[0]) + log(total)
         return min(mantissa + float(at_tilt.exponent[0]) * _LN2 - tilt * count, 0.0)
 
@@ -86,8 +97,8 @@ class TiltedCount:
         """Return P(C = c) for c = 0..largest_count, right to about 1e-13 in absolute terms."""
         size = 2 ** ceil(log2(self.largest_count + 1))
         here = self._log_gf(np.zeros(1))
-        pmf = self._on_circle(0.0, here, size)[: self.largest_count + 1]
-        return np.clip(pmf, 0.0, 1.0)
+        pmf = np.fft.irfft(np.conj(self._on_circle(0.0, here, size)), size)
+        return np.clip(pmf[: self.largest_count + 1], 0.0, 1.0)
 
     def _best_tilt(self, target: float) -> float:
         """Minimise the convex log F(e^t) - t * target over t >= 0 on grids that zoom in."""
@@ -97,8 +108,8 @@ class TiltedCount:
             height = _real(self._log_gf(grid)) - grid * target
             best = int(np.argmin(height))
             step = float(grid[1] - grid[0])
-            if best == len(grid) - 1 and high < 512.0:
-                high *= 4.0
+            if best == len(grid) - 1 and high < _STEEPEST:
+                high = min(high * 4.0, _STEEPEST)
                 continue
             # Off by a quarter of a standard deviation is near enough for the transform.
             if step * self._spread(float(grid[best])) < 0.25 or step < 1e-12:
@@ -111,35 +122,58 @@ class TiltedCount:
         left, mid, right = _real(self._log_gf(tilt + np.array([-h, 0.0, h])))
         return sqrt(max((left - 2.0 * mid + right) / h**2, 0.01))
 
-    def _tilted_sum(self, count: int, tilt: float, at_tilt: _ScaledLog, size: int) -> float:
-        """Return the sum over k >= count of Q(C = k) e^(-tilt (k - count))."""
-        law = self._on_circle(tilt, at_tilt, size)
-        offsets = np.arange(size // 2)
-        return float(law[(count + offsets) % size] @ np.exp(-tilt * offsets))
+    def _tilted_sum(self, count: int, tilt: float, at_tilt: _ScaledLog) -> tuple[float, float]:
+        """Return the sum over k >= count of Q(C = k) e^(-tilt (k - count)), and its error."""
+        if tilt * len(self._chain.start_miss) > _UNDERFLOW:
+            return 0.0, inf  # squared matrices would lose what the first keys contribute
+        size = 2 ** ceil(log2(16.0 * self._spread(tilt) + 32.0))
+        while True:
+            ratio = self._on_circle(tilt, at_tilt, size)
+            law = np.fft.irfft(np.conj(ratio), size)
+            weights = np.zeros(size)
+            offsets = np.arange(size // 2)
+            weights[(count + offsets) % size] = np.exp(-tilt * offsets)
+            total = float(law @ weights)
+            # The sum is linear in the ratios: what their roundings can do to it.
+            share = np.abs(ratio) * np.abs(np.fft.rfft(weights))
+            rounding = self._rounding * 2.0 * float(share.sum()) / size
+            if size > 2 * self.largest_count:  # nothing is left to alias
+                return total, rounding
+            outside = self._outside(count, tilt, at_tilt, size)
+            hopeless = tilt > 0.0 and not rounding < total
+            if outside <= _ALIASING * total or hopeless:
+                return total, rounding + outside
+            size *= 2
 
-    def _on_circle(self, tilt: float, at_tilt: _ScaledLog, size: int) -> NDArray[np.float64]:
+    @property
+    def _rounding(self) -> float:
+        """How far F may be off, relative to itself: a few roundings for each key."""
+        return 1e-15 * sum(n * times for n, times in self._multiplicity.items())
+
+    def _on_circle(self, tilt: float, at_tilt: _ScaledLog, size: int) -> NDArray[Any]:
         angles = 2.0 * np.pi * np.arange(size // 2 + 1) / size
-        ratio = np.exp(self._log_gf(tilt + 1j * angles).minus(at_tilt))
-        return np.fft.irfft(np.conj(ratio), size)
+        return np.asarray(np.exp(self._log_gf(tilt + 1j * angles).minus(at_tilt)))
 
-    def _outside(
-        self, count: int, tilt: float, at_tilt: _ScaledLog, spread: float, size: int
-    ) -> float:
-        """Bound Q(C < count - size/2) + 2 Q(C >= count + size/2) by Chernoff's inequality."""
-        bounds = []
-        for sign, edge in ((1.0, count + size // 2), (-1.0, count - size // 2)):
-            shift = sign * _SPREADS / spread
-            log_ratio = np.real(self._log_gf(tilt + shift).minus(at_tilt))
-            bounds.append(exp(min(float(np.min(log_ratio - shift * edge)), 0.0)))
-        return 2.0 * bounds[0] + bounds[1]
+    def _outside(self, count: int, tilt: float, at_tilt: _ScaledLog, size: int) -> float:
+        """Bound Q(C <= count - size/2) + 2 Q(C >= count + size/2)."""
+        above = self._log_bound(count + size // 2, tilt, at_tilt, 1.0)
+        below = self._log_bound(count - size // 2, tilt, at_tilt, -1.0)
+        return 2.0 * exp(above) + exp(below)
+
+    def _log_bound(self, edge: int, tilt: float, at_tilt: _ScaledLog, sign: float) -> float:
+        """Bound ln Q(C >= edge), or ln Q(C <= edge) for sign -1, by Chernoff's inequality."""
+        shift = sign * _SPREADS / self._spread(tilt)
+        shift = shift[np.abs(tilt + shift) < _STEEPEST]
+        log_ratio = np.real(self._log_gf(tilt + shift).minus(at_tilt))
+        bound = (log_ratio - shift * edge)[np.isfinite(log_ratio)]  # F = 0 would be underflow
+        return min(float(bound.min(initial=0.0)), 0.0)
 
     def _log_gf(self, t: NDArray[Any]) -> _ScaledLog:
         """Return log F(e^t) at each point: the product over segments of u M^(n-1) 1."""
         z = np.exp(t)
-        advance = _by_squaring if self._chain.is_small else _by_moves
         mantissa = np.zeros(len(z), dtype=z.dtype)
         total = np.zeros(len(z))
-        for n, (vector, exponent) in advance(self._chain, z, list(self._multiplicity)).items():
+        for n, (vector, exponent) in self._advanced(z):
             times = self._multiplicity[n]
             value = vector.sum(axis=1)
             with np.errstate(divide="ignore"):  # F may vanish on the circle: log 0 = -inf is right
@@ -149,12 +183,19 @@ class TiltedCount:
             total += times * exponent
         return _ScaledLog(mantissa, total)
 
+    def _advanced(self, z: NDArray[Any]) -> Iterator[tuple[int, _Scaled]]:
+        """Yield u(z) M(z)^(n-1) for each segment length, a few of them at a time in memory."""
+        lengths = list(self._multiplicity)
+        if not self._chain.is_small:
+            yield from _by_moves(self._chain, z, lengths).items()
+            return
+        for start in range(0, len(lengths), _LENGTHS_AT_A_TIME):
+            few = lengths[start : start + _LENGTHS_AT_A_TIME]
+            yield from _by_squaring(self._chain, z, few).items()
+
 
 def _real(value: _ScaledLog) -> NDArray[np.float64]:
     return np.asarray(np.real(value.mantissa) + value.exponent * _LN2)
-
-
-_Scaled = tuple[NDArray[Any], NDArray[np.float64]]  # vectors [K, S] and their exponents [K]
 
 
 def _by_squaring(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> dict[int, _Scaled]:
@@ -190,7 +231,7 @@ def _normalise(
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Scale every array[i] by a power of two, which is exact, to a largest entry near 1."""
     axes = tuple(range(1, array.ndim))
-    shift = np.frexp(np.abs(array).max(axis=axes))[1]
+    shift = np.clip(np.frexp(np.abs(array).max(axis=axes))[1], -1000, 1000)
     scale = np.ldexp(1.0, -shift).reshape((-1,) + (1,) * len(axes))
     return array * scale, exponent + shift
 

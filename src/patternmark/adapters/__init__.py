@@ -1,0 +1,1 @@
+"""The mark for other people's programs, which run as they are."""

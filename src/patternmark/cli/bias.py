@@ -1,0 +1,95 @@
+"""`patternmark bias`: the mark as a file for ProteinMPNN, LigandMPNN or foundry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from patternmark.cli.design import Chains, Fixed, HomoOligomer, Tied
+from patternmark.cli.output import AllowOpenKey, Verbose, say, warn
+from patternmark.errors import InputError, ParameterError
+from patternmark.io.keyfile import load_key
+from patternmark.mark import Marker
+
+if TYPE_CHECKING:
+    from patternmark.adapters.bias_files import Biased, Tool
+
+_NAMED = 5
+
+
+def bias(
+    structures: Annotated[
+        list[Path], typer.Argument(metavar="STRUCTURE...", help="PDB files (.gz), folders.")
+    ],
+    key: Annotated[Path, typer.Option(help="The key file.")],
+    tool: Annotated[str, typer.Option("--for", help="proteinmpnn, ligandmpnn or foundry.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
+    temperature: Annotated[
+        float, typer.Option(help="The temperature the other program will sample at.")
+    ] = 0.1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Which key sequence; take a fresh one for every run.")
+    ] = 0,
+    chains: Chains = None,
+    fixed: Fixed = "",
+    tied: Tied = "",
+    homo_oligomer: HomoOligomer = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a bias file: another program, unmodified, makes marked sequences with it.
+
+    The file holds one key sequence, which all sequences made with it share: write one with a fresh
+    --seed for every run. It shows the parts of the key: keep it as secret as the key.
+    """
+    from patternmark.adapters.bias_files import TOOLS, Biased, write_private
+    from patternmark.design.plan import plan_design
+    from patternmark.io.structures import find_structures, read_backbone
+
+    if tool not in TOOLS:
+        raise ParameterError(f"--for is one of {', '.join(TOOLS)}, not {tool!r}")
+    marker = Marker(load_key(key, allow_open=allow_open_key, with_secret=True), delta=delta)
+    names = chains.split(",") if chains else None
+    biased = []
+    for file in find_structures(structures):
+        backbone = read_backbone(file)
+        for message in backbone.warnings:
+            warn(f"{file}: {message}")
+        plan = plan_design(
+            backbone, chains=names, fixed=fixed, tied=tied, homo_oligomer=homo_oligomer
+        )
+        biased.append(Biased.of(file, plan, marker, seed=seed, temperature=temperature))
+    if not biased:
+        raise InputError("there is no structure to write a bias for")
+    text = TOOLS[tool].text(biased)
+    write_private(output, text, overwrite=overwrite)
+    _explain(TOOLS[tool], biased, output, marker, temperature)
+
+
+def _explain(
+    tool: Tool, biased: list[Biased], output: Path, marker: Marker, temperature: float
+) -> None:
+    """Say what was written, how to use it, and what to keep in mind."""
+    for structure in biased:
+        if nameless := tool.nameless(structure):
+            shown = ", ".join(nameless[:_NAMED]) + (", ..." if len(nameless) > _NAMED else "")
+            warn(
+                f"{structure.file}: {tool.name} cannot name {len(nameless)} residue(s), which "
+                f"carry no mark: {shown}"
+            )
+    say(
+        f"wrote {output}: one key sequence of key {marker.key.key_id} for {len(biased)} "
+        f"structure(s), for {tool.name} at temperature {temperature}"
+    )
+    usage = tool.usage if len(biased) == 1 else tool.usage_of_several
+    say(f"pass {usage.format(file=output)}; name the same chains, fixed and tied residues there")
+    say("the file shows the parts of the key: only you can read it (mode 0600); keep it secret")
+    if tool.name == "foundry":
+        say("foundry copies the bias into the CIF files it writes: pass --write_structures False")
+    say("all sequences made with it share this key sequence: use a fresh --seed for every run")
+    if any(len(group) > 1 for structure in biased for group in structure.plan.groups):
+        say("tied residues repeat a letter: give one copy of each tied chain to detect, not all")

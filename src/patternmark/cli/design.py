@@ -1,0 +1,265 @@
+"""`patternmark design` and `patternmark score`: ProteinMPNN, with and without a mark."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from patternmark import __version__
+from patternmark.alphabet import PROTEIN
+from patternmark.cli.output import AllowOpenKey, Verbose, errors, say, warn
+from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.designs import Manifest
+from patternmark.io.keyfile import load_key
+from patternmark.mark import Marker
+
+if TYPE_CHECKING:
+    from patternmark.design.run import Designer
+    from patternmark.models.mpnn import ProteinMPNN
+
+SOME_FAILED = 3
+
+Model = Annotated[
+    str, typer.Option(help="Published weights, such as v_48_020 or soluble_v_48_020.")
+]
+Weights = Annotated[
+    Path | None, typer.Option(help="A checkpoint of your own instead of published weights.")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
+Chains = Annotated[
+    str | None, typer.Option(help="Chains to design, such as A,B; the others are context.")
+]
+Fixed = Annotated[str, typer.Option(help='Residues that keep their letter: "A10-20 B5".')]
+Tied = Annotated[
+    str, typer.Option(help='Residues that get the same letter: "A10,B10 A12-20,B12-20".')
+]
+HomoOligomer = Annotated[
+    bool, typer.Option("--homo-oligomer", help="Tie residues of equal number over all chains.")
+]
+
+
+def design(
+    structures: Annotated[
+        list[Path],
+        typer.Argument(metavar="STRUCTURE...", help="PDB or mmCIF files (.gz), folders."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The FASTA file to write.")],
+    key: Annotated[Path | None, typer.Option(help="The key file.")] = None,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Designs per structure.")] = 1,
+    delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Same seed, same designs.")] = 0,
+    chains: Chains = None,
+    fixed: Fixed = "",
+    tied: Tied = "",
+    homo_oligomer: HomoOligomer = False,
+    omit: Annotated[str, typer.Option(help="Amino acids never to use, such as CM.")] = "",
+    bias: Annotated[str, typer.Option(help='Added to logits everywhere: "A=-0.5,K=1".')] = "",
+    residue_bias: Annotated[
+        Path | None, typer.Option(help='JSON: residue to {letter: bias}: {"A10": {"P": 2}}.')
+    ] = None,
+    batch: Annotated[str, typer.Option(help="Sequences at a time, or auto.")] = "auto",
+    model: Model = "v_48_020",
+    weights: Weights = None,
+    device: Device = "auto",
+    no_watermark: Annotated[
+        bool, typer.Option("--no-watermark", help="Design without a mark.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start the file anew.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Design sequences on backbones with ProteinMPNN, each carrying the mark of a key."""
+    from patternmark.design.output import DesignFile
+    from patternmark.design.run import Designer, DesignOptions
+    from patternmark.io.structures import find_structures
+
+    marker = _marker(key, delta, no_watermark, allow_open_key)
+    options = DesignOptions(temperature, seed, omit, _parse_bias(bias))
+    files = find_structures(structures)
+    network, weight_facts = load_model(model, weights, device)
+    layout = {
+        "chains": chains.split(",") if chains else None,
+        "fixed": fixed,
+        "tied": tied,
+        "homo_oligomer": homo_oligomer,
+    }
+    per_residue = _read_residue_bias(residue_bias)
+    parameters = {
+        **asdict(options),
+        **layout,
+        "count": count,
+        "residue_bias": per_residue,
+        "delta": marker.delta if marker else None,
+        "delta_at": marker.key.profile.delta_at if marker else None,
+    }
+    software = {"patternmark": __version__, "python": platform.python_version()}
+    key_id = marker.key.key_id if marker else None
+    manifest = Manifest(software, weight_facts, key_id, json.loads(json.dumps(parameters)))
+    target = DesignFile(output, manifest, overwrite=overwrite)
+    job = _Job(
+        Designer(network, options, marker), target, layout, count, _batch(batch), per_residue
+    )
+    failed = job.run(files)
+    done = len(files) - failed
+    mark = f"marked with key {key_id}" if key_id else "without a mark"
+    say(f"wrote {output}: {count} designs on each of {done} structures, {mark}")
+    if failed:
+        say(f"{failed} of {len(files)} structures could not be designed (see above)")
+        raise typer.Exit(SOME_FAILED if done else 2)
+
+
+class _Job:
+    """Designs file after file; a bad one is named and passed over."""
+
+    def __init__(
+        self,
+        designer: Designer,
+        target: Any,
+        layout: dict[str, Any],
+        count: int,
+        batch: int | None,
+        residue_bias: dict[str, dict[str, float]],
+    ) -> None:
+        self._designer, self._target, self._layout = designer, target, layout
+        self._count, self._batch, self._residue_bias = count, batch, residue_bias
+
+    def run(self, files: Sequence[Path]) -> int:
+        """Design all files; return how many failed."""
+        from patternmark.models.weights import file_sha256
+
+        failed = 0
+        with _progress() as bar:
+            overall = bar.add_task("structures", total=len(files))
+            for file in files:
+                try:
+                    sha256 = file_sha256(file)
+                    self._one(file, sha256, bar)
+                except InputError as error:
+                    failed += 1
+                    warn(error if str(file) in str(error) else f"{file}: {error}")
+                except ParameterError as error:
+                    failed += 1
+                    warn(f"{file}: {error}")
+                bar.advance(overall)
+        return failed
+
+    def _one(self, file: Path, sha256: str, bar: Progress) -> None:
+        from patternmark.design.output import native_header
+        from patternmark.design.plan import plan_design, residue_bias_table
+        from patternmark.io.structures import read_backbone
+
+        backbone = read_backbone(file)
+        if self._target.is_finished(backbone.name, sha256):
+            return
+        for message in backbone.warnings:
+            warn(f"{file}: {message}")
+        plan = plan_design(backbone, **self._layout)
+        task = bar.add_task(backbone.name, total=self._count * len(plan.groups))
+
+        def progress(letters: int) -> None:
+            bar.advance(task, letters)
+
+        designs = list(
+            self._designer.design(
+                plan,
+                self._count,
+                batch=self._batch,
+                progress=progress,
+                residue_bias=residue_bias_table(plan, self._residue_bias),
+            )
+        )
+        native = self._designer.score_native(plan)
+        options = self._designer.options
+        facts = native_header(plan, native, self._target.model_name, options.seed)
+        self._target.append(plan, file, sha256, facts, designs)
+        bar.remove_task(task)
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )
+
+
+def load_model(model: str, weights: Path | None, device: str) -> tuple[ProteinMPNN, dict[str, str]]:
+    """Load the network; return it with the name and hash of its weights."""
+    try:
+        import torch
+    except ImportError:
+        raise PatternmarkError(
+            "designing needs torch: pip install 'patternmark[protein]'"
+        ) from None
+    from patternmark.models.mpnn import ProteinMPNN
+    from patternmark.models.weights import file_sha256, weights_file
+
+    if device not in ("auto", "cpu", "cuda"):
+        raise ParameterError(f"--device is auto, cpu or cuda, not {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise PatternmarkError("--device cuda: torch sees no GPU here; use --device cpu")
+    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    path = weights if weights is not None else weights_file(model, report=say)
+    if not path.exists():
+        raise InputError(f"{path}: there is no such checkpoint")
+    name = model if weights is None else path.name
+    return ProteinMPNN.load(path, place), {"name": name, "sha256": file_sha256(path)}
+
+
+def _marker(key: Path | None, delta: float | None, plain: bool, allow_open: bool) -> Marker | None:
+    if plain:
+        return None
+    if key is None:
+        raise ParameterError("pass --key FILE to mark the designs, or --no-watermark")
+    return Marker(load_key(key, allow_open=allow_open, with_secret=True), delta=delta)
+
+
+def _batch(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ParameterError(f"--batch is a whole number or auto, not {text!r}")
+    return int(text)
+
+
+def _parse_bias(text: str) -> dict[str, float]:
+    bias = {}
+    for item in filter(None, text.split(",")):
+        letter, _, value = item.partition("=")
+        try:
+            PROTEIN.encode(letter)
+            bias[letter.strip().upper()] = float(value)
+        except ValueError:
+            raise ParameterError(f"--bias: {item!r} is not a letter and a number: A=-0.5") from None
+    return bias
+
+
+def _read_residue_bias(path: Path | None) -> dict[str, dict[str, float]]:
+    if path is None:
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {str(r): {str(a): float(v) for a, v in row.items()} for r, row in content.items()}
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(f'{path}: give JSON such as {{"A10": {{"P": 2.0}}}}') from None

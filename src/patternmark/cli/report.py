@@ -1,0 +1,64 @@
+"""`patternmark report`: one HTML page on the designs of a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from patternmark.cli.detect import Item, judge_items, read_items
+from patternmark.cli.output import AllowOpenKey, Verbose, progress, say
+from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.errors import InputError
+from patternmark.io.keyfile import load_key
+from patternmark.report import ReportEntry, render_report
+from patternmark.verdict import Verdict
+
+
+def report(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="FASTA files of designs.")],
+    key: Annotated[Path, typer.Option(help="The key file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
+    detector: Annotated[str, typer.Option(help="The statistic to test.")] = "pattern",
+    fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write a self-contained page: verdicts, coloured sequences, tracks, quality.
+
+    The page shows which letter belongs to which part: keep it as secret as the key.
+    """
+    judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
+    with progress("sequences") as bar:
+        task = bar.add_task("judging", total=None)
+        items = list(read_items(files, "auto", judge.key.profile.alphabet))
+        entries = [_entry(*pair) for pair in judge_items(judge, items)]
+        bar.advance(task, len(entries))
+    if not entries:
+        raise InputError("no sequence could be judged")
+    names = ", ".join(Path(file).name for file in files)
+    page = render_report(judge, entries, title=f"Designs in {names}")
+    try:
+        # The page reveals the partition, so it gets the mode of a key.
+        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(page)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    say(f"wrote {output} (it shows the partition: keep it as secret as the key)")
+
+
+def _entry(verdict: Verdict, item: Item) -> ReportEntry:
+    design = item.record.design
+    is_design = design is not None and not design.is_native
+    return ReportEntry(
+        verdict=verdict,
+        sequence=item.symbols,
+        scored=item.scored,
+        native=design is not None and design.is_native,
+        score=design.number("score") if design else None,
+        recovery=design.number("seq_recovery", "seq_rec") if design else None,
+        watermarked=("wm" in design.facts) if design and is_design else None,
+    )

@@ -1,0 +1,1 @@
+"""Designing marked sequences on a backbone."""

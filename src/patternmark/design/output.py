@@ -1,0 +1,157 @@
+"""The FASTA file of a design run and its manifest: finished work is never lost or done twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from patternmark.alphabet import PROTEIN
+from patternmark.design.plan import DesignPlan
+from patternmark.design.run import Design
+from patternmark.errors import InputError
+from patternmark.io.designs import (
+    ChainMask,
+    DesignedStructure,
+    Manifest,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
+
+
+class DesignFile:
+    """Appends structures to a FASTA file one by one; after a crash it goes on where it stopped.
+
+    The manifest says how many bytes of the FASTA file belong to finished structures. It is
+    replaced after each of them; what stands beyond that in the file is cut off on the next run.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._manifest_path = manifest_path(path)
+        self._manifest = manifest
+        try:
+            if not overwrite and (path.exists() or self._manifest_path.exists()):
+                self._manifest = self._continued(manifest)
+            with path.open("ab") as stream:
+                stream.truncate(self._manifest.fasta_bytes)
+            write_manifest(self._manifest, self._manifest_path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+    def _continued(self, wanted: Manifest) -> Manifest:
+        if not self._manifest_path.exists():
+            raise InputError(
+                f"{self.path}: exists and was not made by patternmark design: "
+                "choose another --output, or pass --overwrite"
+            )
+        found = read_manifest(self._manifest_path)
+        for what in ("key_id", "weights", "parameters"):
+            if getattr(found, what) != getattr(wanted, what):
+                raise InputError(
+                    f"{self.path}: was made with other settings ({_difference(found, wanted, what)}"
+                    "): choose another --output, or pass --overwrite"
+                )
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size < found.fasta_bytes:
+            raise InputError(
+                f"{self.path}: is shorter than its manifest says: it was changed; "
+                "choose another --output, or pass --overwrite"
+            )
+        return found
+
+    @property
+    def model_name(self) -> str:
+        return self._manifest.weights["name"]
+
+    def is_finished(self, name: str, sha256: str) -> bool:
+        """Say whether a structure is done; refuse another structure of the same name."""
+        for structure in self._manifest.structures:
+            if structure.name == name:
+                if structure.sha256 != sha256:
+                    raise InputError(
+                        f"{name}: {self.path} already has designs on another structure of this "
+                        f"name ({structure.file}): rename one of them"
+                    )
+                return True
+        return False
+
+    def append(
+        self,
+        plan: DesignPlan,
+        file: Path,
+        sha256: str,
+        native_facts: str,
+        designs: Sequence[Design],
+    ) -> None:
+        """Write the native sequence and the designs of one structure."""
+        text = "".join(self._records(plan, native_facts, designs)).encode()
+        structure = DesignedStructure(plan.backbone.name, str(file), sha256, _masks(plan))
+        try:
+            with self.path.open("ab") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            self._manifest = replace(
+                self._manifest,
+                structures=(*self._manifest.structures, structure),
+                fasta_bytes=self._manifest.fasta_bytes + len(text),
+            )
+            write_manifest(self._manifest, self._manifest_path)
+        except OSError as error:
+            done = len(self._manifest.structures)
+            raise InputError(
+                f"{self.path}: cannot be written: {error.strerror}; {done} finished structures "
+                "are kept, and the same command goes on from there"
+            ) from None
+
+    def _records(self, plan: DesignPlan, native_facts: str, designs: Sequence[Design]) -> list[str]:
+        temperature = self._manifest.parameters["temperature"]
+        mark = f", wm={self._manifest.key_id}" if self._manifest.key_id else ""
+        records = [
+            f">{plan.backbone.name}, {native_facts}\n{_letters(plan, plan.backbone.sequence)}\n"
+        ]
+        for design in designs:
+            records.append(
+                f">T={temperature}, sample={design.index}, score={design.score:.4f}, "
+                f"global_score={design.global_score:.4f}, "
+                f"seq_recovery={design.recovery:.4f}{mark}\n{_letters(plan, design.sequence)}\n"
+            )
+        return records
+
+
+def native_header(plan: DesignPlan, native: Design, model: str, seed: int) -> str:
+    """Return the facts ProteinMPNN prints of a native sequence."""
+    context = [c for c in plan.backbone.chain_ids if c not in plan.chains]
+    return (
+        f"score={native.score:.4f}, global_score={native.global_score:.4f}, "
+        f"fixed_chains={context}, designed_chains={list(plan.chains)}, "
+        f"model_name={model}, seed={seed}"
+    )
+
+
+def _letters(plan: DesignPlan, sequence: np.ndarray) -> str:
+    chains = [sequence[plan.backbone.chain(c)] for c in plan.chains]
+    return "/".join("".join(PROTEIN.letters[i] for i in chain) for chain in chains)
+
+
+def _masks(plan: DesignPlan) -> tuple[ChainMask, ...]:
+    def digits(mask: np.ndarray) -> str:
+        return "".join("1" if flag else "0" for flag in mask)
+
+    rows = {chain: plan.backbone.chain(chain) for chain in plan.chains}
+    return tuple(
+        ChainMask(c, digits(plan.designed[r]), digits(plan.scored[r])) for c, r in rows.items()
+    )
+
+
+def _difference(found: Manifest, wanted: Manifest, what: str) -> str:
+    before, now = getattr(found, what), getattr(wanted, what)
+    if isinstance(before, dict) and isinstance(now, dict):
+        name = next(k for k in {**before, **now} if before.get(k) != now.get(k))
+        return f"{name} was {before.get(name)!r}, now {now.get(name)!r}"
+    return f"{what} was {before!r}, now {now!r}"

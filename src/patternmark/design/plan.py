@@ -1,0 +1,198 @@
+"""What is designed on a backbone: chains, fixed residues, and residues tied together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.chain import NO_KEY
+from patternmark.errors import InputError, ParameterError
+from patternmark.io.structures import Backbone
+from patternmark.mark import Marker
+
+_LABELS = re.compile(r"(-?\d+[A-Za-z]?)(?:-(-?\d+[A-Za-z]?))?")
+_SAME_CHAIN = 0.9  # copies of one chain may differ where a crystal shows less of one of them
+
+
+@dataclass(frozen=True, eq=False)
+class DesignPlan:
+    """The designed residues in groups: the members of a group get one letter and one key."""
+
+    backbone: Backbone
+    chains: tuple[str, ...]  # those with a designed residue may be printed; others are context
+    groups: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def designed(self) -> NDArray[np.bool_]:
+        """Residues that get a letter: [L]."""
+        return self._mask(group for group in self.groups)
+
+    @cached_property
+    def scored(self) -> NDArray[np.bool_]:
+        """Residues a detector should count, one of each group: [L]."""
+        return self._mask(group[:1] for group in self.groups)
+
+    @cached_property
+    def printed(self) -> NDArray[np.intp]:
+        """Rows of the designed chains, chain after chain: what a FASTA record shows."""
+        rows = [np.arange(*self.backbone.chain(c).indices(self.length)) for c in self.chains]
+        return np.concatenate(rows)
+
+    @property
+    def length(self) -> int:
+        return len(self.backbone.sequence)
+
+    def keys(self, marker: Marker, seed: int, indices: Sequence[int]) -> NDArray[np.int64]:
+        """Draw the keys of designs, each chain its own sequence of keys: [B, L].
+
+        Residues that are not designed carry no key; tied residues carry that of the first.
+        """
+        keys = np.full((len(indices), self.length), NO_KEY, dtype=np.int64)
+        for chain in self.chains:
+            rows = self.backbone.chain(chain)
+            label = f"{seed}/{self.backbone.name}/{chain}"
+            lengths = [rows.stop - rows.start] * len(indices)
+            keys[:, rows] = marker.key_sequences(lengths, label, indices)
+        for group in self.groups:
+            if len(group) > 1:
+                keys[:, group] = keys[:, group[:1]]
+        keys[:, ~self.designed] = NO_KEY
+        return keys
+
+    def _mask(self, groups: object) -> NDArray[np.bool_]:
+        mask = np.zeros(self.length, dtype=bool)
+        for group in groups:  # type: ignore[attr-defined]
+            mask[list(group)] = True
+        return mask
+
+
+def plan_design(
+    backbone: Backbone,
+    *,
+    chains: Sequence[str] | None = None,
+    fixed: str = "",
+    tied: str = "",
+    homo_oligomer: bool = False,
+) -> DesignPlan:
+    """Work out what is designed.
+
+    `fixed` lists residues that keep their letter, such as "A10-20 B5"; `tied` groups that get one
+    letter, such as "A10,B10" or, row by row, "A10-20,B10-20". With `homo_oligomer` residues of one
+    number are tied over all designed chains. Residues without all their atoms are never designed.
+    """
+    names = tuple(sorted(set(chains))) if chains is not None else backbone.chain_ids
+    designable = np.zeros(len(backbone.sequence), dtype=bool)
+    for name in names:
+        designable[backbone.chain(name)] = True
+    designable &= backbone.is_complete
+    tied_groups = _parse_tied(backbone, tied)
+    if homo_oligomer:
+        tied_groups = [*_tie_copies(backbone, names), *tied_groups]
+    groups = _merge([[int(r)] for r in np.flatnonzero(designable)], tied_groups, designable)
+    held = {row for spec in fixed.split() for row in _rows(backbone, spec)}
+    free = [group for group in groups if not held & set(group)]
+    for group in groups:
+        if held & set(group) and len({int(backbone.sequence[r]) for r in group}) > 1:
+            where = ", ".join(_residue_name(backbone, r) for r in group)
+            raise ParameterError(
+                f"{backbone.name}: {where} are tied and one of them is fixed, but their letters "
+                "differ: fix none of them, or untie them"
+            )
+    if not free:
+        raise ParameterError(f"{backbone.name}: nothing is left to design")
+    return DesignPlan(backbone, names, tuple(tuple(g) for g in free))
+
+
+def _merge(
+    singles: list[list[int]], tied: list[list[int]], designable: NDArray[np.bool_]
+) -> list[list[int]]:
+    """Join groups that share a residue; drop members that cannot be designed."""
+    group_of = {group[0]: group for group in singles}
+    for wanted in tied:
+        members = [row for row in wanted if designable[row]]
+        joined = sorted({row for m in members for row in group_of[m]})
+        for row in joined:
+            group_of[row] = joined
+    unique = {id(group): group for group in group_of.values()}
+    return sorted(unique.values())
+
+
+def _tie_copies(backbone: Backbone, names: Sequence[str]) -> list[list[int]]:
+    if len(names) < 2:
+        raise ParameterError(f"{backbone.name}: a homo-oligomer has at least two designed chains")
+    rows: dict[str, list[int]] = {}
+    for name in names:
+        for row in range(*backbone.chain(name).indices(len(backbone.sequence))):
+            rows.setdefault(backbone.residue_labels[row], []).append(row)
+    shared = [group for group in rows.values() if len(group) > 1]
+    known = [g for g in shared if all(backbone.is_complete[g])]
+    same = sum(len(set(backbone.sequence[g].tolist())) == 1 for g in known)
+    if not known or same < _SAME_CHAIN * len(known):
+        raise ParameterError(
+            f"{backbone.name}: chains {', '.join(names)} are not copies of one another: "
+            f"{same} of {len(known)} residues of equal number have the same letter"
+        )
+    return shared
+
+
+def _parse_tied(backbone: Backbone, text: str) -> list[list[int]]:
+    groups = []
+    for spec in text.split():
+        columns = [_rows(backbone, part) for part in spec.split(",") if part]
+        lengths = sorted({len(c) for c in columns})
+        if len(columns) < 2 or len(lengths) > 1:
+            raise ParameterError(
+                f"{backbone.name}: {spec!r} ties nothing: name two or more residues, or ranges of "
+                f"equal length, joined by commas (found lengths {lengths})"
+            )
+        groups += [list(group) for group in zip(*columns, strict=True)]
+    return groups
+
+
+def _rows(backbone: Backbone, spec: str) -> list[int]:
+    """Turn "A10", "A10-20" or "A" into rows; longer chain ids are tried first."""
+    missing: InputError | None = None
+    for name in sorted(backbone.chain_ids, key=len, reverse=True):
+        if spec == name:
+            return list(range(*backbone.chain(name).indices(len(backbone.sequence))))
+        match = _LABELS.fullmatch(spec.removeprefix(name)) if spec.startswith(name) else None
+        if match:
+            try:
+                first = backbone.position(name, match[1])
+                last = backbone.position(name, match[2]) if match[2] else first
+            except InputError as error:  # "A10" may be residue 10 of A, or 0 of A1
+                missing = error
+                continue
+            if last < first:
+                raise ParameterError(f"{backbone.name}: the range {spec} runs backwards")
+            return list(range(first, last + 1))
+    if missing is not None:
+        raise missing
+    raise ParameterError(
+        f"{backbone.name}: {spec!r} is no residue or range such as A10 or A10-20 of chains "
+        f"{', '.join(backbone.chain_ids)}"
+    )
+
+
+def residue_bias_table(
+    plan: DesignPlan, bias: dict[str, dict[str, float]]
+) -> NDArray[np.float64] | None:
+    """Turn {"A10": {"P": 2.0}} into what is added to the logits: [L, 21]."""
+    if not bias:
+        return None
+    table = np.zeros((plan.length, PROTEIN.size))
+    for spec, letters in bias.items():
+        for row in _rows(plan.backbone, spec):
+            for letter, value in letters.items():
+                table[row, PROTEIN.encode(letter)] += value
+    return table
+
+
+def _residue_name(backbone: Backbone, row: int) -> str:
+    return f"{backbone.chain_ids[backbone.chain_index[row]]}{backbone.residue_labels[row]}"

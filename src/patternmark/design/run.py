@@ -1,0 +1,170 @@
+"""Design sequences on backbones: model, mark and sampler together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.design.plan import DesignPlan
+from patternmark.errors import ParameterError
+from patternmark.mark import Marker
+from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
+from patternmark.models.sampler import Sampled, Task, decoding_steps, sample
+
+_UNKNOWN = PROTEIN.letters.index("X")
+_LARGEST_BATCH = 16384
+_CPU_BATCH = 32  # more does not pay: the working set leaves the cache
+
+
+@dataclass(frozen=True)
+class DesignOptions:
+    """How to sample. `bias` is added to the logits of a letter everywhere, before temperature."""
+
+    temperature: float = 0.1
+    seed: int = 0
+    omit: str = ""  # letters never to be designed; X never is
+    bias: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise ParameterError(f"a temperature must be positive, not {self.temperature}")
+        if not all(isfinite(value) for value in self.bias.values()):
+            raise ParameterError("a bias must be a number; to forbid a letter, omit it")
+        if self.seed < 0:
+            raise ParameterError(f"a seed is a number of 0 or more, not {self.seed}")
+        if set(PROTEIN.encode(self.omit).tolist()) >= set(PROTEIN.scored.tolist()):
+            raise ParameterError("every amino acid is omitted: nothing is left to choose from")
+
+    def letter_bias(self) -> NDArray[np.float64]:
+        """Return what is added to each letter's logit: [21]."""
+        bias = np.zeros(LETTERS)
+        for letter, value in self.bias.items():
+            bias[PROTEIN.encode(letter)] += value
+        bias[PROTEIN.encode(self.omit)] = -np.inf
+        bias[_UNKNOWN] = -np.inf
+        return bias
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """One designed sequence, with the model's opinion of it."""
+
+    index: int  # 1, 2, ...: the sample's number
+    sequence: NDArray[np.int64]  # [L]
+    score: float  # mean negative log-likelihood of the designed residues
+    global_score: float  # ... of all residues with coordinates
+    recovery: float  # share of designed residues whose letter is the native one
+
+
+class Designer:
+    """Designs sequences on any number of backbones with one model and at most one mark."""
+
+    def __init__(
+        self, model: ProteinMPNN, options: DesignOptions, marker: Marker | None = None
+    ) -> None:
+        if marker is not None and marker.key.profile.alphabet != PROTEIN:
+            raise ParameterError(
+                f"key {marker.key.key_id} marks alphabet {marker.key.profile.alphabet.name!r}, "
+                "not proteins"
+            )
+        self.model = model
+        self.options = options
+        self.marker = marker
+
+    def design(
+        self,
+        plan: DesignPlan,
+        count: int,
+        *,
+        batch: int | None = None,
+        progress: Callable[[int], None] = lambda residues: None,
+        residue_bias: NDArray[np.float64] | None = None,  # [L, 21]
+    ) -> Iterator[Design]:
+        """Yield `count` designs; `progress` hears of newly designed residues.
+
+        A design depends on the seed, its number and the backbone, not on the batch it is in.
+        """
+        if batch is not None and batch < 1:
+            raise ParameterError(f"a batch has at least one sequence, not {batch}")
+        prepared = self.model.prepare(self.model.encode(plan.backbone))
+        size = batch or self.batch_size(plan)
+        for start in range(0, count, size):
+            indices = range(start, min(start + size, count))
+            task = self._task(plan, indices, residue_bias)
+            sampled = sample(prepared, task, lambda _: progress(len(indices)))  # noqa: B023
+            yield from _judged(plan, indices, sampled)
+
+    def score_native(self, plan: DesignPlan) -> Design:
+        """Judge the native sequence as if it had been designed (sample 0)."""
+        prepared = self.model.prepare(self.model.encode(plan.backbone))
+        return score_sequences(prepared, plan, plan.backbone.sequence[None], self.options.seed)[0]
+
+    def batch_size(self, plan: DesignPlan) -> int:
+        """Return how many sequences to sample at once: half of a GPU's free memory at most."""
+        if self.model.device.type != "cuda":
+            return _CPU_BATCH
+        free, _ = torch.cuda.mem_get_info(self.model.device)
+        # Three layers of half precision states twice over (graph and start), and bookkeeping.
+        per_sequence = plan.length * (2 * 3 * 128 * 2 + 64) + 2**14
+        return int(max(1, min(_LARGEST_BATCH, free // 2 // per_sequence)))
+
+    def _task(
+        self, plan: DesignPlan, indices: Sequence[int], residue_bias: NDArray[np.float64] | None
+    ) -> Task:
+        options = self.options
+        steps, uniforms = decoding_steps(plan.groups, options.seed, indices, plan.length)
+        bias = np.tile(options.letter_bias(), (plan.length, 1))
+        if residue_bias is not None:
+            bias = bias + residue_bias
+        keys = np.full((len(indices), plan.length), -1)
+        key_bias = np.zeros((1, LETTERS))
+        if self.marker is not None:
+            keys = plan.keys(self.marker, options.seed, indices)
+            key_bias = self.marker.table(options.temperature)
+        return Task(
+            native=plan.backbone.sequence,
+            steps=steps,
+            uniforms=uniforms,
+            keys=keys,
+            key_bias=key_bias,
+            bias=bias,
+            temperature=options.temperature,
+        )
+
+
+def score_sequences(
+    prepared: Prepared, plan: DesignPlan, sequences: NDArray[np.int64], seed: int
+) -> list[Design]:
+    """Judge given sequences [B, L] in random orders, those not designed first."""
+    device = prepared.encoded.nodes.device
+    ranks = []
+    for index in range(len(sequences)):
+        noise = np.random.default_rng([seed, index]).random(plan.length)
+        ranks.append(np.argsort(np.argsort(noise + plan.designed)))
+    letters = torch.tensor(sequences, device=device)
+    log_p = prepared.log_probabilities(letters, torch.tensor(np.array(ranks), device=device))
+    chosen = log_p.gather(2, letters[..., None])[..., 0]
+    return _judged(plan, range(-1, len(sequences) - 1), Sampled(letters, chosen))
+
+
+def _judged(plan: DesignPlan, indices: Sequence[int], sampled: Sampled) -> list[Design]:
+    sequences = sampled.sequences.cpu().numpy()
+    nll = -sampled.log_p.cpu().numpy().astype(np.float64)
+    designed, known = plan.designed, plan.backbone.is_complete
+    same = sequences == plan.backbone.sequence
+    return [
+        Design(
+            index=index + 1,
+            sequence=sequences[row],
+            score=float(nll[row, designed].mean()),
+            global_score=float(nll[row, known].mean()),
+            recovery=float(same[row, designed].mean()),
+        )
+        for row, index in enumerate(indices)
+    ]

@@ -1,0 +1,144 @@
+"""FASTA files of design tools, and the manifest that says what was designed.
+
+ProteinMPNN and LigandMPNN write the native sequence first and then the designs, with facts in the
+header as `name=value`. We write ProteinMPNN's convention and add `wm=<key id>`:
+
+    >6tw7, score=1.2041, global_score=1.2041, fixed_chains=[], designed_chains=['A'], model_name=...
+    >T=0.1, sample=1, score=0.8230, global_score=0.8230, seq_recovery=0.4453, wm=3f6c9e1b7a2d4058
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from patternmark.errors import InputError
+
+MANIFEST_FORMAT = "patternmark manifest"
+MANIFEST_VERSION = 1
+CHAIN_SEPARATORS = "/:"  # ProteinMPNN's and LigandMPNN's
+
+_FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
+
+
+@dataclass(frozen=True)
+class DesignHeader:
+    """What a FASTA header says of a design: which backbone, which sample, how good."""
+
+    name: str  # of the backbone
+    sample: int  # 0 for the native sequence
+    facts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_native(self) -> bool:
+        return self.sample == 0
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}/native" if self.is_native else f"{self.name}/{self.sample}"
+
+    def number(self, *names: str) -> float | None:
+        """Return the first of these facts that is there, as a number."""
+        for name in names:
+            try:
+                return float(self.facts[name])
+            except (KeyError, ValueError):
+                continue
+        return None
+
+
+def parse_design_header(header: str, last_name: str) -> DesignHeader | None:
+    """Read the header of a design tool; None for any other FASTA header.
+
+    ProteinMPNN's samples do not name their backbone: `last_name` is that of the native before.
+    """
+    facts = dict(_FACT.findall(header))
+    name = header.partition(",")[0].strip()
+    if "sample" in facts and "T" in facts:  # ProteinMPNN, and ours
+        return _header(last_name or "design", facts["sample"], facts)
+    if "id" in facts and "T" in facts and "=" not in name:  # LigandMPNN
+        return _header(name, facts["id"], facts)
+    native = "designed_chains" in facts or ("num_res" in facts and "T" in facts)
+    return DesignHeader(name, 0, facts) if native and "=" not in name else None
+
+
+def _header(name: str, sample: str, facts: dict[str, str]) -> DesignHeader | None:
+    return DesignHeader(name, int(sample), facts) if sample.isdecimal() else None
+
+
+@dataclass(frozen=True)
+class ChainMask:
+    """Which residues of a printed chain were designed, and which of them a detector counts."""
+
+    id: str
+    designed: str  # "0110...": one digit for each residue
+    scored: str  # as designed, but tied residues count once
+
+
+@dataclass(frozen=True)
+class DesignedStructure:
+    """One finished backbone of a run."""
+
+    name: str
+    file: str
+    sha256: str
+    chains: tuple[ChainMask, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """How a FASTA file of designs was made: enough to make it again, and to score it rightly."""
+
+    software: dict[str, str]
+    weights: dict[str, str]
+    key_id: str | None
+    parameters: dict[str, Any]
+    structures: tuple[DesignedStructure, ...] = ()
+    fasta_bytes: int = 0  # how much of the FASTA file belongs to finished structures
+
+    def to_json(self) -> str:
+        head = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION}
+        return json.dumps(head | asdict(self), indent=1) + "\n"
+
+    def scored_mask(self, name: str) -> str | None:
+        """Return one digit for each printed residue of a backbone's designs."""
+        for structure in self.structures:
+            if structure.name == name:
+                return "".join(chain.scored for chain in structure.chains)
+        return None
+
+
+def manifest_path(fasta: str | Path) -> Path:
+    """Return where the manifest of a FASTA file lies: beside it."""
+    return Path(f"{fasta}.manifest.json")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest, or say why it cannot be used."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("format") != MANIFEST_FORMAT:
+            raise ValueError("wrong format")
+        version = content.pop("version")
+        if version > MANIFEST_VERSION:
+            raise InputError(f"{path}: version {version} is newer than this patternmark: upgrade")
+        structures = tuple(
+            DesignedStructure(**{**s, "chains": tuple(ChainMask(**c) for c in s["chains"])})
+            for s in content.pop("structures")
+        )
+        return Manifest(**content, structures=structures)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{path}: not a patternmark manifest; move it away to go on") from None
+
+
+def write_manifest(manifest: Manifest, path: Path) -> None:
+    """Replace a manifest in one step: a crash leaves the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(manifest.to_json(), encoding="utf-8")
+    os.replace(temporary, path)

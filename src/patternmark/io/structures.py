@@ -1,0 +1,376 @@
+"""Protein backbones from PDB and mmCIF files, plain or gzipped.
+
+Rows, gaps and coordinates follow the published ProteinMPNN parser, because a row more or less
+changes the neighbours of short chains and with them every probability. It differs where that
+parser takes water, DNA or RNA for protein, or makes rows for gaps of thousands of residues.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.errors import InputError, PatternmarkError
+
+if TYPE_CHECKING:
+    import gemmi
+
+_ATOMS = ("N", "CA", "C", "O")
+_LETTERS = {
+    "ALA": "A", "CYS": "C", "ASP": "D", "GLU": "E", "PHE": "F", "GLY": "G", "HIS": "H",
+    "ILE": "I", "LYS": "K", "LEU": "L", "MET": "M", "ASN": "N", "PRO": "P", "GLN": "Q",
+    "ARG": "R", "SER": "S", "THR": "T", "VAL": "V", "TRP": "W", "TYR": "Y", "MSE": "M",
+}  # fmt: skip
+_SUFFIXES = (".pdb", ".cif", ".ent", ".mmcif")
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  # columns stay in place
+_LONGEST_FILL = 1000  # a longer gap is a change of numbering, not a missing loop
+_NAMED_IN_A_WARNING = 5
+
+_Atoms = list[list[float]]  # [4, 3]: N, CA, C, O; nan where an atom is missing
+_Place = tuple[int, str]  # author number and insertion code; sorts as '' < 'A' < 'B'
+_MISSING = [math.nan] * 3
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """The backbone of one structure: what an inverse folding model sees."""
+
+    name: str  # of the file, without its suffixes
+    coordinates: NDArray[np.float32]  # [L, 4, 3]: N, CA, C, O; nan where an atom is missing
+    sequence: NDArray[np.int64]  # [L]: ids of patternmark.PROTEIN; 20 (X) where unknown
+    chain_index: NDArray[np.int64]  # [L]: index into chain_ids, ascending
+    chain_ids: tuple[str, ...]  # the author's, sorted
+    residue_labels: tuple[str, ...]  # [L]: author number with insertion code: "10", "10A", "-3"
+    warnings: tuple[str, ...] = ()  # what was left out or filled in, for the user
+
+    @property
+    def is_complete(self) -> NDArray[np.bool_]:
+        """Whether all four atoms of a residue are there, [L]."""
+        return np.asarray(np.isfinite(self.coordinates).all(axis=(1, 2)))
+
+    def chain(self, chain_id: str) -> slice:
+        """Return the rows of one chain."""
+        if chain_id not in self.chain_ids:
+            raise InputError(
+                f"{self.name}: there is no protein chain {chain_id!r}; "
+                f"the chains are {', '.join(_shown(c) for c in self.chain_ids)}"
+            )
+        index = self.chain_ids.index(chain_id)
+        start, stop = np.searchsorted(self.chain_index, [index, index + 1])
+        return slice(int(start), int(stop))
+
+    def position(self, chain_id: str, label: str) -> int:
+        """Return the row of a residue, given by its author number and insertion code."""
+        rows = self.chain(chain_id)
+        if (chain_id, label) not in self._row_of:
+            first, last = self.residue_labels[rows.start], self.residue_labels[rows.stop - 1]
+            raise InputError(
+                f"{self.name}: chain {_shown(chain_id)}: there is no residue {label!r}; "
+                f"the residues run from {first} to {last}"
+            )
+        return self._row_of[chain_id, label]
+
+    def letters(self, chain_id: str) -> str:
+        """Return the sequence of one chain, gaps as X."""
+        return "".join(PROTEIN.letters[symbol] for symbol in self.sequence[self.chain(chain_id)])
+
+    @cached_property
+    def _row_of(self) -> dict[tuple[str, str], int]:
+        chains = (self.chain_ids[index] for index in self.chain_index)
+        return {key: i for i, key in enumerate(zip(chains, self.residue_labels, strict=True))}
+
+
+def find_structures(paths: Iterable[str | Path]) -> list[Path]:
+    """List files as given and the structure files right inside folders, sorted by name."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            inside = [p for p in path.iterdir() if _is_structure_name(p.name) and p.is_file()]
+            if not inside:
+                kinds = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
+                raise InputError(f"{path}: the folder holds no structure ({kinds}, each also .gz)")
+            found += sorted(inside)
+        elif path.exists():
+            found.append(path)
+        else:
+            raise InputError(f"{path}: no such file or folder")
+    return found
+
+
+def _is_structure_name(name: str) -> bool:
+    hidden = name.startswith(".")  # as the "._x.pdb" that some systems leave beside "x.pdb"
+    return not hidden and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
+
+
+def _name(path: Path) -> str:
+    if path.suffix.lower() == ".gz":
+        path = path.with_suffix("")
+    return path.stem if path.suffix.lower() in _SUFFIXES else path.name
+
+
+def read_backbone(path: str | Path) -> Backbone:
+    """Read the protein chains of the first model of a PDB or mmCIF file."""
+    path = Path(path)
+    structure = _parse(_read_bytes(path), path)
+    if not len(structure) or not len(structure[0]):
+        raise InputError(f"{path}: no atom found; give a structure in PDB or mmCIF format")
+    warnings: list[str] = []
+    if len(structure) > 1:
+        warnings.append(f"the file has {len(structure)} models; only the first is read")
+    chains: list[_Chain] = []
+    for unread in sorted(structure[0], key=lambda chain: chain.name):
+        residues = _sort_out(unread, path)
+        chain = _fill_gaps(unread.name, residues)
+        if chain.labels:
+            _refuse_without_backbone(chain, residues, path)
+            chains.append(chain)
+        warnings += chain.warnings
+    if not chains:
+        raise InputError("; ".join([f"{path}: there is no protein chain", *warnings]))
+    atoms = [residue for chain in chains for residue in chain.atoms]
+    return Backbone(
+        name=_name(path),
+        coordinates=np.array(atoms, dtype=np.float32),
+        sequence=PROTEIN.encode("".join(chain.letters for chain in chains)),
+        chain_index=np.repeat(np.arange(len(chains)), [len(chain.labels) for chain in chains]),
+        chain_ids=tuple(chain.id for chain in chains),
+        residue_labels=tuple(label for chain in chains for label in chain.labels),
+        warnings=tuple(warnings),
+    )
+
+
+def _read_bytes(path: Path) -> bytes:
+    """Read a file, unzipped where it is gzipped, and refuse what is no text."""
+    try:
+        content = path.read_bytes()
+        if content.startswith(_GZIP_MAGIC):
+            content = gzip.decompress(content)
+        elif content and path.name.lower().endswith(".gz"):
+            raise InputError(f"{path}: not gzipped, whatever its name says; rename it without .gz")
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise InputError(f"{path}: the gzip data is damaged or ends early; get it again") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if b"\0" in content:
+        raise InputError(f"{path}: this is a binary file; give PDB or mmCIF")
+    if not content.strip():
+        raise InputError(f"{path}: the file is empty")
+    content = content.removeprefix(_BYTE_ORDER_MARK).translate(_ASCII)
+    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _parse(content: bytes, path: Path) -> gemmi.Structure:
+    """Parse what the content, not the name of the file, says it is."""
+    try:
+        import gemmi  # noqa: PLC0415  (an extra: whoever reads no structures needs no gemmi)
+    except ImportError:
+        raise PatternmarkError(
+            "reading structures needs gemmi: pip install 'patternmark[protein]'"
+        ) from None
+    lines = (line.strip() for line in content.split(b"\n"))
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    try:
+        if first.lower().startswith(b"data_"):
+            document = gemmi.cif.read_string(content)
+            block = next((b for b in document if b.find_values("_atom_site.id")), document[0])
+            structure = gemmi.make_structure_from_block(block)
+        else:
+            _refuse_damaged_columns(content, path)
+            structure = gemmi.read_pdb_string(content)
+        structure.add_entity_types()  # so that a modified residue can be told from a ligand
+    except (RuntimeError, ValueError, LookupError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(":")
+        raise InputError(f"{path}: damaged or cut short: {reason}") from None
+    return structure
+
+
+def _refuse_damaged_columns(content: bytes, path: Path) -> None:
+    """Check the numbers of a PDB file, since gemmi reads those it cannot parse as zero."""
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.startswith((b"ATOM  ", b"HETATM")):
+            continue
+        residue = line[22:26]
+        try:
+            float(line[30:38]), float(line[38:46]), float(line[46:54])
+            if not residue[:1].isalpha():  # else the base 36 of numbers over 9999: left to gemmi
+                int(residue)
+        except ValueError:
+            place = line[17:27].decode("latin-1").strip()
+            raise InputError(
+                f"{path}: line {number}: residue {place!r}: the residue number or a coordinate "
+                "is not a number or not in its columns; mend or remove the line"
+            ) from None
+
+
+@dataclass(frozen=True)
+class _Residue:
+    """One residue of a protein, no longer tied to gemmi."""
+
+    place: _Place
+    name: str
+    atoms: _Atoms
+
+    @property
+    def lacking(self) -> list[str]:
+        return [name for name, at in zip(_ATOMS, self.atoms, strict=True) if not _is_there(at)]
+
+    def __str__(self) -> str:
+        return f"{self.name} {_label(self.place)}"
+
+
+@dataclass(frozen=True)
+class _Residues:
+    """What became of the residues of one chain; ligands and water are in none of these."""
+
+    kept: dict[_Place, _Residue] = field(default_factory=dict)
+    modified: dict[_Place, _Residue] = field(default_factory=dict)  # in the polymer, but HETATM
+    twice: list[_Residue] = field(default_factory=list)  # second under a number, no alternate
+    nucleic: list[str] = field(default_factory=list)  # names of residues of DNA or RNA
+
+
+def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
+    """Tell the protein from all else; of alternates the one first in the file stands."""
+    import gemmi  # noqa: PLC0415
+
+    residues = _Residues()
+    for raw in chain:
+        # One lookup for each atom: the first of its alternates is what the published parser takes.
+        found = [raw.find_atom(atom, "*") for atom in _ATOMS]
+        has_backbone = all(found[:3])
+        is_het = raw.het_flag == "H" and raw.name != "MSE"
+        if is_het and not (has_backbone and raw.entity_type == gemmi.EntityType.Polymer):
+            continue  # a ligand, an ion, water, a cap
+        if not has_backbone and raw.name not in _LETTERS:
+            if gemmi.find_tabulated_residue(raw.name).is_nucleic_acid():
+                residues.nucleic.append(raw.name)
+            continue
+        if raw.seqid.num is None:
+            raise InputError(
+                f"{path}: chain {_shown(chain.name)}: a residue {raw.name} has no number; "
+                "number the residues of the file"
+            )
+        atoms = [atom.pos.tolist() if atom else _MISSING for atom in found]
+        residue = _Residue((raw.seqid.num, raw.seqid.icode.strip()), raw.name, atoms)
+        rows = residues.modified if is_het else residues.kept
+        is_first = rows.setdefault(residue.place, residue) is residue
+        if not is_first and not any(atom and atom.has_altloc() for atom in found):
+            residues.twice.append(residue)
+    for place in residues.kept.keys() & residues.modified.keys():
+        del residues.modified[place]  # an alternate of a residue that is kept
+    return residues
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The rows of one chain."""
+
+    id: str
+    labels: list[str]
+    letters: str
+    atoms: list[_Atoms]
+    warnings: list[str]
+
+
+def _fill_gaps(chain_id: str, residues: _Residues) -> _Chain:
+    """Order the residues of a chain by number and make empty rows for the numbers left out."""
+    labels: list[str] = []
+    letters: list[str] = []
+    atoms: list[_Atoms] = []
+    filled: list[int] = []
+    jumps: list[str] = []
+    previous = min(residues.kept, default=(0, ""))
+    for place, residue in sorted(residues.kept.items()):
+        missing = range(previous[0] + 1, place[0])
+        if len(missing) > _LONGEST_FILL:
+            jumps.append(f"{_label(previous)} to {_label(place)}")
+            missing = range(0)
+        filled += missing
+        labels += [*map(str, missing), _label(place)]
+        letters += ["X"] * len(missing) + [_LETTERS.get(residue.name, "X")]
+        atoms += [[_MISSING] * len(_ATOMS)] * len(missing) + [residue.atoms]
+        previous = place
+    warnings = [*_warn_of_residues(residues, filled), *_warn_of_gaps(residues, filled, jumps)]
+    prefix = f"chain {_shown(chain_id)}: "
+    return _Chain(chain_id, labels, "".join(letters), atoms, [prefix + w for w in warnings])
+
+
+def _warn_of_residues(residues: _Residues, filled: list[int]) -> Iterator[str]:
+    if residues.nucleic:
+        yield f"{len(residues.nucleic)} residue(s) of DNA or RNA are left out"
+    if residues.twice:
+        yield f"second residue(s) under one number are left out: {_some(residues.twice)}"
+    if unknown := [r for _, r in sorted(residues.kept.items()) if r.name not in _LETTERS]:
+        yield f"residue(s) of unknown type are read as X: {_some(unknown)}"
+    numbers = {(number, "") for number in filled}
+    modified = sorted(residues.modified.items())
+    if inside := [r for place, r in modified if place in numbers]:
+        yield f"modified residue(s) are read as X without coordinates: {_some(inside)}"
+    if outside := [r for place, r in modified if place not in numbers]:
+        # At an end, or under an insertion code: a row would not be in the published parser's count.
+        yield f"modified residue(s) are left out: {_some(outside)}"
+    if incomplete := [r for _, r in sorted(residues.kept.items()) if r.lacking]:
+        first = incomplete[0]
+        yield (
+            f"{len(incomplete)} residue(s) lack atoms of the backbone and are hidden from the "
+            f"model; the first is {first} without {', '.join(first.lacking)}"
+        )
+
+
+def _warn_of_gaps(residues: _Residues, filled: list[int], jumps: list[str]) -> Iterator[str]:
+    missing = [number for number in filled if (number, "") not in residues.modified]
+    if missing:
+        starts = [n for i, n in enumerate(missing) if i == 0 or missing[i - 1] != n - 1]
+        ends = [
+            n for i, n in enumerate(missing) if i + 1 == len(missing) or missing[i + 1] != n + 1
+        ]
+        spans = [f"{a} to {b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True)]
+        yield f"{len(missing)} missing residue(s) are filled in as X: {_some(spans)}"
+    if jumps:
+        yield (
+            f"the numbering jumps by more than {_LONGEST_FILL} and is not filled in, so that "
+            f"these pass for neighbours: {_some(jumps)}"
+        )
+
+
+def _refuse_without_backbone(chain: _Chain, residues: _Residues, path: Path) -> None:
+    """Refuse a chain the model would not see at all."""
+    lacking = [set(residue.lacking) for residue in residues.kept.values()]
+    if not all(lacking):
+        return
+    only_ca = all(names == {"N", "C", "O"} for names in lacking)
+    raise InputError(
+        f"{path}: chain {_shown(chain.id)}: the model needs N, CA, C and O, but "
+        + ("this chain has only CA" if only_ca else "no residue of this chain has all four")
+        + "; give a structure with the whole backbone, or take the chain out of the file"
+    )
+
+
+def _label(place: _Place) -> str:
+    return f"{place[0]}{place[1]}"
+
+
+def _shown(chain_id: str) -> str:
+    return chain_id or "without a name"
+
+
+def _is_there(position: list[float]) -> bool:
+    return all(map(math.isfinite, position))
+
+
+def _some(things: Sequence[object]) -> str:
+    """Name the first few of many."""
+    text = ", ".join(str(thing) for thing in things[:_NAMED_IN_A_WARNING])
+    rest = len(things) - _NAMED_IN_A_WARNING
+    return f"{text} and {rest} more" if rest > 0 else text

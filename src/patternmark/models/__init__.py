@@ -1,0 +1,1 @@
+"""Models that can be marked: published weights and the samplers that use them."""

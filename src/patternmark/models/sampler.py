@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import gelu, layer_norm, linear
+from torch.nn.functional import gelu, layer_norm
 
-from patternmark.models.mpnn import HIDDEN, MESSAGE_SCALE, Prepared
+from patternmark.models.mpnn import HIDDEN, MESSAGE_SCALE, DecoderLayer, Prepared
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ def decoding_steps(
     return steps, uniforms
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def sample(
     prepared: Prepared, task: Task, progress: Callable[[int], None] = lambda done: None
 ) -> Sampled:
@@ -219,11 +220,10 @@ class _CpuLayers:
         self._own = self._nodes @ prepared.layers[0].own
         self._edges = [_with_row(layer.edges, 0.0) for layer in prepared.layers]
         self._next = [torch.cat([p.own, p.node], dim=1) for p in prepared.layers[1:]]
-        self._layers = [p.layer for p in prepared.layers]
-        self._w3 = [layer.W3.weight.T / MESSAGE_SCALE for layer in self._layers]
         share = prepared.encoded.neighbours.shape[1] / MESSAGE_SCALE
-        self._b3 = [layer.W3.bias * share for layer in self._layers]
-        self._out = prepared.W_out
+        self._layers = [_Weights.of(p.layer, share) for p in prepared.layers]
+        self._out = (prepared.W_out.bias, prepared.W_out.weight.T)
+        self._buffers: tuple[Tensor, Tensor] | None = None
 
     def __call__(
         self, heard: list[Tensor], residues: Tensor, around: Tensor, here: Tensor
@@ -231,24 +231,75 @@ class _CpuLayers:
         """Return logits [B, 21]; `heard` [B * (L + 1), H] learns of the nodes on the way."""
         nodes, own = self._nodes.index_select(0, residues), self._own.index_select(0, residues)
         flat = around.view(-1)
-        for level, layer in enumerate(self._layers):
+        for level, w in enumerate(self._layers):
             if level > 0:
                 own, node = (nodes @ self._next[level - 1]).split(HIDDEN, dim=1)  # type: ignore[no-untyped-call]
-            x = self._edges[level].index_select(0, residues)  # [B, K, H]
-            x += heard[level].index_select(0, flat).view(x.shape)
-            x += own[:, None]
+            summed = self._messages(level, heard[level], residues, flat, own)
             if level > 0:  # only now: a residue is its own neighbour, and hears itself undecoded
                 heard[level].index_copy_(0, here, node)
-            x = gelu(linear(gelu(x), layer.W2.weight, layer.W2.bias)).sum(dim=1)
-            x = torch.addmm(self._b3[level], x, self._w3[level]).add_(nodes)
-            nodes = layer_norm(x, _SHAPE, layer.norm1.weight, layer.norm1.bias)
-            x = gelu(linear(nodes, layer.dense.W_in.weight, layer.dense.W_in.bias))
-            x = linear(x, layer.dense.W_out.weight, layer.dense.W_out.bias).add_(nodes)
-            nodes = layer_norm(x, _SHAPE, layer.norm2.weight, layer.norm2.bias)
-        return linear(nodes, self._out.weight, self._out.bias)
+            x = torch.addmm(w.b3, summed, w.w3).add_(nodes)
+            nodes = layer_norm(x, _SHAPE, w.scale1, w.shift1)
+            x = torch.addmm(w.b_out, gelu(torch.addmm(w.b_in, nodes, w.w_in)), w.w_out).add_(nodes)
+            nodes = layer_norm(x, _SHAPE, w.scale2, w.shift2)
+        return torch.addmm(self._out[0], nodes, self._out[1])
+
+    def _messages(
+        self, level: int, heard: Tensor, residues: Tensor, around: Tensor, own: Tensor
+    ) -> Tensor:
+        """Sum what each residue hears from its neighbours, before W3: [B, H].
+
+        In two buffers that are used again and again: fresh memory costs more than the arithmetic.
+        """
+        batch, neighbours = len(residues), len(around) // len(residues)
+        if self._buffers is None or self._buffers[0].shape[0] != batch:
+            first = own.new_empty(batch, neighbours, HIDDEN)
+            self._buffers = (first, torch.empty_like(first))
+        x, y = self._buffers
+        w = self._layers[level]
+        torch.index_select(self._edges[level], 0, residues, out=x)
+        torch.index_select(heard, 0, around, out=y.view(-1, HIDDEN))
+        x.add_(y).add_(own[:, None])
+        torch.ops.aten.gelu.out(x, out=y)
+        torch.addmm(w.b2, y.view(-1, HIDDEN), w.w2, out=x.view(-1, HIDDEN))
+        torch.ops.aten.gelu.out(x, out=y)
+        return y.sum(dim=1)
 
 
 _SHAPE = (HIDDEN,)
+
+
+class _Weights(NamedTuple):
+    """The tensors of one decoder layer, transposed; looking them up in modules costs time."""
+
+    w2: Tensor
+    b2: Tensor
+    w3: Tensor  # divided by the message scale
+    b3: Tensor  # times K, for it is summed over neighbours
+    scale1: Tensor
+    shift1: Tensor
+    w_in: Tensor
+    b_in: Tensor
+    w_out: Tensor
+    b_out: Tensor
+    scale2: Tensor
+    shift2: Tensor
+
+    @classmethod
+    def of(cls, layer: DecoderLayer, share: float) -> _Weights:
+        return cls(
+            layer.W2.weight.T,
+            layer.W2.bias,
+            layer.W3.weight.T / MESSAGE_SCALE,
+            layer.W3.bias * share,
+            layer.norm1.weight,
+            layer.norm1.bias,
+            layer.dense.W_in.weight.T,
+            layer.dense.W_in.bias,
+            layer.dense.W_out.weight.T,
+            layer.dense.W_out.bias,
+            layer.norm2.weight,
+            layer.norm2.bias,
+        )
 
 
 def _with_row(rows: Tensor, value: float) -> Tensor:

@@ -1,0 +1,171 @@
+"""`patternmark design` end to end: real weights, a real chain, runs that stop and go on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from patternmark import load_key
+from patternmark.io.designs import manifest_path, read_manifest
+from patternmark.io.records import Record, read_records
+from tests.adapters import write_chains
+from tests.conftest import Outcome
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two structures: one chain, and two copies of it."""
+    made = tmp_path / "structures"
+    made.mkdir()
+    write_chains(made / "one.pdb", {"A": ("D", range(8, 68))})
+    write_chains(made / "two.pdb", {"A": ("D", range(8, 48)), "B": ("D", range(8, 48))})
+    return made
+
+
+def records(file: Path) -> list[Record]:
+    return [item for item in read_records(str(file)) if isinstance(item, Record)]
+
+
+def test_designs_are_marked_and_found(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "designs.fa"
+    made = run(
+        "design", folder / "one.pdb", "--key", key_file, "-n", 3, "--delta", 3, "--seed", 1,
+        "--device", "cpu", "-o", out,
+    )  # fmt: skip
+    assert made.status == 0, made.err
+    native, *designs = records(out)
+    assert native.id == "one/native"
+    assert [d.id for d in designs] == ["one/1", "one/2", "one/3"]
+    key_id = load_key(key_file).key_id
+    for design in designs:
+        assert design.design is not None
+        assert design.design.facts["wm"] == key_id
+        assert 0 < float(design.design.facts["score"]) < 3
+        assert len(design.sequence) == 60
+    found = run("detect", out, "--key", key_file, "--json", "--fpr", "0.01").objects
+    assert found[0]["note"] == "native sequence"
+    assert sum(o["prediction"] for o in found[1:]) >= 2
+    manifest = read_manifest(manifest_path(out))
+    assert manifest.key_id == key_id
+    assert manifest.parameters["delta"] == 3
+    assert manifest.structures[0].chains[0].designed == "1" * 60
+    assert manifest.weights["sha256"].startswith("c9cb4a67")
+
+
+def test_the_same_seed_gives_the_same_file_in_any_batch(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    texts = []
+    for batch in ("1", "4", "auto"):
+        out = tmp_path / f"{batch}.fa"
+        options = ["-n", 4, "--seed", 5, "--batch", batch, "--device", "cpu", "-o", out]
+        assert run("design", folder / "one.pdb", "--key", key_file, *options).status == 0
+        texts.append([r.sequence for r in records(out)])
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_only_what_was_designed_is_counted(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "designs.fa"
+    options = ["--homo-oligomer", "--fixed", "A8-17", "--device", "cpu", "-o", out]
+    made = run("design", folder / "two.pdb", "--key", key_file, *options)
+    assert made.status == 0, made.err
+    native, design = records(out)
+    first, second = str(design.sequence).split("/")
+    assert first == second
+    assert first[:10] == str(native.sequence)[:10]
+    verdict = run("detect", out, "--key", key_file, "--json").objects[1]
+    assert (verdict["length"], verdict["num_tokens_scored"]) == (80, 30)
+
+
+def test_a_run_goes_on_where_it_stopped(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    whole, parts = tmp_path / "whole.fa", tmp_path / "parts.fa"
+    options = ["--key", key_file, "-n", 2, "--device", "cpu"]
+    assert run("design", folder, *options, "-o", whole).status == 0
+    assert run("design", folder / "one.pdb", *options, "-o", parts).status == 0
+    with parts.open("a") as stream:
+        stream.write(">T=0.1, sample=1, score=0.5\nMKV")  # a crash in the middle of a record
+    assert run("design", folder, *options, "-o", parts).status == 0
+    assert parts.read_text() == whole.read_text()
+    again = parts.stat().st_mtime_ns
+    assert run("design", folder, *options, "-o", parts).status == 0
+    assert parts.read_text() == whole.read_text()
+    assert again <= parts.stat().st_mtime_ns
+
+
+def test_other_settings_never_overwrite_a_file(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "designs.fa"
+    command = ["design", folder / "one.pdb", "--key", key_file, "--device", "cpu", "-o", out]
+    assert run(*command).status == 0
+    before = out.read_bytes()
+    refused = run(*command, "--temperature", 0.2)
+    assert refused.status == 2
+    assert "temperature was 0.1, now 0.2" in refused.err
+    assert out.read_bytes() == before
+    assert run(*command, "--temperature", 0.2, "--overwrite").status == 0
+    assert out.read_bytes() != before
+    foreign = tmp_path / "foreign.fa"
+    foreign.write_text(">x\nMKV\n")
+    assert "was not made by patternmark design" in run(*command[:-1], foreign).err
+
+
+def test_a_bad_structure_costs_no_other(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    (folder / "broken.pdb").write_text("this is no structure\n")
+    out = tmp_path / "designs.fa"
+    made = run("design", folder, "--key", key_file, "--device", "cpu", "-o", out)
+    assert made.status == 3
+    assert "broken.pdb" in made.err
+    assert "1 of 3 structures could not be designed" in made.err
+    assert [r.id for r in records(out) if r.design and not r.design.is_native] == ["one/1", "two/1"]
+
+
+def test_without_a_mark_there_is_none(
+    run: Run, folder: Path, key_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "designs.fa"
+    options = ["--no-watermark", "-n", 2, "--omit", "C", "--bias", "K=2", "--device", "cpu"]
+    assert run("design", folder / "one.pdb", *options, "-o", out).status == 0
+    designs = records(out)[1:]
+    assert all("wm" not in d.design.facts for d in designs if d.design)
+    assert all("C" not in d.sequence for d in designs)
+    assert json.loads(manifest_path(out).read_text())["key_id"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        ([], 2, "pass --key FILE to mark the designs, or --no-watermark"),
+        (["--no-watermark", "--chains", "Q"], 2, "there is no protein chain 'Q'"),
+        (["--no-watermark", "--fixed", "A999"], 2, "there is no residue '999'"),
+        (["--no-watermark", "--fixed", "A"], 2, "nothing is left to design"),
+        (["--no-watermark", "--temperature", "0"], 2, "a temperature must be positive"),
+        (["--no-watermark", "--batch", "0"], 2, "--batch is a whole number or auto"),
+        (["--no-watermark", "--bias", "K"], 2, "is not a letter and a number"),
+        (["--no-watermark", "--omit", "ACDEFGHIKLMNPQRSTVWY"], 2, "every amino acid is omitted"),
+        (["--no-watermark", "--homo-oligomer"], 2, "at least two designed chains"),
+        (["--no-watermark", "--device", "tpu"], 2, "--device is auto, cpu or cuda"),
+        (["--no-watermark", "--model", "v_1"], 2, "v_1"),
+    ],
+)
+def test_wrong_options_are_refused(
+    run: Run, folder: Path, tmp_path: Path, options: list[str], status: int, message: str
+) -> None:
+    made = run("design", folder / "one.pdb", *options, "-o", tmp_path / "x.fa")
+    assert made.status == status
+    assert message in made.err
+    assert "Traceback" not in made.err

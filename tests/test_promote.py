@@ -121,6 +121,7 @@ def test_numpy_users_never_import_torch() -> None:
         "import sys, numpy as np, patternmark as pm\n"
         "marker = pm.Marker(pm.Key.generate(pm.Profile()))\n"
         "marker.promote(np.zeros((3, 21)), [0, 1, 0], temperature=1.0)\n"
-        "assert 'torch' not in sys.modules\n"
+        "print('torch' in sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"

@@ -98,10 +98,8 @@ def test_a_run_goes_on_where_it_stopped(
         stream.write(">T=0.1, sample=1, score=0.5\nMKV")  # a crash in the middle of a record
     assert run("design", folder, *options, "-o", parts).status == 0
     assert parts.read_text() == whole.read_text()
-    again = parts.stat().st_mtime_ns
-    assert run("design", folder, *options, "-o", parts).status == 0
+    assert run("design", folder, *options, "-o", parts).status == 0  # nothing is left to do
     assert parts.read_text() == whole.read_text()
-    assert again <= parts.stat().st_mtime_ns
 
 
 def test_other_settings_never_overwrite_a_file(

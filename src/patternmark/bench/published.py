@@ -69,21 +69,6 @@ class PublishedMPNN:
         )
         return result
 
-    @torch.no_grad()
-    def log_probabilities(self, sequences: Any, order: Any) -> Any:
-        """Run the published forward pass in given decoding orders: [B, L, 21]."""
-        return self.model(
-            self.X,
-            sequences,
-            self.mask,
-            self.chain_M * self.chain_M_pos,
-            self.residue_idx,
-            self.chain_encoding,
-            torch.zeros_like(self.chain_M),
-            use_input_decoding_order=True,
-            decoding_order=order,
-        )
-
 
 def _as_dictionary(backbone: Backbone) -> tuple[dict[str, Any], list[str]]:
     """Return a backbone in the form of the published parser; chains are renamed A, B, ..."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from patternmark.alphabet import PROTEIN
 from patternmark.design.plan import DesignPlan
 from patternmark.errors import ParameterError
+from patternmark.io.structures import Backbone
 from patternmark.mark import Marker
 from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
 from patternmark.models.sampler import Sampled, Task, decoding_steps, sample
@@ -76,6 +77,7 @@ class Designer:
         self.model = model
         self.options = options
         self.marker = marker
+        self._last: tuple[Backbone, Prepared] | None = None
 
     def design(
         self,
@@ -92,7 +94,7 @@ class Designer:
         """
         if batch is not None and batch < 1:
             raise ParameterError(f"a batch has at least one sequence, not {batch}")
-        prepared = self.model.prepare(self.model.encode(plan.backbone))
+        prepared = self._prepare(plan.backbone)
         size = batch or self.batch_size(plan)
         for start in range(0, count, size):
             indices = range(start, min(start + size, count))
@@ -102,8 +104,14 @@ class Designer:
 
     def score_native(self, plan: DesignPlan) -> Design:
         """Judge the native sequence as if it had been designed (sample 0)."""
-        prepared = self.model.prepare(self.model.encode(plan.backbone))
+        prepared = self._prepare(plan.backbone)
         return score_sequences(prepared, plan, plan.backbone.sequence[None], self.options.seed)[0]
+
+    def _prepare(self, backbone: Backbone) -> Prepared:
+        """Encode a backbone once, for its designs and its native sequence alike."""
+        if self._last is None or self._last[0] is not backbone:
+            self._last = (backbone, self.model.prepare(self.model.encode(backbone)))
+        return self._last[1]
 
     def batch_size(self, plan: DesignPlan) -> int:
         """Return how many sequences to sample at once: half of a GPU's free memory at most."""

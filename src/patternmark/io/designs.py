@@ -20,7 +20,6 @@ from patternmark.errors import InputError
 
 MANIFEST_FORMAT = "patternmark manifest"
 MANIFEST_VERSION = 1
-CHAIN_SEPARATORS = "/:"  # ProteinMPNN's and LigandMPNN's
 
 _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 

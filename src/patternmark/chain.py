@@ -104,12 +104,12 @@ class KeyChain:
 
     def orbits(self, length: int) -> NDArray[np.int64]:
         """Return where a deterministic chain goes from each first key: [l, length]."""
-        keys = np.empty((self.num_keys, length), dtype=np.int64)
-        here, following = np.arange(self.num_keys), self.likeliest_next()
-        for step in range(length):
-            keys[:, step] = here
-            here = following[here]
-        return keys
+        keys = np.arange(self.num_keys)[:, None]
+        jump = self.likeliest_next()  # where each key leads in as many steps as `keys` has
+        while keys.shape[1] < length:
+            keys = np.concatenate([keys, jump[keys]], axis=1)
+            jump = jump[jump]
+        return keys[:, :length]
 
     @property
     def signature(self) -> str:

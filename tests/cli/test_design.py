@@ -152,7 +152,7 @@ def test_without_a_mark_there_is_none(
         (["--no-watermark", "--fixed", "A999"], 2, "there is no residue '999'"),
         (["--no-watermark", "--fixed", "A"], 2, "nothing is left to design"),
         (["--no-watermark", "--temperature", "0"], 2, "a temperature must be positive"),
-        (["--no-watermark", "--batch", "0"], 2, "--batch is a whole number or auto"),
+        (["--no-watermark", "--batch", "0"], 2, "--batch is a whole number from 1, or auto"),
         (["--no-watermark", "--bias", "K"], 2, "is not a letter and a number"),
         (["--no-watermark", "--omit", "ACDEFGHIKLMNPQRSTVWY"], 2, "every amino acid is omitted"),
         (["--no-watermark", "--homo-oligomer"], 2, "at least two designed chains"),

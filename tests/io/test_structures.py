@@ -158,7 +158,8 @@ def test_modified_residues_are_gaps_inside_and_left_out_at_the_ends(read) -> Non
     assert b.letters("A") == "AXG"
     assert b.is_complete.tolist() == [True, False, True]
     assert b.warnings == (
-        "chain A: modified residue(s) are read as X without coordinates: SEP 3",
+        "chain A: modified residue(s) are read as X without coordinates: SEP 3; to have them "
+        "designed, write them as ATOM of a standard residue",
         "chain A: modified residue(s) are left out: PCA 1",
     )
 
@@ -182,7 +183,10 @@ def test_what_is_no_protein_is_left_out(read) -> None:
         residue("GLY", "904", 8, het=True),  # a free amino acid: a ligand
     )
     assert (b.chain_ids, b.residue_labels) == (("A",), ("1",))
-    assert b.warnings == ("chain D: 2 residue(s) of DNA or RNA are left out",)
+    assert b.warnings == (
+        "chain D: 2 residue(s) of DNA or RNA are left out",
+        "the model sees no ligands; left out: ATP A900, GLY A904, CA E1",
+    )
 
 
 def test_the_alternate_first_in_the_file_is_read(read) -> None:
@@ -197,7 +201,14 @@ def test_the_alternate_first_in_the_file_is_read(read) -> None:
     assert b.letters("A") == "ASGC"
     np.testing.assert_allclose(b.coordinates[:, 0, 0], [10, 30, 50, 90])
     np.testing.assert_allclose(b.coordinates[:, 3, 0], [10.3, 30.3, 60.2, 90.3], rtol=1e-6)
-    assert b.warnings == ()
+    (warning,) = b.warnings
+    assert warning.startswith("chain A: of alternate positions the first in the file is read: ")
+    assert [name in warning for name in ("ALA 1", "SER 2", "GLY 3")] == [True] * 3
+
+
+def test_a_chain_in_two_parts_is_one(read) -> None:
+    b = read(residue("ALA", "1", 1), residue("SER", "1", 2, chain="B"), residue("GLY", "2", 3))
+    assert (b.chain_ids, b.letters("A"), b.letters("B")) == (("A", "B"), "AG", "S")
 
 
 def test_a_number_given_to_two_residues_is_told(read) -> None:
@@ -220,15 +231,17 @@ def test_missing_atoms_are_nan_and_counted(read) -> None:
     )
     assert b.is_complete.tolist() == [True, False, False, False]
     assert b.warnings == (
-        "chain A: 3 residue(s) lack atoms of the backbone and are hidden from the model; "
-        "the first is SER 2 without C, O",
+        "chain A: 3 residue(s) lack atoms of the backbone and are neither seen by the model nor "
+        "designed: SER 2 (no C, O), GLY 3 (no O), LYS 4 (no N, CA, C, O); to have them designed, "
+        "build these atoms",
     )
 
 
 def test_only_the_first_model_is_read(read) -> None:
     b = read(residue("ALA", "1", 10), residue("ALA", "1", 20, model=2))
     assert first_coordinates(b) == [10.1]
-    assert b.warnings == ("the file has 2 models; only the first is read",)
+    (warning,) = b.warnings
+    assert warning.startswith("the file has 2 models; only the first is read")
 
 
 def test_structures_without_a_backbone_are_refused(read) -> None:
@@ -240,7 +253,7 @@ def test_structures_without_a_backbone_are_refused(read) -> None:
         read(whole, residue("ALA", "1", 1, chain="C", atoms="N CA C"))
     with pytest.raises(InputError, match=r"x\.\w+: there is no protein chain"):
         read(residue("HOH", "1", 1, atoms="O", het=True))
-    with pytest.raises(InputError, match=r"there is no protein chain; chain D: 1 .* DNA or RNA"):
+    with pytest.raises(InputError, match=r"there is no protein chain: chain D: 1 .* DNA or RNA"):
         read(residue("DA", "1", 5, chain="D", atoms="P O5' C1'"))
 
 
@@ -357,7 +370,9 @@ def real_files() -> Path:
 def test_real_entries_are_equal_in_both_formats(real_files: Path) -> None:
     small = read_backbone(real_files / "2gtl.pdb")
     assert_equal(small, read_backbone(real_files / "2gtl.cif"))
-    assert (small.name, len(small.sequence), small.warnings) == ("2gtl", 2395, ())
+    assert (small.name, len(small.sequence)) == ("2gtl", 2395)
+    (warning,) = small.warnings
+    assert warning.startswith("the model sees no ligands; left out: CMO A161, HEM A160, CMO B161")
     assert small.chain_ids == tuple("ABCDEFGHIJKLMNO")
     large = read_backbone(real_files / "7ok9.pdb")
     assert_equal(large, read_backbone(real_files / "7ok9.cif"))

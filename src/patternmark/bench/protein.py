@@ -119,7 +119,8 @@ def _design_all(
     """Sample all conditions in one batch: their bias tables stand under one another."""
     from patternmark.design.plan import plan_design  # noqa: PLC0415
     from patternmark.design.run import DesignOptions  # noqa: PLC0415
-    from patternmark.models.sampler import Task, decoding_steps, sample  # noqa: PLC0415
+    from patternmark.models.sampler import decoding_steps, sample  # noqa: PLC0415
+    from patternmark.models.state import Task  # noqa: PLC0415
 
     plan = plan_design(backbone)
     steps, uniforms = decoding_steps(plan.groups, seed, range(len(conditions)), plan.length)
@@ -211,9 +212,13 @@ def _published(
     """Sample with the published code; judge by our network, which gives the same numbers."""
     import torch  # noqa: PLC0415
 
-    from patternmark.bench.published import PublishedMPNN  # noqa: PLC0415
+    from patternmark.bench import published  # noqa: PLC0415
 
-    made = PublishedMPNN(weights, backbone, samples, device).sample(TEMPERATURE)
+    made = published.published_samples(
+        published.published_network(weights, device),
+        published.features_of(backbone, samples, device),
+        temperature=TEMPERATURE,
+    )
     letters, order = made["S"], made["decoding_order"].expand(samples, -1)
     ranks = torch.argsort(order, dim=1)
     prepared = model.prepare(model.encode(backbone))

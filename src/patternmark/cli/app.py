@@ -15,7 +15,7 @@ from patternmark.cli.bias import bias
 from patternmark.cli.design import design
 from patternmark.cli.detect import detect
 from patternmark.cli.keys import key_app, keygen
-from patternmark.cli.output import errors
+from patternmark.cli.output import fail
 from patternmark.cli.report import report
 from patternmark.cli.score import score
 from patternmark.errors import PatternmarkError
@@ -58,11 +58,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="patternmark")
     except PatternmarkError as error:
-        errors.print(f"[red]error:[/red] {_escaped(error)}", soft_wrap=True, highlight=False)
+        fail(error)
         sys.exit(2)
-
-
-def _escaped(error: PatternmarkError) -> str:
-    from rich.markup import escape
-
-    return escape(str(error))

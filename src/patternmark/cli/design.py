@@ -21,7 +21,7 @@ from rich.progress import (
 
 from patternmark import __version__
 from patternmark.alphabet import PROTEIN
-from patternmark.cli.output import AllowOpenKey, Verbose, errors, say, warn
+from patternmark.cli.output import AllowOpenKey, Verbose, errors, fail, say, warn
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.designs import Manifest
 from patternmark.io.keyfile import load_key
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from patternmark.models.mpnn import ProteinMPNN
 
 SOME_FAILED = 3
+STOPPED = 130  # as a shell reports Ctrl-C
 
 Model = Annotated[
     str, typer.Option(help="Published weights, such as v_48_020 or soluble_v_48_020.")
@@ -90,6 +91,7 @@ def design(
 
     marker = _marker(key, delta, no_watermark, allow_open_key)
     options = DesignOptions(temperature, seed, omit, _parse_bias(bias))
+    per_residue, at_a_time = _read_residue_bias(residue_bias), _batch(batch)
     files = find_structures(structures)
     network, weight_facts = load_model(model, weights, device)
     layout = {
@@ -98,7 +100,6 @@ def design(
         "tied": tied,
         "homo_oligomer": homo_oligomer,
     }
-    per_residue = _read_residue_bias(residue_bias)
     parameters = {
         **asdict(options),
         **layout,
@@ -111,13 +112,16 @@ def design(
     key_id = marker.key.key_id if marker else None
     manifest = Manifest(software, weight_facts, key_id, json.loads(json.dumps(parameters)))
     target = DesignFile(output, manifest, overwrite=overwrite)
-    job = _Job(
-        Designer(network, options, marker), target, layout, count, _batch(batch), per_residue
-    )
-    failed = job.run(files)
+    job = _Job(Designer(network, options, marker), target, layout, count, at_a_time, per_residue)
+    try:
+        failed = job.run(files)
+    except KeyboardInterrupt:
+        say(f"stopped: {output}: {target.kept}")
+        raise typer.Exit(STOPPED) from None
     done = len(files) - failed
-    mark = f"marked with key {key_id}" if key_id else "without a mark"
-    say(f"wrote {output}: {count} designs on each of {done} structures, {mark}")
+    if done:
+        mark = f"marked with key {key_id}" if key_id else "without a mark"
+        say(f"wrote {output}: {count} design(s) on each of {done} structure(s), {mark}")
     if failed:
         say(f"{failed} of {len(files)} structures could not be designed (see above)")
         raise typer.Exit(SOME_FAILED if done else 2)
@@ -140,30 +144,29 @@ class _Job:
 
     def run(self, files: Sequence[Path]) -> int:
         """Design all files; return how many failed."""
-        from patternmark.models.weights import file_sha256
+        from patternmark.io.structures import structure_name
 
         failed = 0
         with _progress() as bar:
             overall = bar.add_task("structures", total=len(files))
             for file in files:
                 try:
-                    sha256 = file_sha256(file)
-                    self._one(file, sha256, bar)
-                except InputError as error:
+                    self._one(file, bar)
+                except (InputError, ParameterError) as error:
                     failed += 1
-                    warn(error if str(file) in str(error) else f"{file}: {error}")
-                except ParameterError as error:
-                    failed += 1
-                    warn(f"{file}: {error}")
+                    reason = str(error).removeprefix(f"{structure_name(file)}: ")
+                    fail(f"{file}: {reason.removeprefix(f'{file}: ')}")
                 bar.advance(overall)
         return failed
 
-    def _one(self, file: Path, sha256: str, bar: Progress) -> None:
+    def _one(self, file: Path, bar: Progress) -> None:
         from patternmark.design.output import native_header
         from patternmark.design.plan import plan_design, residue_bias_table
         from patternmark.io.structures import read_backbone
+        from patternmark.models.weights import file_sha256
 
         backbone = read_backbone(file)
+        sha256 = file_sha256(file)
         if self._target.is_finished(backbone.name, sha256):
             return
         for message in backbone.warnings:
@@ -219,8 +222,8 @@ def load_model(model: str, weights: Path | None, device: str) -> tuple[ProteinMP
         raise PatternmarkError("--device cuda: torch sees no GPU here; use --device cpu")
     place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     path = weights if weights is not None else weights_file(model, report=say)
-    if not path.exists():
-        raise InputError(f"{path}: there is no such checkpoint")
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such checkpoint; give a .pt file with --weights")
     name = model if weights is None else path.name
     return ProteinMPNN.load(path, place), {"name": name, "sha256": file_sha256(path)}
 
@@ -237,7 +240,7 @@ def _batch(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise ParameterError(f"--batch is a whole number or auto, not {text!r}")
+        raise ParameterError(f"--batch is a whole number from 1, or auto, not {text!r}")
     return int(text)
 
 

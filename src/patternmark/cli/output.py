@@ -23,6 +23,11 @@ def warn(message: object) -> None:
     )
 
 
+def fail(message: object) -> None:
+    """Say on standard error what could not be done."""
+    errors.print(f"[red]error:[/red] {escape(str(message))}", soft_wrap=True, highlight=False)
+
+
 def say(message: str) -> None:
     """Tell a person what was done, on standard error, so that results stay clean."""
     errors.print(escape(message), soft_wrap=True, highlight=False)

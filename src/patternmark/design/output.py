@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 from patternmark.alphabet import PROTEIN
 from patternmark.design.plan import DesignPlan
 from patternmark.design.run import Design
-from patternmark.errors import InputError
+from patternmark.errors import InputError, PatternmarkError
 from patternmark.io.designs import (
     ChainMask,
     DesignedStructure,
@@ -28,35 +29,64 @@ class DesignFile:
 
     The manifest says how many bytes of the FASTA file belong to finished structures. It is
     replaced after each of them; what stands beyond that in the file is cut off on the next run.
+    With `overwrite` what is there stays until the first new structure is finished.
     """
 
     def __init__(self, path: Path, manifest: Manifest, *, overwrite: bool = False) -> None:
         self.path = path
         self._manifest_path = manifest_path(path)
         self._manifest = manifest
+        self._overwrite = self._has_old = overwrite
         try:
-            if not overwrite and (path.exists() or self._manifest_path.exists()):
+            if path.exists() and not path.is_file():
+                raise InputError(f"{path}: is no file: give --output the name of a FASTA file")
+            if not path.parent.exists():
+                raise InputError(f"{path}: there is no folder {path.parent}: make it first")
+            if not overwrite:
                 self._manifest = self._continued(manifest)
-            with path.open("ab") as stream:
-                stream.truncate(self._manifest.fasta_bytes)
-            write_manifest(self._manifest, self._manifest_path)
+            path.open("ab").close()  # asked before the first structure is designed, not after it
+            if not overwrite:
+                self._begin()
         except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+            raise InputError(
+                f"{path}: cannot be written: {error.strerror}: mend it, or choose another --output"
+            ) from None
+
+    @property
+    def kept(self) -> str:
+        """Say what is safe when a run ends early, and how to go on."""
+        if self._has_old:
+            return "nothing in it has changed"
+        command = "the same command" + " without --overwrite" * self._overwrite
+        return (
+            f"{len(self._manifest.structures)} finished structure(s) are kept, "
+            f"and {command} goes on from there"
+        )
+
+    def _begin(self) -> None:
+        # In this order: a manifest that promises more than the file holds could not be continued.
+        write_manifest(self._manifest, self._manifest_path)
+        os.truncate(self.path, self._manifest.fasta_bytes)
+        self._has_old = False
 
     def _continued(self, wanted: Manifest) -> Manifest:
+        size = self.path.stat().st_size if self.path.exists() else 0
         if not self._manifest_path.exists():
+            if not size:
+                return wanted
             raise InputError(
                 f"{self.path}: exists and was not made by patternmark design: "
                 "choose another --output, or pass --overwrite"
             )
         found = read_manifest(self._manifest_path)
+        if not found.structures:  # nothing to lose: the settings may have been what was wrong
+            return wanted
         for what in ("key_id", "weights", "parameters"):
             if getattr(found, what) != getattr(wanted, what):
                 raise InputError(
                     f"{self.path}: was made with other settings ({_difference(found, wanted, what)}"
                     "): choose another --output, or pass --overwrite"
                 )
-        size = self.path.stat().st_size if self.path.exists() else 0
         if size < found.fasta_bytes:
             raise InputError(
                 f"{self.path}: is shorter than its manifest says: it was changed; "
@@ -91,23 +121,27 @@ class DesignFile:
         """Write the native sequence and the designs of one structure."""
         text = "".join(self._records(plan, native_facts, designs)).encode()
         structure = DesignedStructure(plan.backbone.name, str(file), sha256, _masks(plan))
+        longer = replace(
+            self._manifest,
+            structures=(*self._manifest.structures, structure),
+            fasta_bytes=self._manifest.fasta_bytes + len(text),
+        )
         try:
+            if self._has_old:
+                self._begin()
             with self.path.open("ab") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            self._manifest = replace(
-                self._manifest,
-                structures=(*self._manifest.structures, structure),
-                fasta_bytes=self._manifest.fasta_bytes + len(text),
-            )
-            write_manifest(self._manifest, self._manifest_path)
+            write_manifest(longer, self._manifest_path)
         except OSError as error:
-            done = len(self._manifest.structures)
-            raise InputError(
-                f"{self.path}: cannot be written: {error.strerror}; {done} finished structures "
-                "are kept, and the same command goes on from there"
+            if not self._has_old:
+                with suppress(OSError):  # half a structure would pass for a whole one
+                    os.truncate(self.path, self._manifest.fasta_bytes)
+            raise PatternmarkError(
+                f"{self.path}: cannot be written: {error.strerror}; {self.kept}"
             ) from None
+        self._manifest = longer
 
     def _records(self, plan: DesignPlan, native_facts: str, designs: Sequence[Design]) -> list[str]:
         temperature = self._manifest.parameters["temperature"]

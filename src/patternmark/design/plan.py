@@ -31,12 +31,12 @@ class DesignPlan:
     @cached_property
     def designed(self) -> NDArray[np.bool_]:
         """Residues that get a letter: [L]."""
-        return self._mask(group for group in self.groups)
+        return self._mask([row for group in self.groups for row in group])
 
     @cached_property
     def scored(self) -> NDArray[np.bool_]:
         """Residues a detector should count, one of each group: [L]."""
-        return self._mask(group[:1] for group in self.groups)
+        return self._mask([group[0] for group in self.groups])
 
     @cached_property
     def printed(self) -> NDArray[np.intp]:
@@ -65,10 +65,9 @@ class DesignPlan:
         keys[:, ~self.designed] = NO_KEY
         return keys
 
-    def _mask(self, groups: object) -> NDArray[np.bool_]:
+    def _mask(self, rows: list[int]) -> NDArray[np.bool_]:
         mask = np.zeros(self.length, dtype=bool)
-        for group in groups:  # type: ignore[attr-defined]
-            mask[list(group)] = True
+        mask[rows] = True
         return mask
 
 

@@ -16,11 +16,12 @@ from patternmark.errors import ParameterError
 from patternmark.io.structures import Backbone
 from patternmark.mark import Marker
 from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
-from patternmark.models.sampler import Sampled, Task, decoding_steps, sample
+from patternmark.models.sampler import Sampled, decoding_steps, sample
+from patternmark.models.state import Task
 
 _UNKNOWN = PROTEIN.letters.index("X")
 _LARGEST_BATCH = 16384
-_CPU_BATCH = 32  # more does not pay: the working set leaves the cache
+_CPU_BATCH = 96  # more gains little and takes memory
 
 
 @dataclass(frozen=True)

@@ -139,5 +139,11 @@ def read_manifest(path: Path) -> Manifest:
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Replace a manifest in one step: a crash leaves the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(manifest.to_json(), encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(manifest.to_json())
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +98,10 @@ def find_structures(paths: Iterable[str | Path]) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = [p for p in path.iterdir() if _is_structure_name(p.name) and p.is_file()]
+            try:
+                inside = [p for p in path.iterdir() if _is_structure_name(p.name) and p.is_file()]
+            except OSError as error:
+                raise InputError(f"{path}: cannot be read: {error.strerror}") from None
             if not inside:
                 kinds = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
                 raise InputError(f"{path}: the folder holds no structure ({kinds}, each also .gz)")
@@ -109,15 +113,16 @@ def find_structures(paths: Iterable[str | Path]) -> list[Path]:
     return found
 
 
-def _is_structure_name(name: str) -> bool:
-    hidden = name.startswith(".")  # as the "._x.pdb" that some systems leave beside "x.pdb"
-    return not hidden and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
-
-
-def _name(path: Path) -> str:
+def structure_name(path: Path) -> str:
+    """Return what designs on a file are called: its name without the suffixes of structures."""
     if path.suffix.lower() == ".gz":
         path = path.with_suffix("")
     return path.stem if path.suffix.lower() in _SUFFIXES else path.name
+
+
+def _is_structure_name(name: str) -> bool:
+    hidden = name.startswith(".")  # as the "._x.pdb" that some systems leave beside "x.pdb"
+    return not hidden and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
 
 
 def read_backbone(path: str | Path) -> Backbone:
@@ -128,8 +133,11 @@ def read_backbone(path: str | Path) -> Backbone:
         raise InputError(f"{path}: no atom found; give a structure in PDB or mmCIF format")
     warnings: list[str] = []
     if len(structure) > 1:
-        warnings.append(f"the file has {len(structure)} models; only the first is read")
+        warnings.append(
+            f"the file has {len(structure)} models; only the first is read: split it for the rest"
+        )
     chains: list[_Chain] = []
+    ligands: list[str] = []
     for unread in sorted(structure[0], key=lambda chain: chain.name):
         residues = _sort_out(unread, path)
         chain = _fill_gaps(unread.name, residues)
@@ -137,11 +145,15 @@ def read_backbone(path: str | Path) -> Backbone:
             _refuse_without_backbone(chain, residues, path)
             chains.append(chain)
         warnings += chain.warnings
+        ligands += residues.ligands
+    if ligands:
+        warnings.append(f"the model sees no ligands; left out: {_some(ligands)}")
     if not chains:
-        raise InputError("; ".join([f"{path}: there is no protein chain", *warnings]))
+        found = "; ".join(warnings) or "give a structure of a protein"
+        raise InputError(f"{path}: there is no protein chain: {found}")
     atoms = [residue for chain in chains for residue in chain.atoms]
     return Backbone(
-        name=_name(path),
+        name=structure_name(path),
         coordinates=np.array(atoms, dtype=np.float32),
         sequence=PROTEIN.encode("".join(chain.letters for chain in chains)),
         chain_index=np.repeat(np.arange(len(chains)), [len(chain.labels) for chain in chains]),
@@ -166,7 +178,7 @@ def _read_bytes(path: Path) -> bytes:
     if b"\0" in content:
         raise InputError(f"{path}: this is a binary file; give PDB or mmCIF")
     if not content.strip():
-        raise InputError(f"{path}: the file is empty")
+        raise InputError(f"{path}: the file is empty; get it again")
     content = content.removeprefix(_BYTE_ORDER_MARK).translate(_ASCII)
     return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
@@ -189,10 +201,12 @@ def _parse(content: bytes, path: Path) -> gemmi.Structure:
         else:
             _refuse_damaged_columns(content, path)
             structure = gemmi.read_pdb_string(content)
+        structure.merge_chain_parts()  # a PDB file may come back to a chain, as for its ligands
         structure.add_entity_types()  # so that a modified residue can be told from a ligand
     except (RuntimeError, ValueError, LookupError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(":")
-        raise InputError(f"{path}: damaged or cut short: {reason}") from None
+        reason = re.sub(r"^data:(\d+):\d+\(\d+\)", r"line \1", reason)  # gemmi's way to say it
+        raise InputError(f"{path}: damaged or cut short: {reason}; get the file again") from None
     return structure
 
 
@@ -232,12 +246,14 @@ class _Residue:
 
 @dataclass(frozen=True)
 class _Residues:
-    """What became of the residues of one chain; ligands and water are in none of these."""
+    """What became of the residues of one chain; water is in none of these."""
 
     kept: dict[_Place, _Residue] = field(default_factory=dict)
     modified: dict[_Place, _Residue] = field(default_factory=dict)  # in the polymer, but HETATM
     twice: list[_Residue] = field(default_factory=list)  # second under a number, no alternate
+    alternates: list[_Residue] = field(default_factory=list)  # kept with the first of several
     nucleic: list[str] = field(default_factory=list)  # names of residues of DNA or RNA
+    ligands: list[str] = field(default_factory=list)  # such as "HEM A160"; also ions and caps
 
 
 def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
@@ -251,7 +267,9 @@ def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
         has_backbone = all(found[:3])
         is_het = raw.het_flag == "H" and raw.name != "MSE"
         if is_het and not (has_backbone and raw.entity_type == gemmi.EntityType.Polymer):
-            continue  # a ligand, an ion, water, a cap
+            if not raw.is_water():
+                residues.ligands.append(f"{raw.name} {chain.name}{raw.seqid}")
+            continue
         if not has_backbone and raw.name not in _LETTERS:
             if gemmi.find_tabulated_residue(raw.name).is_nucleic_acid():
                 residues.nucleic.append(raw.name)
@@ -265,7 +283,10 @@ def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
         residue = _Residue((raw.seqid.num, raw.seqid.icode.strip()), raw.name, atoms)
         rows = residues.modified if is_het else residues.kept
         is_first = rows.setdefault(residue.place, residue) is residue
-        if not is_first and not any(atom and atom.has_altloc() for atom in found):
+        has_alternates = any(atom and atom.has_altloc() for atom in found)
+        if is_first and has_alternates:
+            residues.alternates.append(residue)
+        elif not is_first and not has_alternates:
             residues.twice.append(residue)
     for place in residues.kept.keys() & residues.modified.keys():
         del residues.modified[place]  # an alternate of a residue that is kept
@@ -309,6 +330,8 @@ def _fill_gaps(chain_id: str, residues: _Residues) -> _Chain:
 def _warn_of_residues(residues: _Residues, filled: list[int]) -> Iterator[str]:
     if residues.nucleic:
         yield f"{len(residues.nucleic)} residue(s) of DNA or RNA are left out"
+    if residues.alternates:
+        yield f"of alternate positions the first in the file is read: {_some(residues.alternates)}"
     if residues.twice:
         yield f"second residue(s) under one number are left out: {_some(residues.twice)}"
     if unknown := [r for _, r in sorted(residues.kept.items()) if r.name not in _LETTERS]:
@@ -316,15 +339,18 @@ def _warn_of_residues(residues: _Residues, filled: list[int]) -> Iterator[str]:
     numbers = {(number, "") for number in filled}
     modified = sorted(residues.modified.items())
     if inside := [r for place, r in modified if place in numbers]:
-        yield f"modified residue(s) are read as X without coordinates: {_some(inside)}"
+        yield (
+            f"modified residue(s) are read as X without coordinates: {_some(inside)}; to have "
+            "them designed, write them as ATOM of a standard residue"
+        )
     if outside := [r for place, r in modified if place not in numbers]:
         # At an end, or under an insertion code: a row would not be in the published parser's count.
         yield f"modified residue(s) are left out: {_some(outside)}"
     if incomplete := [r for _, r in sorted(residues.kept.items()) if r.lacking]:
-        first = incomplete[0]
+        named = [f"{r} (no {', '.join(r.lacking)})" for r in incomplete]
         yield (
-            f"{len(incomplete)} residue(s) lack atoms of the backbone and are hidden from the "
-            f"model; the first is {first} without {', '.join(first.lacking)}"
+            f"{len(incomplete)} residue(s) lack atoms of the backbone and are neither seen by the "
+            f"model nor designed: {_some(named)}; to have them designed, build these atoms"
         )
 
 

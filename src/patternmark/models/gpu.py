@@ -1,14 +1,16 @@
-"""The decoder step on a GPU: two Triton kernels per layer, nothing of size [B, K, H] in memory.
+"""The decoder step on a GPU: Triton kernels that keep everything of size [B, K, H] on the chip.
 
 `messages` sums what a residue hears from its neighbours; `update` turns the sum into new nodes and
-prepares the next layer. Products take half precision numbers (the 10-bit mantissa of TF32) and
-accumulate in single precision. Letters in shape comments are those of mpnn.py.
+prepares the next layer; `choose` draws the letter and makes it known. Products take half precision
+numbers (the 10-bit mantissa of TF32) and accumulate in single precision. One step is recorded as a
+CUDA graph. Letters in shape comments are those of mpnn.py and state.py.
 """
 
 # mypy: ignore-errors
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from patternmark.models.mpnn import HIDDEN, LETTERS, MESSAGE_SCALE, Prepared
+from patternmark.models.state import State, with_row
 
 _PROGRAMS = 132 * 4  # a few for each multiprocessor of a large GPU; each works through many rows
 _ROWS = 16  # sequences per program of `update`: the smallest tile of a matrix product
@@ -38,36 +41,69 @@ class _LayerWeights:
     after_bias: Tensor
 
 
-class GpuLayers:
-    """The three decoder layers of one backbone; called like the CPU's."""
+class GpuStep:
+    """Decodes the next group of every sequence and draws its letter, at each call."""
 
-    def __init__(self, prepared: Prepared) -> None:
-        self._edges = [_half(_padded(layer.edges)) for layer in prepared.layers]
-        self._nodes = _padded(prepared.encoded.nodes)
-        self._own = self._nodes @ prepared.layers[0].own  # at level 0 nobody has changed yet
+    def __init__(self, prepared: Prepared, state: State) -> None:
+        self._state = state
+        self._edges = [_half(with_row(layer.edges)) for layer in prepared.layers]
+        self._letters = [_half(layer.letters) for layer in prepared.layers]
+        encoded = with_row(prepared.encoded.nodes)
+        # At level 0 nobody has changed yet: what a residue tells itself is known for all.
+        self._encoded, self._encoded_own = encoded, encoded @ prepared.layers[0].own
         self._weights = [self._collect(prepared, i) for i in range(len(prepared.layers))]
+        _, members, batch = state.steps.shape
+        self._nodes = encoded.new_empty(batch, HIDDEN)
+        self._summed, self._own = torch.empty_like(self._nodes), torch.empty_like(self._nodes)
+        self._node = torch.empty_like(self._nodes, dtype=torch.float16)
+        self._logits = encoded.new_empty(members, batch, _LOGITS)
 
-    def __call__(
-        self, heard: list[Tensor], residues: Tensor, around: Tensor, here: Tensor
-    ) -> Tensor:
-        """Decode one residue of each sequence: logits [B, 21]."""
-        batch, neighbours = around.shape
-        nodes, own = self._nodes.index_select(0, residues), self._own.index_select(0, residues)
-        summed, node = torch.empty_like(nodes), torch.empty_like(nodes, dtype=torch.float16)
-        logits = nodes.new_empty(batch, _LOGITS)
+    def captured(self) -> Callable[[], None]:
+        """Record one step as a CUDA graph: launching its kernels one by one would cost more."""
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            self()  # compiles the kernels, which a graph cannot record
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self()
+        self._state.restart()
+        return graph.replay
+
+    def __call__(self) -> None:
+        state = self._state
+        _, members, batch = state.steps.shape
+        for member in range(members):
+            self._decode(member)
+        _choose[(batch,)](
+            self._logits, state.steps, state.counter, state.uniforms, state.bias, state.keys,
+            state.key_bias, *self._letters, *state.heard, state.sequences, state.log_p,
+            batch, len(state.native), state.temperature,
+            H=HIDDEN, G=members, LETTERS=LETTERS, LOGITS=_LOGITS, num_warps=1,
+        )  # fmt: skip
+        state.counter.add_(1)
+
+    def _decode(self, member: int) -> None:
+        """Compute the logits of one residue of each sequence."""
+        state = self._state
+        _, members, batch = state.steps.shape
+        neighbours = state.neighbours.shape[1]
         for i, w in enumerate(self._weights):
-            last = i + 1 == len(self._weights)
+            first, last = i == 0, i + 1 == len(self._weights)
+            where = (state.steps, state.counter, member, members, batch)
             _messages[(min(batch, _PROGRAMS),)](
-                heard[i], self._edges[i], own, residues, around, w.w2, w.b2, summed, node, here,
-                batch, neighbours, H=HIDDEN, K=max(16, triton.next_power_of_2(neighbours)),
-                FIRST=i == 0, num_warps=4,
+                state.heard[i], self._edges[i], self._encoded_own if first else self._own,
+                state.neighbours, *where, w.w2, w.b2, self._summed, self._node,
+                len(state.native), neighbours, H=HIDDEN,
+                K=max(16, triton.next_power_of_2(neighbours)), FIRST=first, num_warps=4,
             )  # fmt: skip
             _update[(triton.cdiv(batch, _ROWS),)](
-                nodes, summed, w.w3, w.b3, w.w_in, w.b_in, w.w_out, w.b_out, w.norms,
-                w.after, w.after_bias, logits if last else own, node, batch,
-                H=HIDDEN, ROWS=_ROWS, LAST=last, LOGITS=_LOGITS, num_warps=4,
+                self._encoded if first else self._nodes, self._nodes, self._summed, *where,
+                w.w3, w.b3, w.w_in, w.b_in, w.w_out, w.b_out, w.norms, w.after, w.after_bias,
+                self._logits[member] if last else self._own, self._node,
+                H=HIDDEN, ROWS=_ROWS, FIRST=first, LAST=last, LOGITS=_LOGITS, num_warps=4,
             )  # fmt: skip
-        return logits[:, :LETTERS]
 
     def _collect(self, prepared: Prepared, i: int) -> _LayerWeights:
         layer = prepared.layers[i].layer
@@ -99,44 +135,45 @@ def _half(tensor: Tensor) -> Tensor:
     return tensor.to(torch.float16).contiguous()
 
 
-def _padded(rows: Tensor) -> Tensor:
-    """Append the row that fills short groups."""
-    return torch.cat([rows, torch.zeros_like(rows[:1])])
-
-
 @triton.jit
 def _gelu(x):
-    # erf to 1.5e-7 (Abramowitz and Stegun 7.1.26): one exponential instead of two branches.
-    z = tl.abs(x) * 0.7071067811865476
-    t = 1.0 / (1.0 + 0.3275911 * z)
-    p = t * (
-        0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))
+    # The normal distribution through one instruction for tanh: the odd polynomial is fitted to
+    # 2.5e-5, the instruction is good to 11 bits, as are the half precision numbers it goes into.
+    # Beyond the limit tanh is 1, and the polynomial must not turn back.
+    square = tl.minimum(x * x, 30.0)
+    inner = x * (0.797507885 + square * (0.0370056454 - square * 0.000351516821))
+    tanh = tl.inline_asm_elementwise(
+        "tanh.approx.f32 $0, $1;", "=f,f", [inner], dtype=tl.float32, is_pure=True, pack=1
     )
-    erf = 1.0 - p * tl.exp(-z * z)
-    return 0.5 * x + 0.5 * tl.abs(x) * erf
+    return 0.5 * x + 0.5 * x * tanh
 
 
 @triton.jit
 def _messages(
-    heard, edges, own, residues, around, w2, b2, summed, node, here, batch, neighbours,
+    heard, edges, own, around, steps, counter, member, members, batch, w2, b2, summed, node,
+    rows, neighbours,
     H: tl.constexpr, K: tl.constexpr, FIRST: tl.constexpr,
 ):  # fmt: skip
-    """summed[b] = sum over k of gelu(W2 gelu(heard[around[b, k]] + edges[r, k] + own[b]) + b2)."""
+    """summed[b] = sum over k of gelu(W2 gelu(heard[b, around[r, k]] + edges[r, k] + own) + b2)."""
     k = tl.arange(0, K)
     h = tl.arange(0, H)
     used = k < neighbours
     weight = tl.load(w2 + h[:, None] * H + h[None, :])  # stays on the chip for all rows
     bias = tl.load(b2 + h)
+    residues = steps + (tl.load(counter) * members + member) * batch
     for b in range(tl.program_id(0), batch, tl.num_programs(0)):
-        row = tl.load(around + b * neighbours + k, mask=used, other=0)
-        edge_row = tl.load(residues + b) * neighbours + k
-        there = tl.load(heard + row[:, None] * H + h[None, :], mask=used[:, None], other=0.0)
-        edge = tl.load(edges + edge_row[:, None] * H + h[None, :], mask=used[:, None], other=0.0)
-        x = there.to(tl.float32) + edge.to(tl.float32) + tl.load(own + b * H + h)[None, :]
+        residue = tl.load(residues + b)
+        edge = residue * neighbours + k
+        start = b.to(tl.int64) * rows  # where this sequence's rows of `heard` begin
+        j = start + tl.load(around + edge, mask=used, other=0)
+        there = tl.load(heard + j[:, None] * H + h[None, :], mask=used[:, None], other=0.0)
+        along = tl.load(edges + edge[:, None] * H + h[None, :], mask=used[:, None], other=0.0)
+        mine = tl.load(own + (residue if FIRST else b) * H + h)
+        x = there.to(tl.float32) + along.to(tl.float32) + mine[None, :]
         y = _gelu(tl.dot(_gelu(x).to(tl.float16), weight) + bias[None, :])
         tl.store(summed + b * H + h, tl.sum(tl.where(used[:, None], y, 0.0), axis=0))
         if not FIRST:  # only now: a residue is its own neighbour, and hears itself undecoded
-            tl.store(heard + tl.load(here + b) * H + h, tl.load(node + b * H + h))
+            tl.store(heard + (start + residue) * H + h, tl.load(node + b * H + h))
 
 
 @triton.jit
@@ -149,9 +186,10 @@ def _norm(x, norms, h, H: tl.constexpr):
 
 @triton.jit
 def _update(
-    nodes, summed, w3, b3, w_in, b_in, w_out, b_out, norms, after, after_bias,
-    result, node, batch,
-    H: tl.constexpr, ROWS: tl.constexpr, LAST: tl.constexpr, LOGITS: tl.constexpr,
+    old, nodes, summed, steps, counter, member, members, batch,
+    w3, b3, w_in, b_in, w_out, b_out, norms, after, after_bias, result, node,
+    H: tl.constexpr, ROWS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
+    LOGITS: tl.constexpr,
 ):  # fmt: skip
     """W3, norm, feed-forward, norm; then the next layer's products, or the logits."""
     b = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -160,7 +198,11 @@ def _update(
     at = b[:, None] * H + h[None, :]
     square = h[:, None] * H + h[None, :]
     s = tl.load(summed + at, mask=valid, other=0.0).to(tl.float16)
-    x = tl.load(nodes + at, mask=valid, other=0.0)
+    source = b
+    if FIRST:
+        residues = steps + (tl.load(counter) * members + member) * batch
+        source = tl.load(residues + b, mask=b < batch, other=0)
+    x = tl.load(old + source[:, None] * H + h[None, :], mask=valid, other=0.0)
     x = _norm(x + tl.dot(s, tl.load(w3 + square)) + tl.load(b3 + h)[None, :], norms, h, H)
     half = x.to(tl.float16)
     x += tl.load(b_out + h)[None, :]
@@ -181,3 +223,47 @@ def _update(
         wide = h[:, None] * (2 * H) + h[None, :]
         tl.store(result + at, tl.dot(half, tl.load(after + wide)), mask=valid)
         tl.store(node + at, tl.dot(half, tl.load(after + wide + H)).to(tl.float16), mask=valid)
+
+
+@triton.jit
+def _choose(
+    logits, steps, counter, uniforms, bias, keys, key_bias, letters0, letters1, letters2,
+    heard0, heard1, heard2, sequences, log_p, batch, rows, temperature,
+    H: tl.constexpr, G: tl.constexpr, LETTERS: tl.constexpr, LOGITS: tl.constexpr,
+):  # fmt: skip
+    """Average a group's biased logits, draw its letter, and write it down for every member."""
+    b = tl.program_id(0)
+    c = tl.arange(0, LOGITS)
+    h = tl.arange(0, H)
+    is_letter = c < LETTERS
+    step = tl.load(counter)
+    mean = tl.zeros((LOGITS,), dtype=tl.float32)
+    count = 0.0
+    for g in tl.static_range(G):
+        residue = tl.load(steps + (step * G + g) * batch + b)
+        key = tl.load(keys + b * rows + residue)
+        value = tl.load(logits + (g * batch + b) * LOGITS + c)
+        value += tl.load(bias + residue * LETTERS + c, mask=is_letter, other=float("-inf"))
+        value += tl.load(key_bias + key * LETTERS + c, mask=is_letter, other=0.0)
+        somebody = residue != rows - 1
+        mean += tl.where(somebody, value, 0.0)
+        count += tl.where(somebody, 1.0, 0.0)
+    scaled = tl.where(is_letter, mean / count / temperature, float("-inf"))
+    weight = tl.exp(scaled - tl.max(scaled, axis=0))
+    cumulative = tl.cumsum(weight, axis=0)
+    threshold = tl.load(uniforms + step * batch + b) * tl.max(cumulative, axis=0)
+    letter = tl.sum(tl.where(is_letter & (cumulative <= threshold), 1, 0), axis=0)
+    for g in tl.static_range(G):
+        residue = tl.load(steps + (step * G + g) * batch + b)
+        raw = tl.load(logits + (g * batch + b) * LOGITS + c)
+        raw = tl.where(is_letter, raw, float("-inf"))
+        highest = tl.max(raw, axis=0)
+        norm = highest + tl.log(tl.sum(tl.exp(raw - highest), axis=0))
+        chosen = tl.sum(tl.where(c == letter, raw, 0.0), axis=0)
+        at = b.to(tl.int64) * rows + residue
+        tl.store(log_p + at, chosen - norm)
+        tl.store(sequences + at, letter.to(tl.int64))
+        here, of_letter = at * H + h, letter * H + h
+        tl.store(heard0 + here, tl.load(heard0 + here) + tl.load(letters0 + of_letter))
+        tl.store(heard1 + here, tl.load(heard1 + here) + tl.load(letters1 + of_letter))
+        tl.store(heard2 + here, tl.load(heard2 + here) + tl.load(letters2 + of_letter))

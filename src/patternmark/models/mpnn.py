@@ -71,15 +71,18 @@ class ProteinMPNN(nn.Module):
         try:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
             neighbours = int(checkpoint["num_edges"])
+            if "features.node_embedding.weight" in checkpoint["model_state_dict"]:
+                raise ValueError("it is for CA atoms alone")
             model = cls(neighbours)
             model.load_state_dict(checkpoint["model_state_dict"])
             if neighbours < 1 or not all(p.isfinite().all() for p in model.parameters()):
                 raise ValueError("no neighbours, or weights that are not numbers")
         except Exception as error:  # what a wrong file raises depends on how it is wrong
             _log.debug("%s: %r", path, error)
+            reason = str(error) if isinstance(error, ValueError) else type(error).__name__
             raise PatternmarkError(
-                f"{path}: not a ProteinMPNN checkpoint ({type(error).__name__}): give a .pt file "
-                "with num_edges and model_state_dict, such as v_48_020.pt"
+                f"{path}: not a ProteinMPNN checkpoint for whole backbones ({reason}): give a .pt "
+                "file with num_edges and model_state_dict, such as v_48_020.pt"
             ) from None
         return model.to(device).eval().requires_grad_(False)
 

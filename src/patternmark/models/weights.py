@@ -68,11 +68,6 @@ _HASHES = {
         "020": "7af52d090172c230c7f0e9d21e02203f6b3a38b16db58d3c7a3960e0a9a6e31a",
         "030": "1dd63f1e9fc68a133cc9ef859edf43b489e5ac581cb5624e0b9ec848ff062421",
     },
-    ("ca_", "ca"): {
-        "002": "ec038b44a987d7c8351b6ed887c82a2370d54e45e55a6bdaf508a729cef0340e",
-        "010": "cdb50498d45578d20b271fa7817b8cd8bfde3875ad69dbd3f5e4b5dd3e588301",
-        "020": "f28f40170e21858c5ff31ef50b6e63414ff76dc331b19f85aa8586a12031744a",
-    },
 }
 MODELS: dict[str, PublishedWeights] = {
     f"{prefix}v_48_{noise}": PublishedWeights(

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from patternmark.models.cpu import CpuStep
+from patternmark.models.cpu import CpuStep, small_operations
 from patternmark.models.mpnn import Prepared
 from patternmark.models.state import State, Task
 
@@ -54,10 +54,11 @@ def sample(
 ) -> Sampled:
     """Draw letters for every sequence; `progress` hears how many groups are done."""
     state = State.start(prepared, task)
-    advance = _step_for(prepared, state)
-    for done in range(1, task.steps.shape[1] + 1):
-        advance()
-        progress(done)
+    with small_operations(len(task.steps)):
+        advance = _step_for(prepared, state)
+        for done in range(1, task.steps.shape[1] + 1):
+            advance()
+            progress(done)
     return Sampled(state.sequences[:, :-1], state.log_p[:, :-1])
 
 

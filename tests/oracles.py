@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from itertools import product
-from math import log
+from math import lgamma, log, log1p
+
+import numpy as np
 
 from patternmark import KeyChain
 
@@ -70,3 +72,28 @@ def log_ratio(numerator: int, denominator: int) -> float:
     top, bottom = max(top, 0), max(bottom, 0)
     leading = Fraction(numerator >> top, denominator >> bottom)
     return log(leading) + (top - bottom) * log(2.0)
+
+
+def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the exact interval of a rate, by sums over all larger counts."""
+    alpha = (1.0 - confidence) / 2.0
+    low = 0.0 if hits == 0 else _bisect(lambda p: _upper_tail(hits, trials, p), alpha)
+    high = 1.0 if hits == trials else _bisect(lambda p: _upper_tail(hits + 1, trials, p), 1 - alpha)
+    return low, high
+
+
+def _upper_tail(hits: int, trials: int, p: float) -> float:
+    """P(Bin(trials, p) >= hits), which grows with p."""
+    if not 0.0 < p < 1.0:
+        return float(p >= 1.0)
+    k = np.arange(hits, trials + 1)
+    log_choose = np.array([lgamma(trials + 1) - lgamma(i + 1) - lgamma(trials - i + 1) for i in k])
+    return float(np.exp(log_choose + k * log(p) + (trials - k) * log1p(-p)).sum())
+
+
+def _bisect(rising: Callable[[float], float], target: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if rising(middle) < target else (low, middle)
+    return (low + high) / 2.0

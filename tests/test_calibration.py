@@ -22,7 +22,7 @@ def assert_super_uniform(p: np.ndarray, *, at_least: float) -> None:
 
 @pytest.mark.slow
 def test_100_000_unmarked_sequences(secret: Secret, rng: np.random.Generator) -> None:
-    detector = Detector(Key.of(secret, Profile()))
+    detector = Detector(Key.of(secret, Profile()), "pattern")
     lengths = rng.integers(40, 600, size=100_000)
     sequences = [rng.integers(0, 20, size=n) for n in lengths]
     p = np.array([v.p_value for v in detector.detect_many(sequences)])
@@ -31,7 +31,7 @@ def test_100_000_unmarked_sequences(secret: Secret, rng: np.random.Generator) ->
 
 @pytest.mark.slow
 def test_sequences_cut_by_unknown_residues(secret: Secret, rng: np.random.Generator) -> None:
-    detector = Detector(Key.of(secret, Profile()), m=3)
+    detector = Detector(Key.of(secret, Profile()), "pattern", m=3)
     sequences = []
     for _ in range(4000):
         ids = rng.integers(0, 20, size=rng.integers(60, 300))
@@ -44,7 +44,7 @@ def test_sequences_cut_by_unknown_residues(secret: Secret, rng: np.random.Genera
 def test_three_keys_and_unequal_parts(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(chain=KeyChain.cycle(3), pattern_length=3))
     shares = key.partition.members[:, :20].sum(axis=1) / 20  # 7, 7 and 6 letters
-    detector = Detector(key, null=KeyChain.independent(shares))
+    detector = Detector(key, "pattern", null=KeyChain.independent(shares))
     p = np.array([v.p_value for v in detector.detect_many(rng.integers(0, 20, size=(5000, 150)))])
     assert_super_uniform(p, at_least=0.7)
 

@@ -27,7 +27,8 @@ def halves(secret: Secret) -> Key:
 
 
 def test_a_verdict_says_everything(halves: Key) -> None:
-    verdict = Detector(halves).detect("AMAMAXAMAMAMA", id="toy")
+    detector = Detector(halves, "pattern", mask_repeats=False)
+    verdict = detector.detect("AMAMAXAMAMAMA", id="toy")
     assert verdict.id == "toy"
     assert (verdict.length, verdict.num_tokens_scored, verdict.statistic) == (13, 12, 1 + 3)
     # Segments of 5 and 7 keys, all of whose windows alternate: (2/32) * (2/128).
@@ -37,7 +38,7 @@ def test_a_verdict_says_everything(halves: Key) -> None:
     assert verdict.prediction
     assert verdict.signature == (
         f"key:{halves.key_id}|scheme:paper|alphabet:protein|l:2|delta_at:logits"
-        "|detector:pattern|m:5|null:uniform|v:0.1.0"
+        "|detector:pattern|m:5|null:uniform|repeats:counted|v:0.1.0"
     )
 
 
@@ -50,19 +51,19 @@ def test_json_keeps_the_promised_fields_in_order(halves: Key) -> None:
 
 
 def test_prediction_is_at_most_the_rate(halves: Key) -> None:
-    verdict = Detector(halves, fpr=2 / 32).detect("AMAMA")  # p is exactly 2/32
-    assert verdict.prediction
-    assert not Detector(halves, fpr=2 / 32 - 1e-9).detect("AMAMA").prediction
+    for fpr, called in ((2 / 32, True), (2 / 32 - 1e-9, False)):  # p is exactly 2/32
+        detector = Detector(halves, "pattern", fpr=fpr, mask_repeats=False)
+        assert detector.detect("AMAMA").prediction is called
 
 
 def test_far_below_the_smallest_float(halves: Key) -> None:
-    verdict = Detector(halves).detect("AM" * 2500)
+    verdict = Detector(halves, "pattern", mask_repeats=False).detect("AM" * 2500)
     assert verdict.log10_p == pytest.approx(-4999 * log10(2), abs=1e-9)
     assert verdict.p_value == 5e-324  # rounded up, never to zero
 
 
 def test_batches_judge_each_sequence_alone(halves: Key, rng: np.random.Generator) -> None:
-    detector = Detector(halves)
+    detector = Detector(halves, "pattern")
     batch = [rng.integers(0, 21, size=n) for n in (0, 3, 50, 700, 1500)]
     together = detector.detect_many(batch)
     alone = [detector.detect(ids, id=str(i + 1)) for i, ids in enumerate(batch)]
@@ -71,7 +72,7 @@ def test_batches_judge_each_sequence_alone(halves: Key, rng: np.random.Generator
 
 
 def test_too_short_is_an_answer_of_its_own(halves: Key) -> None:
-    detector = Detector(halves)
+    detector = Detector(halves, "pattern", mask_repeats=False)
     assert "too short to tell" in detector.detect("AMAM").note
     assert "too short to tell" in detector.detect("AMAMAMAMA").note  # 2^-8 at best
     assert "nothing to score" in detector.detect("XXXX").note
@@ -81,22 +82,24 @@ def test_too_short_is_an_answer_of_its_own(halves: Key) -> None:
 
 
 def test_another_m_and_another_null(halves: Key) -> None:
-    verdict = Detector(halves, m=3, null=KeyChain.independent([0.25, 0.75])).detect("AMA")
+    null = KeyChain.independent([0.25, 0.75])
+    verdict = Detector(halves, "pattern", m=3, null=null, mask_repeats=False).detect("AMA")
     assert verdict.p_value == pytest.approx(0.25 * 0.75 * 0.25 + 0.75 * 0.25 * 0.75, rel=1e-12)
     assert "|m:3|null:0.25,0.75|" in verdict.signature
 
 
 def test_what_cannot_happen_by_chance_has_p_zero(halves: Key) -> None:
-    verdict = Detector(halves, null=KeyChain.of(np.eye(2), [0.5, 0.5])).detect("AMAMA")
+    null = KeyChain.of(np.eye(2), [0.5, 0.5])
+    verdict = Detector(halves, "pattern", null=null, mask_repeats=False).detect("AMAMA")
     assert (verdict.p_value, verdict.log10_p, verdict.prediction) == (0.0, -inf, True)
     assert json.loads(verdict.to_json())["log10_p"] is None
 
 
 def test_named_patterns_fix_m(secret: Secret) -> None:
     key = Key.of(secret, Profile(pattern_length=3, patterns=((0, 0, 1),)), PARTS)
-    assert Detector(key).detect("AAMAAM").statistic == 2
+    assert Detector(key, "pattern", mask_repeats=False).detect("AAMAAM").statistic == 2
     with pytest.raises(ParameterError, match="another length"):
-        Detector(key, m=5)
+        Detector(key, "pattern", m=5)
 
 
 def test_wrong_calls_are_refused(halves: Key) -> None:

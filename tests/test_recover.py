@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from patternmark import NO_KEY, PROTEIN, KeyChain, Patterns
 from patternmark.partition import adopt_partition
+from patternmark.reading import Reading, read
 from patternmark.recover import agreement, recover, running_mean
 from tests.oracles import count_naively
 
@@ -15,8 +16,12 @@ sequences = st.lists(
 )
 
 
+def as_written(ids: np.ndarray) -> Reading:
+    return read(ids, PROTEIN, mask_repeats=False)
+
+
 def test_letters_tell_their_keys() -> None:
-    recovered = recover([PROTEIN.encode("AMX-cn")], PARTITION)
+    recovered = recover([as_written(PROTEIN.encode("AMX-cn"))], PARTITION)
     assert recovered[0].tolist() == [0, 1, NO_KEY, NO_KEY, 0, 1]
     assert recovered.segments == [(2, 2)]
     assert recovered.num_scored.tolist() == [4]
@@ -24,7 +29,7 @@ def test_letters_tell_their_keys() -> None:
 
 @given(sequences)
 def test_a_batch_is_its_sequences(batch: list[np.ndarray]) -> None:
-    together = recover(batch, PARTITION)
+    together = recover([as_written(ids) for ids in batch], PARTITION)
     assert len(together) == len(batch)
     targets = Patterns.favoured(KeyChain.alternating(), 3)
     counts = together.count_marks(targets.hits(together.keys))

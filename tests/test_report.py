@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
 from patternmark.derive import Secret
-from patternmark.report import ReportEntry, _interval, render_report
+from patternmark.report import ReportEntry, render_report
+from patternmark.report_figures import interval
 from patternmark.verdict import format_p
 from tests.conftest import SECRET_HEX
 
@@ -77,7 +78,7 @@ def marked_design(key: Key, length: int = 200) -> NDArray[np.int64]:
 
 @pytest.fixture
 def detector(key: Key) -> Detector:
-    return Detector(key)
+    return Detector(key, "pattern", mask_repeats=False)  # the sequences here are repeats
 
 
 def test_a_page_tells_all_numbers(detector: Detector, rng: np.random.Generator) -> None:
@@ -183,7 +184,7 @@ def test_marked_designs_are_compared_with_unmarked(detector: Detector) -> None:
 )
 def test_the_interval_is_students(n: int, t: float) -> None:
     values = np.arange(n, dtype=float)
-    mean, half = _interval(values)
+    mean, half = interval(values)
     assert mean == pytest.approx((n - 1) / 2)
     assert half == pytest.approx(t * values.std(ddof=1) / n**0.5, rel=2e-4)
 
@@ -191,7 +192,7 @@ def test_the_interval_is_students(n: int, t: float) -> None:
 def test_token_ids_are_shown_as_they_are(secret: Secret, rng: np.random.Generator) -> None:
     alphabet = Alphabet.from_symbols("tokenizer:t", [f"t{i}" for i in range(1200)], unscored=[0])
     profile = Profile(alphabet=alphabet, chain=KeyChain.cycle(10), pattern_length=3)
-    detector = Detector(Key.of(secret, profile))
+    detector = Detector(Key.of(secret, profile), "pattern")
     ids = rng.integers(0, 1200, size=55)
     ids[7] = 0
     page = Page(render_report(detector, [entry(detector, ids)], title="x"))
@@ -217,7 +218,7 @@ def test_the_shortest_and_the_long(detector: Detector, rng: np.random.Generator)
 
 
 def test_what_does_not_fit_is_refused(key: Key, detector: Detector) -> None:
-    other = entry(Detector(key, m=4), "MKV" * 20, "made-elsewhere")
+    other = entry(Detector(key, "pattern", m=4), "MKV" * 20, "made-elsewhere")
     with pytest.raises(ParameterError, match=r"'made-elsewhere' was not made by this detector"):
         render_report(detector, [other], title="x")
     good = entry(detector, "MKV" * 20)

@@ -25,6 +25,7 @@ from patternmark import (
     Profile,
 )
 from patternmark.derive import Secret
+from patternmark.recover import recover
 from vectors import port
 
 TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]
@@ -54,8 +55,8 @@ def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
     keys = marker.key_sequence(40, seed=3, index=1)
     bias = marker.bias(keys[:2], temperature=TEMPERATURE)
     sequence = _follow(keys, key.partition.members, profile.alphabet)
-    detector = Detector(key)
-    recovered = detector.recover([sequence])
+    detector = Detector(key, "pattern", mask_repeats=False)
+    recovered = recover(detector.read([sequence]), key.partition)
     verdict = detector.detect(sequence)
     segments, count = list(recovered.segments[0]), int(verdict.statistic)
     patterns = [list(p) for p in profile.target_patterns().patterns]

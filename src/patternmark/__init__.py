@@ -2,8 +2,10 @@
 
 The data walks from left to right, each step in the module of its name:
 
-    key -> partition -> chain (key sequence) -> promote (bias) -> a model's sampler -> sequence
-        -> recover (keys) -> patterns (count) -> null (p-value) -> detect (verdict)
+    key -> schedule (which key promotes what) -> mark (key sequence) -> promote (bias)
+        -> a model's sampler -> sequence
+        -> reading (what counts) -> statistics (what is measured) -> null (p-value)
+        -> detect (verdict)
 
 >>> import patternmark as pm
 >>> key = pm.Key.generate(pm.Profile())

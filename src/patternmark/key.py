@@ -12,6 +12,7 @@ from patternmark.derive import Secret
 from patternmark.errors import KeyFileError, ParameterError
 from patternmark.partition import Partition, adopt_partition, derive_partition
 from patternmark.profile import Profile
+from patternmark.schedule import HardenedSchedule, PartitionSchedule, Schedule
 
 Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
@@ -50,15 +51,36 @@ class Key:
         adopted: Parts | None = None
         if parts is not None:
             adopted = tuple(p if isinstance(p, str) else tuple(p) for p in parts)
-            if len(parts) != profile.num_keys:
+            if not profile.is_hardened and len(parts) != profile.num_keys:
                 raise ParameterError(f"{len(parts)} parts were given for {profile.num_keys} keys")
         key = cls(profile, key_id(secret, profile, adopted), secret, adopted)
-        _ = key.partition  # refuses parts or a background that do not fit the alphabet
+        if profile.is_hardened:
+            if adopted is not None:
+                raise ParameterError("parts belong to the paper's scheme, not to a hardened one")
+        else:
+            _ = key.partition  # refuses parts or a background that do not fit the alphabet
         return key
 
     @cached_property
+    def schedule(self) -> Schedule:
+        """Which symbols each key promotes, and where sequences may start."""
+        profile = self.profile
+        if profile.is_hardened:
+            return HardenedSchedule(
+                self.require_secret(),
+                profile.alphabet,
+                profile.period,
+                block=profile.block,
+                nonces=profile.nonces,
+                starts=profile.starts,
+            )
+        return PartitionSchedule(self.partition)
+
+    @cached_property
     def partition(self) -> Partition:
-        """Which key promotes which symbol."""
+        """Which key promotes which symbol, where parts split the alphabet: the paper's scheme."""
+        if self.profile.is_hardened:
+            raise ParameterError("a hardened key has no partition: its halves overlap")
         if self.parts is not None:
             return adopt_partition(self.parts, self.profile.alphabet)
         return derive_partition(
@@ -76,6 +98,28 @@ class Key:
                 "marking and detecting need the key file itself"
             )
         return self.secret
+
+    def derive(self, id: str) -> Key:
+        """Return the sub-key of a name: a secret derived from this one's, the same parameters.
+
+        Who holds this key can derive it again; who holds the sub-key learns nothing of this key
+        nor of other sub-keys.
+
+        >>> master = Key.generate(Profile())
+        >>> master.derive("team-7").key_id == master.derive("team-7").key_id != master.key_id
+        True
+        """
+        secret = self.require_secret()
+        if self.parts is not None:
+            raise ParameterError(
+                f"key {self.key_id} has adopted parts, which no secret determines: all its "
+                "sub-keys would make the same mark. Derive from a key made without --parts"
+            )
+        if not id.isprintable() or not id.strip() or id != id.strip():
+            raise ParameterError(
+                f"{id!r} is no name for a sub-key: give printable characters, no blanks around them"
+            )
+        return Key.of(Secret(secret.subkey(f"sub-key/{id}")), self.profile)
 
     def public(self) -> Key:
         """Return the public half: the same id and parameters, neither secret nor parts."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.chain import NO_KEY
+from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.promote import bias_table, check_delta, promote
 
@@ -24,11 +25,14 @@ class Marker:
     60
     """
 
-    def __init__(self, key: Key, *, delta: float | None = None) -> None:
+    def __init__(self, key: Key, *, delta: float | None = None, payload: int | None = None) -> None:
         self.key = key
+        self.payload = _checked_payload(key, payload)
         self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
-        self._members = key.partition.members
+        schedule = key.schedule
+        promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
+        self.members = np.concatenate(promoted)  # [l, V] which symbols each key promotes
 
     def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
         """Draw the keys of one sequence from the chain: [length].
@@ -44,9 +48,32 @@ class Marker:
         seed: int | str = 0,
         indices: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
-        """Draw the keys of a batch, padded with NO_KEY: [batch, longest]."""
-        chain, longest = self.key.profile.chain, max(lengths, default=0)
+        """Draw the keys of a batch, padded with NO_KEY: [batch, longest].
+
+        A hardened key draws a nonce for each sequence, unless that carries the payload.
+        """
+        longest = max(lengths, default=0)
         numbers = list(range(len(lengths))) if indices is None else list(indices)
+        if self.key.profile.is_hardened:
+            keys = self._scheduled(longest, f"{seed}", numbers)
+        else:
+            keys = self._chained(longest, f"{seed}", numbers)
+        keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
+        return keys
+
+    def _scheduled(self, length: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
+        schedule = self.key.schedule
+        starts = self._secret.uniforms(f"schedule start/{seed}", numbers) * len(schedule.starts)
+        nonces = self._secret.uniforms(f"schedule nonce/{seed}", numbers) * schedule.nonces
+        chosen = nonces.astype(np.int64)
+        if self.payload is not None:
+            chosen[:] = self.payload
+        first = schedule.starts[starts.astype(np.int64)]
+        step = (first[:, None] + np.arange(length)) % schedule.period
+        return np.asarray(chosen[:, None] * schedule.period + step)
+
+    def _chained(self, longest: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
+        chain = self.key.profile.chain
         first = chain.draw_first(self._secret.uniforms(f"key start/{seed}", numbers))
         if chain.is_deterministic:  # no further randomness: one look-up for the whole batch
             keys = chain.orbits(longest)[first]
@@ -56,12 +83,17 @@ class Marker:
                 label = f"key sequence/{seed}/{index}"
                 later = self._secret.uniforms(label, max(longest - 1, 0)).tolist()
                 keys[row] = chain.follow(int(first[row]), later)[:longest]
-        keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys
 
     def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
         """Return what to add to the raw logits of positions with these keys: [..., V]."""
-        return np.asarray(self.table(temperature)[np.asarray(keys)])
+        wanted = np.asarray(keys)
+        used, place = np.unique(wanted[wanted != NO_KEY], return_inverse=True)
+        strength = self.key.profile.delta_at
+        rows = bias_table(self.members[used], self.delta, strength, temperature)
+        where = np.full(wanted.shape, NO_KEY)
+        where[wanted != NO_KEY] = place
+        return np.asarray(rows[where])
 
     def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
         """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
@@ -72,4 +104,16 @@ class Marker:
 
     def table(self, temperature: float) -> NDArray[np.float64]:
         """Return the bias of each key, and last of no key: [l + 1, V]."""
-        return bias_table(self._members, self.delta, self.key.profile.delta_at, temperature)
+        return bias_table(self.members, self.delta, self.key.profile.delta_at, temperature)
+
+
+def _checked_payload(key: Key, payload: int | None) -> int | None:
+    if payload is None:
+        return None
+    if not key.profile.is_hardened:
+        raise ParameterError("a payload needs a hardened key: the paper's scheme carries none")
+    if not 0 <= payload < key.profile.nonces:
+        raise ParameterError(
+            f"key {key.key_id} carries payloads from 0 to {key.profile.nonces - 1}, not {payload}"
+        )
+    return payload

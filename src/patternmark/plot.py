@@ -1,7 +1,9 @@
 """The picture of a verdict: agreement along the sequence, and the null with what was observed.
 
-It does not name the parts, but whoever has the sequence can work them out from the track: with the
-paper's scheme there are only 92,378 splits to try. A picture is as confidential as the key.
+It names neither parts nor keys, but whoever has the sequence learns from the track. With the
+paper's scheme there are only 92,378 splits to try, and a track singles out the right one. A
+hardened key's track has one point for each window: it tells how many symbols of a window agree
+with their keys, not which. Even so, a picture is as confidential as the key.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.detect import Detector, PatternStatistic
+from patternmark.detect import Detector
 from patternmark.errors import ParameterError, PatternmarkError
-from patternmark.recover import agreement, running_mean
-from patternmark.verdict import Verdict, format_p
+from patternmark.recover import running_mean
+from patternmark.statistics import NullCurve
+from patternmark.track import WINDOW, Track, Tracker
+from patternmark.verdict import LN10, Verdict, format_p
 
-WINDOW = 31
 MARKED, UNMARKED, NULL = "#0b7a75", "#8d99ae", "#c9d1d9"
 
 
@@ -45,49 +48,49 @@ def plot_verdicts(
     figure = Figure(figsize=(11, 0.6 + 2.4 * len(verdicts)), layout="constrained", dpi=150)
     grid = figure.subplots(len(verdicts), 2, squeeze=False, width_ratios=(3, 2))
     figure.suptitle(f"key {detector.key.key_id}, detector {detector.statistic.name}", fontsize=10)
-    masks = scored if scored is not None else [None] * len(sequences)
-    for (left, right), verdict, sequence, mask in zip(
-        grid, verdicts, sequences, masks, strict=True
+    encoded = [detector.key.profile.alphabet.encode(sequence) for sequence in sequences]
+    tracker = Tracker(detector.key)
+    for (left, right), verdict, reading in zip(
+        grid, verdicts, detector.read(encoded, scored), strict=True
     ):
-        encoded = detector.key.profile.alphabet.encode(sequence)
-        recovered = detector.recover([encoded], [mask])
         colour = MARKED if verdict.prediction else UNMARKED
-        _draw_agreement(left, detector, recovered[0], verdict, colour)
-        _draw_null(right, detector, recovered.segments[0], verdict, colour)
+        left.set_title(verdict.id or "sequence", loc="left", fontsize=10, parse_math=False)
+        _draw_track(left, tracker.follow(reading), colour, detector.key.profile.is_hardened)
+        call = "marked" if verdict.prediction else "no mark found"
+        right.set_title(f"p = {format_p(verdict.log10_p)}: {call}", loc="left", fontsize=10)
+        _draw_null(right, detector.statistic.null_curve(reading, verdict.statistic), colour)
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
         raise ParameterError(f"{path}: the picture cannot be written: {error}") from None
 
 
-def _draw_agreement(
-    axes: Any, detector: Detector, keys: Any, verdict: Verdict, colour: str
-) -> None:
-    chain = detector.key.profile.chain
-    track = running_mean(agreement(keys, chain), WINDOW)
-    chance = 1.0 / chain.num_keys
-    position = np.arange(1, len(track) + 1)
-    axes.axhline(chance, color="black", linewidth=0.8, linestyle=":")
-    axes.plot(position, track, color=colour, linewidth=1.5)
-    axes.fill_between(position, chance, track, where=track > chance, color=colour, alpha=0.2)
-    axes.set(ylim=(0, 1), xlim=(1, max(len(track), 2)))
-    axes.set_ylabel("keys that follow\nthe chain")
+def _draw_track(axes: Any, track: Track, colour: str, hardened: bool) -> None:
+    mean = running_mean(track.agreement, WINDOW)
+    # Windows that overlap would tell, by their differences, which symbols agree.
+    first, step = (min(WINDOW, len(mean)) // 2, WINDOW) if hardened else (0, 1)
+    at = np.arange(first, len(mean), step)
+    position, mean = at + 1, mean[at]
+    axes.axhline(track.chance, color="black", linewidth=0.8, linestyle=":")
+    axes.plot(position, mean, color=colour, linewidth=1.5, marker="o" if hardened else None)
+    above = mean > track.chance
+    axes.fill_between(
+        position, track.chance, mean, where=above, color=colour, alpha=0.2, interpolate=True
+    )
+    axes.set(ylim=(0, 1), xlim=(1, max(len(track.agreement), 2)))
+    axes.set_ylabel(track.name.replace(" that ", "\nthat "))
     axes.set_xlabel(f"position (average over {WINDOW}; dotted: chance)")
-    axes.set_title(verdict.id or "sequence", loc="left", fontsize=10, parse_math=False)
 
 
-def _draw_null(
-    axes: Any, detector: Detector, segments: tuple[int, ...], verdict: Verdict, colour: str
-) -> None:
-    statistic = detector.statistic
-    if not isinstance(statistic, PatternStatistic):
-        return
-    law = statistic.null.distribution(segments)
-    likely = np.flatnonzero(law > law.max() * 1e-6)
-    counts = np.arange(likely[0], likely[-1] + 1)
-    axes.fill_between(counts, law[counts], step="mid", color=NULL)
-    axes.axvline(verdict.statistic, color=colour, linewidth=2)
-    axes.set(ylim=(0, None), yticks=[])
-    axes.set_xlabel("target patterns: by chance (grey) and observed")
-    call = "marked" if verdict.prediction else "no mark found"
-    axes.set_title(f"p = {format_p(verdict.log10_p)}: {call}", loc="left", fontsize=10)
+def _draw_null(axes: Any, curve: NullCurve, colour: str) -> None:
+    axes.axvline(curve.observed, color=colour, linewidth=2)
+    if curve.is_tail:
+        log10_p = curve.heights / LN10
+        axes.plot(curve.values, log10_p, color="black", linewidth=1)
+        axes.set(ylim=(min(1.05 * log10_p.min(), -1.0), 0))
+        axes.set_ylabel("log10 p")
+        axes.set_xlabel(f"{curve.name}; line: p-value")
+    else:
+        axes.fill_between(curve.values, curve.heights, step="mid", color=NULL)
+        axes.set(ylim=(0, None), yticks=[])
+        axes.set_xlabel(f"{curve.name}; grey: by chance")

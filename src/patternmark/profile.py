@@ -10,9 +10,17 @@ from patternmark.chain import KeyChain
 from patternmark.errors import ParameterError
 from patternmark.patterns import Patterns
 from patternmark.promote import DELTA_AT, DeltaAt, check_delta
+from patternmark.schedule import (
+    DEFAULT_BLOCK,
+    DEFAULT_NONCES,
+    DEFAULT_PERIOD,
+    DEFAULT_STARTS,
+)
 
-SCHEMES = ("paper",)
+PAPER, HARDENED = "paper", "hardened"
+SCHEMES = (PAPER, HARDENED)
 DEFAULT_PATTERN_LENGTH = 5
+MOST_KEYS = 2**20
 
 
 @dataclass(frozen=True)
@@ -25,11 +33,15 @@ class Profile:
     """
 
     alphabet: Alphabet = PROTEIN
-    scheme: str = "paper"
+    scheme: str = PAPER
     chain: KeyChain = field(default_factory=KeyChain.alternating)
     background: tuple[int, ...] | None = None  # parts of equal mass under it; None: of equal count
     pattern_length: int = DEFAULT_PATTERN_LENGTH
     patterns: tuple[tuple[int, ...], ...] | None = None  # None: those the chain favours
+    period: int = DEFAULT_PERIOD  # the hardened scheme's keys of one nonce
+    block: int = DEFAULT_BLOCK  # keys in a row that promote one half or its complement
+    starts: int = DEFAULT_STARTS  # how many of them a sequence may begin with
+    nonces: int = DEFAULT_NONCES
     delta: float = 1.0
     delta_at: DeltaAt = "logits"
 
@@ -41,15 +53,24 @@ class Profile:
         check_delta(self.delta)
         if self.delta_at not in DELTA_AT:
             raise ParameterError(f"delta_at is one of {', '.join(DELTA_AT)}, not {self.delta_at!r}")
-        self.target_patterns()  # refuses a target set that does not fit the chain
+        if self.is_hardened:
+            self._check_schedule()
+        else:
+            self.target_patterns()  # refuses a target set that does not fit the chain
+
+    @property
+    def is_hardened(self) -> bool:
+        return self.scheme == HARDENED
 
     @property
     def num_keys(self) -> int:
-        """The paper's l."""
-        return self.chain.num_keys
+        """The paper's l; a hardened scheme has a period of keys for each nonce."""
+        return self.period * self.nonces if self.is_hardened else self.chain.num_keys
 
     def target_patterns(self, length: int | None = None) -> Patterns:
         """Return T; another `length` than the key's only where T follows from the chain."""
+        if self.is_hardened:
+            raise ParameterError("target patterns belong to the paper's scheme, not to a hardened")
         if self.patterns is None:
             wanted = self.pattern_length if length is None else length
             return Patterns.favoured(self.chain, wanted)
@@ -68,6 +89,18 @@ class Profile:
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
         """Return the parameters as plain tables: what the key file holds and the key id covers."""
+        if self.is_hardened:
+            return {
+                "alphabet": self._alphabet_table(),
+                "scheme": {
+                    "name": self.scheme,
+                    "period": self.period,
+                    "block": self.block,
+                    "starts": self.starts,
+                    "nonces": self.nonces,
+                },
+                "promotion": {"delta": float(self.delta), "delta_at": self.delta_at},
+            }
         scheme: dict[str, Any] = {
             "name": self.scheme,
             "num_keys": self.num_keys,
@@ -77,12 +110,7 @@ class Profile:
         if self.background is not None:
             scheme["background"] = list(self.background)
         return {
-            "alphabet": {
-                "name": self.alphabet.name,
-                "size": self.alphabet.size,
-                "unscored": list(self.alphabet.unscored),
-                "sha256": self.alphabet.sha256,
-            },
+            "alphabet": self._alphabet_table(),
             "scheme": scheme,
             "detection": {
                 "pattern_length": self.pattern_length,
@@ -93,14 +121,49 @@ class Profile:
             "promotion": {"delta": float(self.delta), "delta_at": self.delta_at},
         }
 
+    def _alphabet_table(self) -> dict[str, Any]:
+        return {
+            "name": self.alphabet.name,
+            "size": self.alphabet.size,
+            "unscored": list(self.alphabet.unscored),
+            "sha256": self.alphabet.sha256,
+        }
+
+    def _check_schedule(self) -> None:
+        if self.period < 2 or self.period % 2 or self.period > MOST_KEYS:
+            raise ParameterError(f"a period is an even number up to {MOST_KEYS}, not {self.period}")
+        if self.block < 2 or self.block % 2 or self.period % self.block:
+            raise ParameterError(
+                f"a block is an even number that divides the period, not {self.block}"
+            )
+        if self.starts < 1 or self.period % self.starts:
+            raise ParameterError(
+                f"starts divide the period of {self.period} evenly, which {self.starts} does not"
+            )
+        if not 1 <= self.nonces <= MOST_KEYS // self.period:
+            raise ParameterError(
+                f"nonces are a number from 1 to {MOST_KEYS // self.period}, not {self.nonces}"
+            )
+
     @classmethod
     def from_tables(cls, tables: dict[str, Any]) -> Profile:
         """Read what `to_tables` wrote; refuse unknown fields, which could change the mark."""
         tables = dict(tables)
         alphabet = _alphabet(_Table("alphabet", tables))
         scheme = _Table("scheme", tables)
-        detection = _Table("detection", tables)
         promotion = _Table("promotion", tables)
+        name = scheme.take("name", str)
+        delta = float(promotion.take("delta", (int, float)))
+        delta_at = promotion.take("delta_at", str)
+        promotion.finish()
+        if name == HARDENED:
+            sizes = {
+                field: scheme.take(field, int) for field in ("period", "block", "starts", "nonces")
+            }
+            scheme.finish()
+            _refuse_unknown(tables)
+            return cls(alphabet=alphabet, scheme=name, delta=delta, delta_at=delta_at, **sizes)
+        detection = _Table("detection", tables)
         chain = KeyChain.of(scheme.take("transition", list), scheme.take("initial", list))
         num_keys = scheme.take("num_keys", int)
         if num_keys != chain.num_keys:
@@ -115,21 +178,25 @@ class Profile:
             )
         profile = cls(
             alphabet=alphabet,
-            scheme=scheme.take("name", str),
+            scheme=name,
             chain=chain,
             background=None if background is None else _whole_numbers(background, "background"),
             pattern_length=detection.take("pattern_length", int),
             patterns=None
             if isinstance(patterns, str)
             else tuple(_whole_numbers(p, "a pattern") for p in patterns),
-            delta=float(promotion.take("delta", (int, float))),
-            delta_at=promotion.take("delta_at", str),
+            delta=delta,
+            delta_at=delta_at,
         )
-        for table in (scheme, detection, promotion):
+        for table in (scheme, detection):
             table.finish()
-        if tables:
-            raise ParameterError(f"unknown table [{next(iter(tables))}]")
+        _refuse_unknown(tables)
         return profile
+
+
+def _refuse_unknown(tables: dict[str, Any]) -> None:
+    if tables:
+        raise ParameterError(f"unknown table [{next(iter(tables))}]")
 
 
 class _Table:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR
 from patternmark.chain import NO_KEY, KeyChain
 from patternmark.partition import Partition
+from patternmark.reading import Reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,42 +63,15 @@ class RecoveredKeys:
         ]
 
 
-def recover(
-    sequences: Sequence[NDArray[np.int64]],
-    partition: Partition,
-    scored: Sequence[NDArray[np.bool_] | None] | None = None,
-) -> RecoveredKeys:
-    """Read each symbol's part: the key that would have promoted it.
-
-    Positions that are not `scored` show no key, nor does a chain that is a copy of one before it
-    in the same record: it says nothing new.
-    """
-    lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
+def recover(readings: Sequence[Reading], partition: Partition) -> RecoveredKeys:
+    """Read each symbol's part: the key that would have promoted it, NO_KEY where it is unread."""
+    part_of = np.append(partition.part_of, NO_KEY)  # UNREAD = -1 finds the last
+    lengths = np.array([len(reading.symbols) for reading in readings], dtype=np.int64)
     starts = np.cumsum(lengths + 1) - lengths - 1
     keys = np.full(int(np.sum(lengths + 1)), NO_KEY, dtype=np.int64)
-    masks = scored if scored is not None else [None] * len(sequences)
-    for start, ids, mask in zip(starts.tolist(), sequences, masks, strict=True):
-        row = keys[start : start + len(ids)]
-        row[:] = partition.part_of[ids]
-        separators = np.flatnonzero(ids == SEPARATOR)
-        if separators.size:
-            row[separators] = NO_KEY
-            _silence_copies(row, ids, separators)
-        if mask is not None:
-            row[~mask] = NO_KEY
+    for start, reading in zip(starts.tolist(), readings, strict=True):
+        keys[start : start + len(reading.symbols)] = part_of[reading.symbols]
     return RecoveredKeys(keys, starts, lengths)
-
-
-def _silence_copies(
-    keys: NDArray[np.int64], ids: NDArray[np.int64], separators: NDArray[np.intp]
-) -> None:
-    seen: set[bytes] = set()
-    edges = [-1, *separators.tolist(), len(ids)]
-    for before, after in pairwise(edges):
-        chain = ids[before + 1 : after].tobytes()
-        if chain in seen:
-            keys[before + 1 : after] = NO_KEY
-        seen.add(chain)
 
 
 def agreement(keys: NDArray[np.int64], chain: KeyChain) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """A page on designs and their verdicts: one HTML file that needs nothing but a browser.
 
-Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part. It is as
-secret as the key, and says so at its top. It carries no date: the same input gives the same page.
+Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part, or, with a
+hardened key, of whether it agrees. It is as secret as the key, and says so at its top. It carries
+no date: the same input gives the same page.
 """
 
 from __future__ import annotations
@@ -10,26 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from math import ceil, floor, isfinite, log10, sqrt
+from math import isfinite
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.alphabet import Alphabet
 from patternmark.chain import NO_KEY
-from patternmark.detect import Detector, PatternStatistic
+from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.recover import agreement, running_mean
+from patternmark.report_figures import dot_plot, interval, null_plot, track_plot
+from patternmark.track import AGREES, DIFFERS, Tracker
 from patternmark.verdict import Verdict, format_p
 
-WINDOW = 31
 LETTERS_IN_ROW, IDS_IN_ROW, GROUP = 60, 10, 10
-_MOST_POINTS = 1000  # of a track: as many as the page has pixels for
 # Okabe and Ito's colours, told apart by colour-blind readers, and one more.
 _PALETTE = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "7a5cc0")
-# Student's 97.5 % point for 1 to 10 degrees of freedom, then its expansion in 1/df.
-_T_TABLE = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_T_EXPANSION = (1.95996, 2.37227, 2.82250, 2.55585)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +47,13 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
     for entry in entries:
         _check(detector, entry)
     rows = "".join(_row(entry, i) for i, entry in enumerate(entries, start=1))
-    details = "".join(_details(detector, entry, i) for i, entry in enumerate(entries, start=1))
+    tracker = Tracker(detector.key)
+    details = "".join(
+        _details(detector, tracker, entry, i) for i, entry in enumerate(entries, start=1)
+    )
     # Half transparent, so that one colour serves light and dark pages.
     colours = "".join(f".p{i} {{ background: #{c}80; }}\n" for i, c in enumerate(_PALETTE))
-    numbers = _cells("th", "length", "scored", "count", "expected", "p-value")
+    numbers = _cells("th", "length", "scored", "statistic", "expected", "p-value")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         # Nothing is loaded and no script runs, whatever an id may hold.
@@ -81,10 +81,15 @@ def _head(detector: Detector) -> str:
     facts = {"key": detector.key.key_id, "detector": detector.statistic.name}
     facts |= {"false positive rate": f"{detector.fpr:g}", "signature": detector.signature}
     rows = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    learnt = "the partition (which symbols belong to which part), enough to strip or forge the mark"
+    if detector.key.profile.is_hardened:
+        learnt = (
+            "which symbols were promoted where. That helps to strip the mark of these sequences, "
+            "and many of them to forge it"
+        )
     return (
         '<p class="warning" role="note"><strong>Keep this page as secret as the key.</strong> '
-        "Whoever reads it learns the partition (which symbols belong to which part), "
-        f'enough to strip or forge the mark.</p>\n<dl class="facts">{rows}</dl>\n'
+        f'Whoever reads it learns {learnt}.</p>\n<dl class="facts">{rows}</dl>\n'
     )
 
 
@@ -109,8 +114,9 @@ def _cells(tag: str, *texts: str) -> str:
 
 def _row(entry: ReportEntry, number: int) -> str:
     v = entry.verdict
-    counts = f"{v.length}", f"{v.num_tokens_scored}", f"{v.statistic:g}"
-    numbers = _cells("td", *counts, f"{v.expected_statistic:.1f}", format_p(v.log10_p))
+    counts = f"{v.length}", f"{v.num_tokens_scored}", f"{v.statistic:.6g}"
+    expected = "–" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
+    numbers = _cells("td", *counts, expected, format_p(v.log10_p))
     name = f'<a href="#s{number}">{_name(entry, number)}</a>'
     facts = _cells("td", *(metric.show(metric.of(entry)) for metric in _METRICS))
     return f"<tr><th>{name}</th>{numbers}<td>{_badge(entry)}</td>{facts}</tr>\n"
@@ -161,7 +167,7 @@ def _comparison(entries: Sequence[ReportEntry]) -> str:
         if any(len(group) for group in groups):
             cells = _cells("td", *(_interval_html(group, metric) for group in groups))
             body += f"</tr>\n<tr><th>{metric.name}</th>{cells}"
-            plots += f"<figure>{_dot_plot(groups, metric)}</figure>"
+            plots += f"<figure>{dot_plot(groups, metric.name, metric.show)}</figure>"
     return (
         '<h2>Marked against unmarked designs</h2>\n<div class="scroll"><table><thead><tr><td></td>'
         f"{_cells('th', 'made with the mark', 'made without')}</tr></thead>\n"
@@ -172,77 +178,62 @@ def _comparison(entries: Sequence[ReportEntry]) -> str:
     )
 
 
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean and half the width of its 95 % interval; nan for fewer than 2 values."""
-    df = len(values) - 1
-    if df < 1:
-        return float(values.mean()), float("nan")
-    t = _T_TABLE[df - 1] if df <= 10 else sum(c / df**k for k, c in enumerate(_T_EXPANSION))
-    return float(values.mean()), t * float(values.std(ddof=1)) / sqrt(len(values))
-
-
 def _interval_html(values: NDArray[np.float64], metric: _Metric) -> str:
     if not len(values):
         return "–"
-    mean, half = _interval(values)
+    mean, half = interval(values)
     span = f" [{metric.show(mean - half)}, {metric.show(mean + half)}]" if isfinite(half) else ""
     return f'<strong>{metric.show(mean)}</strong>{span} <span class="soft">n = {len(values)}</span>'
 
 
-def _dot_plot(groups: Sequence[NDArray[np.float64]], metric: _Metric) -> str:
-    everything = np.concatenate(groups)
-    low, high = float(everything.min()), float(everything.max())
-    pad = 0.06 * (high - low) or 0.05 * max(abs(high), 1.0)
-    across = _Scale(low - pad, high + pad, 84, 480)
-    body = _x_axis(across, 116, [(t, metric.show(t)) for t in _ticks(across.low, across.high, 5)])
-    for values, y, name, style in zip(groups, (32, 86), ("marked", "unmarked"), "mc", strict=True):
-        body += _text(74, y + 4, name, "end")
-        if not len(values):
-            continue
-        spread = y + 30 * ((np.arange(len(values)) * 0.618034) % 1.0 - 0.5)  # so that none hides
-        for x, dot in zip(across.at(values).tolist(), spread.tolist(), strict=True):
-            body += f'<circle class="dot {style}" cx="{x:.1f}" cy="{dot:.1f}" r="3"/>'
-        mean, half = _interval(values)
-        if isfinite(half):  # of few designs, it may be wider than the frame
-            ends = across.at(np.clip([mean - half, mean + half], across.low, across.high))
-            body += f'<path class="bar {style}" d="M{ends[0]:.1f} {y}H{ends[1]:.1f}"/>'
-        body += f'<circle class="mean {style}" cx="{across.at(mean):.1f}" cy="{y}" r="6"/>'
-    return _svg(500, 140, f"{metric.name}: each design, mean and 95 % interval", body)
-
-
 def _legend(detector: Detector) -> str:
+    """Explain the colours; with a hardened key, without what its halves are made of."""
+    if detector.key.profile.is_hardened:
+        items = (
+            f'<span><b class="{_colour(AGREES)}">agrees</b> with its key on the best path</span>'
+            f'<span><b class="{_colour(DIFFERS)}">differs</b></span>'
+        )
+    else:
+        items = _parts(detector)
+    grey = '<span><b class="u">grey</b> not scored, or a repeat of what stands before</span>'
+    return f'<p class="legend">{items}{grey}</p>\n'
+
+
+def _parts(detector: Detector) -> str:
     alphabet, members = detector.key.profile.alphabet, detector.key.partition.members
     items = ""
     for part, symbols in enumerate(members):
         letters = "".join(_symbol(alphabet, s) for s in np.flatnonzero(symbols).tolist())
         shown = f"<code>{letters}</code>" if alphabet.letters else f"{symbols.sum()} symbols"
-        items += f'<span><b class="{_part_class(part)}">part {part + 1}</b> {shown}</span>'
-    return f'<p class="legend">{items}<span><b class="u">grey</b> not scored</span></p>\n'
+        items += f'<span><b class="{_colour(part)}">part {part + 1}</b> {shown}</span>'
+    return items
 
 
-def _details(detector: Detector, entry: ReportEntry, number: int) -> str:
-    alphabet = detector.key.profile.alphabet
+def _details(detector: Detector, tracker: Tracker, entry: ReportEntry, number: int) -> str:
+    alphabet, verdict = detector.key.profile.alphabet, entry.verdict
     ids = alphabet.encode(entry.sequence)
-    recovered = detector.recover([ids], [entry.scored])
-    ends = pairwise([-1, *np.flatnonzero(ids == SEPARATOR).tolist(), len(ids)])
-    chains = (_sequence(ids[a + 1 : b], recovered[0][a + 1 : b], alphabet) for a, b in ends)
+    reading = detector.read([ids], [entry.scored])[0]
+    track = tracker.follow(reading)
+    chains = (_sequence(ids[chain], track.kinds[chain], alphabet) for chain in reading.chains)
+    curve = detector.statistic.null_curve(reading, verdict.statistic)
     between = '\n<span class="at">/</span>\n'
     # A link to what is inside a closed <details> opens it; one to the element itself does not.
     return (
         f"<details{' open' if number == 1 else ''}><summary><b>{_name(entry, number)}</b> "
-        f'<span class="soft">p = {format_p(entry.verdict.log10_p)}</span> {_badge(entry)}'
+        f'<span class="soft">p = {format_p(verdict.log10_p)}</span> {_badge(entry)}'
         f'</summary>\n<div class="entry" id="s{number}">\n<div class="pair sides">'
         f'<pre class="seq">{between.join(chains)}</pre>'
-        f"{_null_plot(detector, recovered.segments[0], entry.verdict)}</div>\n"
-        f"{_track(detector, recovered[0], entry.verdict)}</div></details>\n"
+        f"{null_plot(curve, verdict.expected_statistic, verdict.prediction)}</div>\n"
+        f"{track_plot(track, verdict.prediction)}</div></details>\n"
     )
 
 
-def _part_class(part: int) -> str:
-    if part == NO_KEY:
+def _colour(kind: int) -> str:
+    """Return the class of a part, or of a symbol that agrees or differs."""
+    if kind == NO_KEY:
         return "u"
-    again = " again" if part // len(_PALETTE) % 2 else ""  # the colours repeat, underlined
-    return f"p{part % len(_PALETTE)}{again}"
+    again = " again" if kind // len(_PALETTE) % 2 else ""  # the colours repeat, underlined
+    return f"p{kind % len(_PALETTE)}{again}"
 
 
 def _symbol(alphabet: Alphabet, symbol: int) -> str:
@@ -252,107 +243,24 @@ def _symbol(alphabet: Alphabet, symbol: int) -> str:
     return escape(letter) if letter.isprintable() and letter != " " else "·"
 
 
-def _sequence(ids: NDArray[np.int64], keys: NDArray[np.int64], alphabet: Alphabet) -> str:
-    """Write symbols in numbered rows, each run of one part as one coloured element."""
+def _sequence(ids: NDArray[np.int64], kinds: NDArray[np.int64], alphabet: Alphabet) -> str:
+    """Write symbols in numbered rows, each run of one kind as one coloured element."""
     row, between = (LETTERS_IN_ROW, "") if alphabet.letters else (IDS_IN_ROW, " ")
     name_of = {s: _symbol(alphabet, s) for s in np.unique(ids).tolist()}
-    class_of = {k: _part_class(k) for k in np.unique(keys).tolist()}
+    class_of = {k: _colour(k) for k in np.unique(kinds).tolist()}
     symbols = [name_of[s] for s in ids.tolist()]
-    cut = np.arange(len(keys)) % GROUP == 0
-    cut[1:] |= keys[1:] != keys[:-1]
+    cut = np.arange(len(kinds)) % GROUP == 0
+    cut[1:] |= kinds[1:] != kinds[:-1]
     pieces = []
-    for start, stop in pairwise([*np.flatnonzero(cut).tolist(), len(keys)]):
+    for start, stop in pairwise([*np.flatnonzero(cut).tolist(), len(kinds)]):
         if start % row == 0:
             line = "\n" if start else ""
-            pieces.append(f'{line}<span class="at">{start + 1:{len(str(len(keys)))}d}</span>')
+            pieces.append(f'{line}<span class="at">{start + 1:{len(str(len(kinds)))}d}</span>')
         elif start % GROUP == 0 or between:
             pieces.append(" ")
         run = between.join(symbols[start:stop])
-        pieces.append(f'<b class="{class_of[int(keys[start])]}">{run}</b>')
+        pieces.append(f'<b class="{class_of[int(kinds[start])]}">{run}</b>')
     return "".join(pieces)
-
-
-def _track(detector: Detector, keys: NDArray[np.int64], verdict: Verdict) -> str:
-    chain = detector.key.profile.chain
-    follows = agreement(keys, chain)
-    mean, known = running_mean(follows, WINDOW), running_mean(1.0 - np.isnan(follows), WINDOW)
-    mean[known < 0.5 * known.sum() / max(len(keys), 1)] = np.nan  # too few there to average
-    at = np.unique(np.linspace(0, len(keys) - 1, min(len(keys), _MOST_POINTS)).astype(int))
-    across, up = _Scale(1, max(len(keys), 2), 48, 1040), _Scale(0, 1, 128, 12)
-    chance = float(up.at(1.0 / chain.num_keys))
-    body = "".join(_text(42, 132 - 116 * y, f"{100 * y:.0f} %", "end") for y in (0, 0.5, 1))
-    body += _x_axis(across, 128, [(t, f"{t:g}") for t in _ticks(1, len(keys), 10, least=1)])
-    body += f'<path class="chance" d="M48 {chance:.1f}H1040"/>'
-    style = "m" if verdict.prediction else "c"
-    edges = np.diff(~np.isnan(mean[at]), prepend=False, append=False)
-    for start, stop in np.flatnonzero(edges).reshape(-1, 2).tolist():
-        xs, ys = across.at(at[start:stop] + 1), up.at(mean[at[start:stop]])
-        above = _points(xs, np.minimum(ys, chance))
-        base = f"{xs[-1]:.1f},{chance:.1f} {xs[0]:.1f},{chance:.1f}"
-        body += f'<polygon class="area {style}" points="{above} {base}"/>'
-        body += f'<polyline class="line {style}" points="{_points(xs, ys)}"/>'
-    text = f"Keys that follow the chain, by position (average over {WINDOW}; dotted: chance)"
-    return f"<figure>{_svg(1060, 152, text, body)}</figure>\n"
-
-
-def _null_plot(detector: Detector, segments: tuple[int, ...], verdict: Verdict) -> str:
-    statistic, seen = detector.statistic, verdict.statistic
-    if not isinstance(statistic, PatternStatistic):
-        return ""
-    law = statistic.null.distribution(segments)
-    likely = np.flatnonzero(law > law.max() * 1e-6)
-    counts = np.arange(likely[0], likely[-1] + 1)
-    low, high = min(float(counts[0]), seen), max(float(counts[-1]), seen)
-    pad = 0.5 + 0.02 * (high - low)
-    across, up = _Scale(low - pad, high + pad, 8, 392), _Scale(0, float(law.max()), 178, 28)
-    xs = across.at(np.repeat(counts, 2) + np.tile([-0.5, 0.5], len(counts)))
-    shape = _points(xs, up.at(np.repeat(law[counts], 2)))
-    body = f'<polygon class="null" points="{xs[0]:.1f},178 {shape} {xs[-1]:.1f},178"/>'
-    body += _x_axis(across, 178, [(t, f"{t:g}") for t in _ticks(low, high, 6, least=1)])
-    x, style = float(across.at(seen)), "m" if verdict.prediction else "c"
-    body += f'<path class="line {style}" d="M{x:.1f} 18V178"/>'
-    anchor = "start" if x < 60 else "end" if x > 340 else "middle"
-    body += _text(x, 13, f"observed {seen:g}", anchor)
-    text = f"Target patterns: chance (grey, {verdict.expected_statistic:.1f} expected), observed"
-    return f"<figure>{_svg(400, 204, text, body)}</figure>"
-
-
-@dataclass(frozen=True)
-class _Scale:
-    low: float
-    high: float
-    start: float  # where `low` is drawn
-    end: float
-
-    def at(self, values: ArrayLike) -> NDArray[np.float64]:
-        share = (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
-        return np.asarray(self.start + share * (self.end - self.start))
-
-
-def _ticks(low: float, high: float, about: int, least: float = 0.0) -> list[float]:
-    """Return some `about` round numbers between two values, no closer than `least`."""
-    rough = max((high - low) / about, least, 1e-9)
-    power = 10.0 ** floor(log10(rough))
-    step = next(power * f for f in (1, 2, 5, 10) if power * f >= rough * (1 - 1e-9))
-    return [k * step for k in range(ceil(low / step), floor(high / step) + 1)]
-
-
-def _points(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs.tolist(), ys.tolist(), strict=True))
-
-
-def _x_axis(scale: _Scale, y: float, ticks: Sequence[tuple[float, str]]) -> str:
-    labels = "".join(_text(float(scale.at(t)), y + 18, text, "middle") for t, text in ticks)
-    return f'<path class="axis" d="M{scale.start} {y}H{scale.end}"/>{labels}'
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
-
-
-def _svg(width: int, height: int, label: str, body: str) -> str:
-    picture = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{body}</svg>'
-    return f'{picture}<figcaption class="soft">{label}</figcaption>'
 
 
 _CSS = """
@@ -385,6 +293,7 @@ figure { margin: 0; min-width: 0; } svg { display: block; width: 100%; height: a
 text { font: 12px system-ui, sans-serif; fill: var(--soft); } .axis { stroke: var(--clear); }
 .line { stroke: var(--c); stroke-width: 2; fill: none; stroke-linejoin: round; }
 .area { fill: var(--c); opacity: 0.2; } .null { fill: var(--null); }
+.tail { stroke: var(--ink); fill: none; }
 .chance { stroke: var(--ink); stroke-dasharray: 2 3; } .dot { fill: var(--c); opacity: 0.4; }
 .bar { stroke: var(--c); stroke-width: 3; } .mean { fill: var(--c); stroke: var(--page); }
 .legend b { padding: 1px 6px; border-radius: 3px; } b[class], tbody th { font-weight: 500; }

@@ -17,7 +17,10 @@ class Verdict:
     `statistic` is the detector's own (the pattern count), `expected_statistic` its mean without a
     mark. `p_value` is never rounded below the truth: where a float cannot hold it, it is the
     smallest positive float, and `log10_p` still tells the size. Only a count that is impossible
-    under the null (one with forbidden steps) has p = 0, and null for `log10_p` in JSON.
+    under the null (one with forbidden steps) has p = 0, and null for `log10_p` in JSON. `segment`
+    is where a mark lies (positions from 0, half-open), for detectors that look for a stretch;
+    `payload` the nonce a marked sequence carries, and `payload_error` how likely it is another;
+    `p_keys` the key's rank among fresh keys, where it was asked for.
     """
 
     id: str
@@ -25,7 +28,7 @@ class Verdict:
     num_tokens_scored: int
     detector: str
     statistic: float
-    expected_statistic: float
+    expected_statistic: float | None
     p_value: float
     log10_p: float
     prediction: bool
@@ -33,6 +36,10 @@ class Verdict:
     key_id: str
     signature: str
     note: str = ""
+    segment: tuple[int, int] | None = None
+    payload: int | None = None
+    payload_error: float | None = None
+    p_keys: float | None = None
 
     def to_json(self, **more: str) -> str:
         """Return the verdict, with `more` fields, as one line of JSON."""

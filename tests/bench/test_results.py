@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patternmark.bench import design, null, protein
+from patternmark.bench import design, detectors, null, protein, secrecy
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 PAGES = {
@@ -13,6 +13,8 @@ PAGES = {
     "design-cpu": design.to_markdown,
     "design-cuda": design.to_markdown,
     "protein": protein.to_markdown,
+    "detectors": detectors.to_markdown,
+    "secrecy": secrecy.to_markdown,
 }
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Alphabet, Key, Profile, save_key
+from patternmark import PROTEIN, Alphabet, Detector, Key, Profile, load_key, save_key
 from patternmark.derive import Secret
+from patternmark.recover import recover
 from tests.conftest import Outcome
 
 Run = Callable[..., Outcome]
@@ -32,12 +33,19 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-MARKED, PLAIN = "AMCNDPEQFR" * 10, "AACCMMNNDD" * 10
+def alternating(length: int, run: int) -> str:
+    """Letters of the two parts in turn, `run` of each: 1 follows the mark. No stretch repeats."""
+    rng = np.random.default_rng(run)
+    parts = rng.choice(list("ACDEFGHIKL"), length), rng.choice(list("MNPQRSTVWY"), length)
+    return "".join(parts[i // run % 2][i] for i in range(length))
+
+
+MARKED, PLAIN = alternating(100, run=1), alternating(100, run=2)
 
 
 def test_json_has_one_object_per_sequence(run: Run, lab: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "x.fa", f">one\n{MARKED}\n>two\n{PLAIN}\n")
-    found = run("detect", file, "--key", lab, "--json")
+    found = run("detect", file, "--key", lab, "--json", "--detector", "pattern")
     assert found.status == 0
     assert found.err == ""
     one, two = found.objects
@@ -85,12 +93,13 @@ def test_standard_input_and_pipes(lab: Path) -> None:
 def test_the_table_is_readable(run: Run, lab: Path, tmp_path: Path) -> None:
     long_id = "design_with_a_rather_long_identifier_that_must_not_be_cut_" * 2
     file = write(tmp_path / "x.fa", f">{long_id}\n{MARKED}\n>[red]two\n{PLAIN}\n>three\nAM\n")
-    found = run("detect", file, "--key", lab)
+    found = run("detect", file, "--key", lab, "--detector", "pattern")
     assert long_id in found.out
     assert "[red]two" in found.out
     assert "1 of 3 sequences carry the mark" in found.out
     assert "too short to tell" in found.out
     assert "|detector:pattern|m:5|" in found.out
+    assert "statistic" in found.out
 
 
 def test_options_reach_the_detector(run: Run, lab: Path, tmp_path: Path) -> None:
@@ -177,15 +186,23 @@ def test_a_truncated_gz_reports_what_came_before(run: Run, lab: Path, tmp_path: 
 def test_a_protein_of_40_000_residues(run: Run, lab: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     plain = "".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWY"), 40_000))
+    marked = alternating(40_000, run=1)
     found = run(
-        "detect", write(tmp_path / "t.fa", f">titin\n{plain}\n>marked\n{MARKED * 400}\n"),
-        "--key", lab, "--json", "--plot", tmp_path / "t.png",
+        "detect", write(tmp_path / "t.fa", f">titin\n{plain}\n>marked\n{marked}\n"),
+        "--key", lab, "--json", "--plot", tmp_path / "t.png", "--detector", "pattern",
     )  # fmt: skip
     assert found.status == 0
-    titin, marked = found.objects
-    assert titin["expected_statistic"] == pytest.approx(39_996 / 16)
+    titin, in_turn = found.objects
+    key = load_key(lab)
+    readings = Detector(key).read([PROTEIN.encode(plain), PROTEIN.encode(marked)])
+    of_titin, of_marked = recover(readings, key.partition).segments
+    # Chance repeats are left out and cut a sequence into pieces.
+    assert sum(of_titin) > 39_000
+    assert titin["expected_statistic"] == pytest.approx(sum(max(n - 4, 0) for n in of_titin) / 16)
     assert titin["p_value"] > 1e-4
-    assert marked["log10_p"] == pytest.approx(-39_999 * np.log10(2), rel=1e-9)
+    assert sum(of_marked) > 30_000
+    halvings = sum(n - 1 for n in of_marked if n >= 5)  # two of 2^n, where patterns fit
+    assert in_turn["log10_p"] == pytest.approx(-halvings * np.log10(2), rel=1e-9)
 
 
 def test_token_keys_need_ids_of_their_vocabulary(run: Run, secret: Secret, tmp_path: Path) -> None:
@@ -205,9 +222,10 @@ def test_token_keys_need_ids_of_their_vocabulary(run: Run, secret: Secret, tmp_p
     [
         (["--detector", "magic"], "'magic' is not known"),
         (["--fpr", "2"], "between 0 and 1"),
-        (["--m", "1"], "at least 2 keys"),
+        (["--m", "5"], "goes with --detector pattern"),
+        (["--detector", "pattern", "--m", "1"], "at least 2 keys"),
         (["--null", "0.5,0.6"], "probabilities that sum to 1"),
-        (["--null", "0.5,0.25,0.25"], "do not fit a null of 3 keys"),
+        (["--detector", "pattern", "--null", "0.5,0.25,0.25"], "do not fit a null of 3 keys"),
         (["--format", "genbank"], "--format is one of"),
     ],
 )

@@ -68,7 +68,7 @@ def letters(sequence: np.ndarray) -> str:
 
 def test_the_mark_is_found_and_only_where_it_is(plan: DesignPlan, key: Key) -> None:
     marked, plain = designs(plan, 12, Marker(key, delta=DELTA), seed=1), designs(plan, 12, seed=1)
-    detector = Detector(key)
+    detector = Detector(key, "pattern", mask_repeats=False)
 
     def log10_p(of: list[Design]) -> list[float]:
         found = detector.detect_many([d.sequence for d in of], scored=[plan.scored] * len(of))
@@ -77,7 +77,7 @@ def test_the_mark_is_found_and_only_where_it_is(plan: DesignPlan, key: Key) -> N
 
     assert max(log10_p(marked)) < -6
     assert min(log10_p(plain)) > -3
-    other = Detector(Key.of(Secret(bytes(range(32))), Profile()))
+    other = Detector(Key.of(Secret(bytes(range(32))), Profile()), "pattern", mask_repeats=False)
     strangers = other.detect_many([d.sequence for d in marked])
     assert min(v.log10_p for v in strangers) > -3
 
@@ -85,7 +85,7 @@ def test_the_mark_is_found_and_only_where_it_is(plan: DesignPlan, key: Key) -> N
 def test_the_mark_is_found_among_fixed_residues_and_context(tmp_path: Path, key: Key) -> None:
     backbone = real_backbone(tmp_path, "AB", last=90)
     plan = plan_design(backbone, chains=["A"], fixed="A20-24 A60")
-    found = Detector(key).detect_many(
+    found = Detector(key, "pattern", mask_repeats=False).detect_many(
         [d.sequence for d in designs(plan, 4, Marker(key, delta=DELTA))], scored=[plan.scored] * 4
     )
     assert [v.num_tokens_scored for v in found] == [80] * 4
@@ -99,13 +99,17 @@ def test_the_mark_of_a_homo_oligomer_counts_once(tmp_path: Path, key: Key) -> No
     half = len(backbone.sequence) // 2
     for design in made:
         assert (design.sequence[:half] == design.sequence[half:]).all()
-    detector = Detector(key)
-    masked = detector.detect_many([d.sequence for d in made], scored=[plan.scored] * 4)
+    sequences, scored = [d.sequence for d in made], [plan.scored] * 4
+    counted = Detector(key, "pattern", mask_repeats=False).detect_many(sequences, scored=scored)
+    assert [v.num_tokens_scored for v in counted] == [half] * 4
+    assert max(v.log10_p for v in counted) < -4
+    # Without the plan, the second chain is left out as a copy of the first.
+    masking = Detector(key, "pattern")
     written = [f"{letters(d.sequence[:half])}/{letters(d.sequence[half:])}" for d in made]
-    joined = detector.detect_many(written)
-    assert [v.num_tokens_scored for v in masked] == [half] * 4
+    masked = masking.detect_many(written, scored=[np.insert(plan.scored, half, False)] * 4)
+    joined = masking.detect_many(written)
+    assert [v.num_tokens_scored for v in masked] == [v.num_tokens_scored for v in joined]
     assert [v.log10_p for v in masked] == [v.log10_p for v in joined]
-    assert max(v.log10_p for v in masked) < -4
 
 
 def test_most_letters_follow_their_key_and_the_more_the_stronger(

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.bench.report import clopper_pearson, environment, mean_interval
+from patternmark.bench.report import environment, mean_interval
 from patternmark.derive import Secret
 from patternmark.detect import Detector
+from patternmark.intervals import rate_interval
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.key import Key
 from patternmark.mark import Marker
@@ -88,7 +89,7 @@ def run_protein_benchmark(
     log_p: list[list[float]] = []  # [backbones, conditions]: ln p of the marked ones
     nll, recovery, published = [], [], []
     for backbone in backbones:
-        made = _design_all(model, backbone, conditions, seed)
+        made = design_all(model, backbone, conditions, seed)
         log_p.append(_verdicts(conditions, made["sequences"]))
         nll.append(made["nll"])
         recovery.append(made["recovery"])
@@ -113,7 +114,7 @@ def run_protein_benchmark(
     return result
 
 
-def _design_all(
+def design_all(
     model: Any, backbone: Backbone, conditions: Sequence[tuple[Key | None, float]], seed: int
 ) -> dict[str, NDArray[Any]]:
     """Sample all conditions in one batch: their bias tables stand under one another."""
@@ -129,9 +130,9 @@ def _design_all(
     for row, (key, delta) in enumerate(conditions):
         if key is not None:
             marker = Marker(key, delta=delta)
-            drawn = plan.keys(marker, seed, [row])[0]
-            keys[row] = np.where(drawn >= 0, drawn + sum(map(len, tables)), -1)
-            tables.append(marker.table(TEMPERATURE)[:-1])
+            used, drawn = np.unique(plan.keys(marker, seed, [row])[0], return_inverse=True)
+            keys[row] = drawn + sum(map(len, tables))
+            tables.append(marker.bias(used, temperature=TEMPERATURE))
     tables.append(np.zeros((1, 21)))
     bias = np.tile(DesignOptions().letter_bias(), (plan.length, 1))
     task = Task(backbone.sequence, steps, uniforms, keys, np.concatenate(tables), bias, TEMPERATURE)
@@ -152,7 +153,8 @@ def _verdicts(
     found = []
     for (key, _), sequence in zip(conditions, sequences, strict=True):
         if key is not None:
-            detector = detectors.setdefault(key.key_id, Detector(key, m=5))
+            as_published = Detector(key, "pattern", m=5, mask_repeats=False)
+            detector = detectors.setdefault(key.key_id, as_published)
             found.append(detector.detect(sequence).log10_p)
     return found
 
@@ -166,7 +168,7 @@ def _detection_rates(
         found = log10_p[:, deltas == delta]  # [backbones, keys]
         for level, paper in zip(LEVELS, PAPER[delta], strict=True):
             hits = found <= np.log10(level)
-            low, high = clopper_pearson(int(hits.sum()), hits.size)
+            low, high = rate_interval(int(hits.sum()), hits.size)
             by_key = mean_interval(hits.mean(axis=0))
             rows.append(
                 {

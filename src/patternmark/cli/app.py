@@ -10,12 +10,17 @@ from typing import Annotated
 import typer
 
 from patternmark import __version__
+from patternmark.cli.audit import audit
 from patternmark.cli.bench import bench_app
 from patternmark.cli.bias import bias
+from patternmark.cli.calibrate import calibrate
 from patternmark.cli.design import design
 from patternmark.cli.detect import detect
+from patternmark.cli.identify import identify
 from patternmark.cli.keys import key_app, keygen
+from patternmark.cli.locate import locate
 from patternmark.cli.output import fail
+from patternmark.cli.power import power
 from patternmark.cli.report import report
 from patternmark.cli.score import score
 from patternmark.errors import PatternmarkError
@@ -30,9 +35,14 @@ app.command()(keygen)
 app.add_typer(key_app, name="key")
 app.command()(design)
 app.command()(detect)
+app.command()(identify)
+app.command()(locate)
+app.command()(calibrate)
+app.command()(power)
 app.command()(report)
 app.command()(bias)
 app.command()(score)
+app.command()(audit)
 app.add_typer(bench_app, name="bench")
 
 

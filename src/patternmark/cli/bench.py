@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markdown import Markdown
 
 from patternmark.cli.output import Verbose, progress, results, say
-from patternmark.errors import PatternmarkError
+from patternmark.errors import InputError, PatternmarkError
+
+if TYPE_CHECKING:
+    from patternmark.io.structures import Backbone
 
 bench_app = typer.Typer(help="Measure, in ratios of one run.", no_args_is_help=True)
 
@@ -24,6 +29,10 @@ Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Folder for the JSON and the page.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Structures = Annotated[
+    list[Path], typer.Argument(metavar="STRUCTURE...", help="PDB or mmCIF files, or folders.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes to run at once.")]
 
 
 @bench_app.command()
@@ -75,9 +84,7 @@ def design(
 
 @bench_app.command()
 def protein(
-    structures: Annotated[
-        list[Path], typer.Argument(metavar="STRUCTURE...", help="PDB or mmCIF files, or folders.")
-    ],
+    structures: Structures,
     keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
     most: Annotated[int | None, typer.Option(help="Stop after so many backbones.")] = None,
     published: Annotated[
@@ -91,19 +98,11 @@ def protein(
     verbose: Verbose = False,
 ) -> None:
     """The paper's Table 1 for PATTERN-MARK: detection and quality on real backbones."""
-    from patternmark.bench.protein import run_protein_benchmark, suitable_chains, to_markdown
-    from patternmark.io.structures import find_structures
+    from patternmark.bench.protein import run_protein_benchmark, to_markdown
     from patternmark.models.weights import weights_file
 
     weights = weights_file(model, report=say)
-    with progress("backbones") as bar:
-        task = bar.add_task("reading structures", total=None)
-        backbones = suitable_chains(find_structures(structures), most)
-        bar.update(task, total=len(backbones))
-
-        def step(what: str) -> None:
-            bar.update(task, description=what, advance=1)
-
+    with _backbone_progress(structures, most) as (backbones, step):
         result = run_protein_benchmark(
             weights,
             backbones,
@@ -114,6 +113,136 @@ def protein(
             step=step,
         )
     _show(result, to_markdown(result), output, as_json)
+
+
+@bench_app.command()
+def detectors(
+    structures: Structures,
+    keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
+    most: Annotated[int | None, typer.Option(help="Stop after so many backbones.")] = None,
+    model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    workers: Workers = 1,
+    seed: Annotated[int, typer.Option(help="Seed of keys, designs and attacks.")] = 1,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """How weak a mark each detector finds, intact and attacked, under both schemes."""
+    from patternmark.bench.detectors import run_detector_benchmark, to_markdown
+    from patternmark.models.weights import weights_file
+
+    weights = weights_file(model, report=say)
+    with _backbone_progress(structures, most) as (backbones, step):
+        result = run_detector_benchmark(
+            weights,
+            backbones,
+            num_keys=keys,
+            seed=seed,
+            device=device,
+            workers=workers,
+            step=step,
+        )
+    _show(result, to_markdown(result), output, as_json)
+
+
+@bench_app.command()
+def agreement(
+    structures: Structures,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
+    keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 16,
+    model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Seed of keys and designs.")] = 1,
+    verbose: Verbose = False,
+) -> None:
+    """Measure the agreement rates that detectors expect (the package's agreement.json)."""
+    from patternmark.bench.agreement import measure_agreement
+    from patternmark.models.weights import weights_file
+
+    weights = weights_file(model, report=say)
+    with _backbone_progress(structures, None) as (backbones, step):
+        result = measure_agreement(
+            weights, backbones, num_keys=keys, seed=seed, device=device, step=step
+        )
+    _write_data(result, output)
+
+
+@bench_app.command()
+def mixture_null(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
+    share: Annotated[float, typer.Option(help="Part of the usual number of draws.")] = 1.0,
+    workers: Workers = 1,
+    verbose: Verbose = False,
+) -> None:
+    """Simulate the null of the default detector (the package's mixture_null.json)."""
+    from patternmark.bench.mixture import LENGTHS, PROFILES, simulate_tables
+
+    with progress("tables") as bar:
+        task = bar.add_task("simulating", total=len(LENGTHS) * len(PROFILES))
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = simulate_tables(share=share, workers=workers, step=step)
+    _write_data(result, output)
+
+
+def _write_data(result: dict[str, Any], output: Path) -> None:
+    try:
+        output.write_text(json.dumps(result, separators=(",", ":")) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    say(f"wrote {output}")
+
+
+@contextmanager
+def _backbone_progress(
+    structures: list[Path], most: int | None
+) -> Iterator[tuple[list[Backbone], Callable[[str], None]]]:
+    """Read chains of 300 to 500 residues, then show a bar over what is done with them."""
+    from patternmark.bench.protein import suitable_chains
+    from patternmark.io.structures import find_structures
+
+    with progress("backbones") as bar:
+        task = bar.add_task("reading structures", total=None)
+        backbones = suitable_chains(find_structures(structures), most)
+        bar.update(task, total=len(backbones))
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        yield backbones, step
+
+
+@bench_app.command()
+def secrecy(
+    size: Annotated[str, typer.Option(help="smoke, full, or huge (10,000 sequences).")] = "smoke",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys, sequences and attacks.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    partial: Annotated[
+        Path | None, typer.Option(help="Keep finished keys in this file; go on from it.")
+    ] = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """What marked sequences of one key teach: forging and stripping against sequences seen."""
+    from importlib.util import find_spec
+
+    from patternmark.bench.secrecy import SIZES, num_trials, plot, run_secrecy_benchmark
+    from patternmark.bench.secrecy import to_markdown as page_of
+
+    with progress("keys") as bar:
+        task = bar.add_task("attacking", total=num_trials(SIZES[size]) if size in SIZES else None)
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = run_secrecy_benchmark(size, seed, workers, step, partial)
+    _show(result, page_of(result), output, as_json)
+    if output is not None and find_spec("matplotlib") is not None:
+        plot(result, output / "secrecy.png")
 
 
 def _shipped_structure() -> Path:

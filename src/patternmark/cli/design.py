@@ -62,6 +62,9 @@ def design(
     key: Annotated[Path | None, typer.Option(help="The key file.")] = None,
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Designs per structure.")] = 1,
     delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
+    payload: Annotated[
+        int | None, typer.Option(help="A number the mark carries; less than the key's nonces.")
+    ] = None,
     temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 0.1,
     seed: Annotated[int, typer.Option(help="Same seed, same designs.")] = 0,
     chains: Chains = None,
@@ -89,7 +92,7 @@ def design(
     from patternmark.design.run import Designer, DesignOptions
     from patternmark.io.structures import find_structures
 
-    marker = _marker(key, delta, no_watermark, allow_open_key)
+    marker = None if no_watermark else _marker(key, delta, payload, allow_open_key)
     options = DesignOptions(temperature, seed, omit, _parse_bias(bias))
     per_residue, at_a_time = _read_residue_bias(residue_bias), _batch(batch)
     files = find_structures(structures)
@@ -107,6 +110,7 @@ def design(
         "residue_bias": per_residue,
         "delta": marker.delta if marker else None,
         "delta_at": marker.key.profile.delta_at if marker else None,
+        "payload": marker.payload if marker else None,
     }
     software = {"patternmark": __version__, "python": platform.python_version()}
     key_id = marker.key.key_id if marker else None
@@ -228,12 +232,11 @@ def load_model(model: str, weights: Path | None, device: str) -> tuple[ProteinMP
     return ProteinMPNN.load(path, place), {"name": name, "sha256": file_sha256(path)}
 
 
-def _marker(key: Path | None, delta: float | None, plain: bool, allow_open: bool) -> Marker | None:
-    if plain:
-        return None
+def _marker(key: Path | None, delta: float | None, payload: int | None, allow_open: bool) -> Marker:
     if key is None:
         raise ParameterError("pass --key FILE to mark the designs, or --no-watermark")
-    return Marker(load_key(key, allow_open=allow_open, with_secret=True), delta=delta)
+    loaded = load_key(key, allow_open=allow_open, with_secret=True)
+    return Marker(loaded, delta=delta, payload=payload)
 
 
 def _batch(text: str) -> int | None:

@@ -16,12 +16,20 @@ from rich.table import Table
 
 from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.chain import KeyChain
+from patternmark.cli.evidence import (
+    compare_with_keys,
+    num_fresh_keys,
+    print_combined,
+    warn_of_calibration,
+)
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
 from patternmark.detect import DEFAULT_FPR, NOTHING, TOO_SHORT, Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.io.designs import Manifest, manifest_path, read_manifest
 from patternmark.io.keyfile import load_key
 from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records
+from patternmark.key import Key
+from patternmark.statistics import STATISTICS
 from patternmark.verdict import Verdict, format_p
 
 _BATCH_RECORDS = 2048
@@ -56,12 +64,26 @@ def detect(
         ),
     ],
     key: Annotated[Path, typer.Option(help="The key file.")],
-    detector: Annotated[str, typer.Option(help="The statistic to test.")] = "pattern",
+    detector: Annotated[
+        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
+    ] = "auto",
     m: Annotated[int | None, typer.Option(help="Pattern length; default: the key's.")] = None,
     fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
     null: Annotated[
-        str, typer.Option(help='"uniform", or the probability of each part: "0.45,0.55".')
+        str,
+        typer.Option(
+            help='"uniform", the probability of each part: "0.45,0.55", or "keys": call by rank '
+            "among fresh keys."
+        ),
     ] = "uniform",
+    null_keys: Annotated[
+        int | None,
+        typer.Option(min=1, help="Compare with so many fresh keys; 999 with --null keys."),
+    ] = None,
+    combine: Annotated[bool, typer.Option(help="Add one p-value for all sequences.")] = False,
+    count_repeats: Annotated[
+        bool, typer.Option("--count-repeats", help="Count repeats too, as the paper does.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the strongest verdicts (png, svg, pdf).")
@@ -74,7 +96,17 @@ def detect(
     if format not in FORMATS:
         raise ParameterError(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-    judge = Detector(loaded, detector, m=m, fpr=fpr, null=_parse_null(null))
+    by_keys = null == "keys"
+    num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
+    parts_null = None if by_keys else _parse_null(null)
+
+    def make_detector(key: Key) -> Detector:
+        return Detector(
+            key, detector, m=m, fpr=fpr, null=parts_null, mask_repeats=not count_repeats
+        )
+
+    judge = make_detector(loaded)
+    warn_of_calibration(key, judge)
     if plot is not None:
         from patternmark.plot import require_matplotlib
 
@@ -86,11 +118,14 @@ def detect(
         task = bar.add_task("detecting", total=None)
         for batch in _batches(files, cast(Format, format), judge):
             judged = judge_items(judge, batch)
+            judged = compare_with_keys(
+                judged, make_detector, judge, num_fresh, bar, decides=by_keys
+            )
             strongest = sorted(strongest + judged, key=lambda pair: pair[0].log10_p)[:_PICTURES]
             for verdict, item in judged:
                 if as_json:
                     typer.echo(verdict.to_json(file=item.file))
-                else:
+                if combine or not as_json:
                     verdicts.append((verdict, item))
                 if verdict.note.startswith((NOTHING, TOO_SHORT)):
                     warn(Problem(item.file, item.place, verdict.note))
@@ -101,19 +136,26 @@ def detect(
         _print_table(verdicts, judge)
     if not judgeable:
         raise InputError("no sequence could be judged")
+    print_combined(verdicts, judge, wanted=combine, as_json=as_json)
     if plot is not None:
-        from patternmark.plot import plot_verdicts
-
-        drawn = [item for _, item in strongest]
-        plot_verdicts(
-            judge,
-            [verdict for verdict, _ in strongest],
-            [item.symbols for item in drawn],
-            str(plot),
-            [item.scored for item in drawn],
-        )
+        _draw(judge, strongest, plot)
         if not as_json:
-            say(f"wrote {plot} (who has the sequences can read the partition off it)")
+            hidden = loaded.profile.is_hardened
+            learnt = "learns from it about the key" if hidden else "can read the partition off it"
+            say(f"wrote {plot} (who has the sequences {learnt})")
+
+
+def _draw(judge: Detector, judged: list[Judged], path: Path) -> None:
+    from patternmark.plot import plot_verdicts
+
+    items = [item for _, item in judged]
+    plot_verdicts(
+        judge,
+        [verdict for verdict, _ in judged],
+        [item.symbols for item in items],
+        str(path),
+        [item.scored for item in items],
+    )
 
 
 def _batches(files: list[str], format: Format, judge: Detector) -> Iterator[list[Item]]:
@@ -197,14 +239,21 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     if several:
         table.add_column("file", overflow="fold")
     table.add_column("sequence", overflow="fold")
-    for name in ("length", "scored", "count", "expected", "p-value"):
+    for name in ("length", "scored", "statistic", "expected", "p-value"):
         table.add_column(name, justify="right")
+    has_ranks = any(v.p_keys is not None for v, _ in judged)
+    if has_ranks:
+        table.add_column("p_keys", justify="right")
     table.add_column("verdict")
     for v, item in judged:
-        numbers = (v.length, v.num_tokens_scored, f"{v.statistic:g}", f"{v.expected_statistic:.1f}")
-        call = "[green]marked[/green]" if v.prediction else escape(v.note or "no mark found")
+        expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
+        numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
+        call = f"[green]marked[/green]{_carried(v)}"
+        if not v.prediction:
+            call = escape(v.note or "no mark found")
         names = [item.file, v.id] if several else [v.id]
-        table.add_row(*map(escape, names), *map(str, numbers), format_p(v.log10_p), call)
+        p_values = [format_p(v.log10_p), *([f"{v.p_keys:.2g}"] if has_ranks else [])]
+        table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
     results.print(table)
     # Native sequences stand in design files for comparison.
     tested = [v for v, item in judged if not (item.record.design and item.record.design.is_native)]
@@ -218,6 +267,12 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     results.print(f"signature {judge.signature}", highlight=False, soft_wrap=True)
 
 
+def _carried(verdict: Verdict) -> str:
+    if verdict.payload is None or verdict.payload_error is None:
+        return ""
+    return f", payload {verdict.payload} (wrong with probability {verdict.payload_error:.1g})"
+
+
 def _parse_null(text: str) -> KeyChain | None:
     if text == "uniform":
         return None
@@ -225,5 +280,6 @@ def _parse_null(text: str) -> KeyChain | None:
         return KeyChain.independent([float(p) for p in text.split(",")])
     except ValueError:
         raise ParameterError(
-            f"--null is 'uniform' or probabilities that sum to 1 such as 0.45,0.55, not {text!r}"
+            "--null is 'uniform', 'keys' or probabilities that sum to 1 such as 0.45,0.55, "
+            f"not {text!r}"
         ) from None

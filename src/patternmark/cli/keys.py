@@ -1,4 +1,4 @@
-"""`patternmark keygen` and `patternmark key`: make, show and export keys."""
+"""`patternmark keygen` and `patternmark key`: make, show, export and derive keys."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from patternmark.io.keyfile import load_key, save_key
 from patternmark.io.vocabulary import parse_alphabet, read_background
 from patternmark.key import Key
 from patternmark.partition import MASS_TOLERANCE
-from patternmark.profile import DEFAULT_PATTERN_LENGTH, Profile
+from patternmark.profile import DEFAULT_PATTERN_LENGTH, HARDENED, PAPER, Profile
 from patternmark.promote import DeltaAt
+from patternmark.schedule import DEFAULT_NONCES
 
-key_app = typer.Typer(help="Show a key's public parameters, or export them.", no_args_is_help=True)
+key_app = typer.Typer(
+    help="Show a key's public parameters, export them, or derive sub-keys.", no_args_is_help=True
+)
 
 KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)]
 
@@ -29,7 +32,13 @@ KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show
 def keygen(
     output: Annotated[Path, typer.Option("--output", "-o", help="The key file to write.")],
     alphabet: Annotated[str, typer.Option(help="protein, or tokenizer:FILE.")] = "protein",
-    scheme: Annotated[str, typer.Option(help="The watermarking scheme.")] = "paper",
+    scheme: Annotated[
+        str | None,
+        typer.Option(help="hardened (the default), or paper: as published, easily broken."),
+    ] = None,
+    nonces: Annotated[
+        int | None, typer.Option(help="Independent schedules; each sequence uses one of them.")
+    ] = None,
     parts: Annotated[
         str | None,
         typer.Option(
@@ -71,6 +80,26 @@ def keygen(
     given_parts = _parse_parts(parts)
     if given_parts is not None and background is not None:
         raise ParameterError("--parts fixes the partition: --background has nothing to balance")
+    of_paper = (parts, keys, transition, initial, m, patterns, background)
+    if scheme is None:
+        scheme = PAPER if any(option is not None for option in of_paper) else HARDENED
+    if scheme == HARDENED:
+        if any(option is not None for option in of_paper):
+            raise ParameterError(
+                "--parts, --keys, --transition, --initial, -m, --patterns and --background go "
+                "with --scheme paper"
+            )
+        profile = Profile(
+            alphabet=symbols,
+            scheme=scheme,
+            nonces=DEFAULT_NONCES if nonces is None else nonces,
+            delta=delta,
+            delta_at=cast(DeltaAt, delta_at),
+        )
+        _write_key(Key.generate(profile), output)
+        return
+    if nonces is not None:
+        raise ParameterError("--nonces go with --scheme hardened")
     target_patterns = _parse_patterns(patterns)
     lengths = {len(p) for p in target_patterns or ()}
     profile = Profile(
@@ -84,9 +113,13 @@ def keygen(
         delta_at=cast(DeltaAt, delta_at),
     )
     key = Key.generate(profile, given_parts)
-    save_key(key, output)
+    _write_key(key, output)
     if profile.background is not None:
         _warn_of_imbalance(key, profile.background)
+
+
+def _write_key(key: Key, output: Path) -> None:
+    save_key(key, output)
     say(f"wrote {output} (key id {key.key_id}, mode 0600). Keep it secret and keep a copy.")
 
 
@@ -127,9 +160,24 @@ def export(
     say(f"wrote {output} (public half of key {public.key_id})")
 
 
+@key_app.command()
+def derive(
+    key: KeyFile,
+    id: Annotated[str, typer.Option(help="The sub-key's name, such as team-7.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The key file to write.")],
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the sub-key of a name: a key file of its own, which this key can always make again."""
+    master = load_key(key, allow_open=allow_open_key, with_secret=True)
+    _write_key(master.derive(id), output)
+
+
 def _describe_parts(key: Key) -> str:
     if key.secret is None:
         return "not in a public half"
+    if key.profile.is_hardened:
+        return f"{key.profile.num_keys} halves of the alphabet, derived from the secret"
     sizes = key.partition.members.sum(axis=1).tolist()
     origin = "derived from the secret" if key.parts is None else "adopted"
     # Not their masses: with small parts these would tell the letters.

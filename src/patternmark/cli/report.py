@@ -14,6 +14,7 @@ from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import InputError
 from patternmark.io.keyfile import load_key
 from patternmark.report import ReportEntry, render_report
+from patternmark.statistics import STATISTICS
 from patternmark.verdict import Verdict
 
 
@@ -21,14 +22,16 @@ def report(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="FASTA files of designs.")],
     key: Annotated[Path, typer.Option(help="The key file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
-    detector: Annotated[str, typer.Option(help="The statistic to test.")] = "pattern",
+    detector: Annotated[
+        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
+    ] = "auto",
     fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
     """Write a self-contained page: verdicts, coloured sequences, tracks, quality.
 
-    The page shows which letter belongs to which part: keep it as secret as the key.
+    The page shows which letters the keys promote: keep it as secret as the key.
     """
     judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
     with progress("sequences") as bar:
@@ -41,13 +44,14 @@ def report(
     names = ", ".join(Path(file).name for file in files)
     page = render_report(judge, entries, title=f"Designs in {names}")
     try:
-        # The page reveals the partition, so it gets the mode of a key.
+        # The page reveals what the key promotes, so it gets the mode of a key.
         handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(page)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
-    say(f"wrote {output} (it shows the partition: keep it as secret as the key)")
+    shown = "symbols that keys promote" if judge.key.profile.is_hardened else "the partition"
+    say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
 
 
 def _entry(verdict: Verdict, item: Item) -> ReportEntry:

@@ -1,0 +1,117 @@
+"""The paper's scheme: one split of the alphabet in two halves, found by trying all of them.
+
+Keys alternate, so of a sequence only D matters: for each letter, how much more often it stands at
+even than at odd positions. A split with signs s agrees in the phase that s . D prefers. With the
+log-odds w of agreement the likelihood of a split, its two phases equally likely, is
+cosh(s . (w D) / 2) for each sequence: one matrix product for all 92,378 splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.likelihood import UNREAD
+from patternmark.partition import Partition
+
+_AT_ONCE = 64  # sequences whose scores of all splits are in memory together
+
+
+@dataclass(frozen=True, eq=False)
+class SplitKnowledge:
+    """The likelihood of every split, and what follows for letters and sequences."""
+
+    log_likelihood: NDArray[np.float64]  # [splits]
+    expected: NDArray[np.float64]  # [V] expected sign of a letter; the split's two orders are one
+    phase_of: NDArray[np.int64]  # [N]
+    schedule_of: NDArray[np.int64]  # [N] all zero: there is one
+    best: int = 0
+    best_start: int = 0
+
+    def signs(self, schedule: int) -> NDArray[np.float64]:
+        """Return the expected sign of each letter under both keys: [2, V]."""
+        del schedule
+        return np.stack([self.expected, -self.expected])
+
+    @property
+    def num_splits(self) -> int:
+        return len(self.log_likelihood)
+
+    @property
+    def posterior(self) -> float:
+        """The probability of the likeliest split."""
+        return float(1.0 / np.exp(self.log_likelihood - self.log_likelihood.max()).sum())
+
+    @property
+    def gap(self) -> float:
+        """How much likelier it is than the next: a difference of log-likelihoods."""
+        second, first = np.partition(self.log_likelihood, -2)[-2:]
+        return float(first - second)
+
+    def rank(self, partition: Partition) -> int | None:
+        """Return the place of a split among all, 1 for the likeliest; None if it is not balanced.
+
+        Both orders of the two parts are one split. Equals share the better place.
+        """
+        first = partition.members[0]
+        if partition.num_parts != 2 or first.sum() * 2 != PROTEIN.num_scored:
+            return None
+        wanted = np.where(first[: PROTEIN.num_scored], 1, -1).astype(np.int8)
+        wanted *= wanted[0]
+        at = int(np.flatnonzero((balanced_splits() == wanted).all(axis=1))[0])
+        return int(np.count_nonzero(self.log_likelihood > self.log_likelihood[at])) + 1
+
+
+@cache
+def balanced_splits() -> NDArray[np.int8]:
+    """Return the signs of all splits in two halves, the first letter's always +1: [92378, 20]."""
+    size = PROTEIN.num_scored
+    others = np.array(list(combinations(range(1, size), size // 2 - 1)))
+    signs = np.full((len(others), size), -1, dtype=np.int8)
+    signs[:, 0] = 1
+    np.put_along_axis(signs, others, 1, axis=1)
+    return signs
+
+
+def learn_split(
+    sequences: Sequence[NDArray[np.int64]], rates: NDArray[np.float64]
+) -> SplitKnowledge:
+    """Score all splits on sequences of one key, each at an unknown phase."""
+    splits = balanced_splits().astype(np.float32)
+    differences = np.stack([_weighted_differences(s, rates) for s in sequences])  # [N, 20]
+    total = np.zeros(len(splits))
+    for at in range(0, len(differences), _AT_ONCE):
+        scores = splits @ differences[at : at + _AT_ONCE].T.astype(np.float32)  # [splits, some]
+        total += _log_cosh(scores).sum(axis=1, dtype=np.float64)
+    weights = np.exp(total - total.max())
+    expected = np.zeros(PROTEIN.size)
+    expected[: PROTEIN.num_scored] = (weights / weights.sum()) @ splits
+    agreement = differences @ np.sign(expected[: PROTEIN.num_scored])
+    return SplitKnowledge(
+        log_likelihood=total,
+        expected=expected,
+        phase_of=(agreement < 0).astype(np.int64),
+        schedule_of=np.zeros(len(sequences), dtype=np.int64),
+    )
+
+
+def _weighted_differences(
+    sequence: NDArray[np.int64], rates: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return half the log-odds of agreement times (even minus odd occurrences): [20]."""
+    place = np.flatnonzero(sequence != UNREAD)
+    parity = 1.0 - 2.0 * (place % 2)
+    counts = np.bincount(sequence[place], weights=parity, minlength=PROTEIN.size)
+    scored = PROTEIN.scored
+    return np.asarray(counts[scored] * np.log(rates[scored] / (1.0 - rates[scored])) / 2.0)
+
+
+def _log_cosh(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    size = np.abs(x)
+    return np.asarray(size + np.log1p(np.exp(-2.0 * size)) - np.float32(np.log(2.0)))

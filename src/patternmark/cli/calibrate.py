@@ -1,0 +1,98 @@
+"""`patternmark calibrate`: false positives on unmarked sequences, counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from patternmark.calibrate import Calibration, Rate
+from patternmark.calibrate import calibrate as count_false_positives
+from patternmark.cli.detect import read_items
+from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say
+from patternmark.errors import InputError
+from patternmark.io.keyfile import load_key
+from patternmark.statistics import STATISTICS
+
+
+def calibrate(
+    files: Annotated[
+        list[str], typer.Argument(metavar="NULL...", help="Files of sequences without the mark.")
+    ],
+    key: Annotated[Path, typer.Option(help="The key file.")],
+    keys: Annotated[int, typer.Option(min=0, help="Number of fresh keys beside it.")] = 200,
+    detector: Annotated[
+        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
+    ] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the keys.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Draw the rates (png, svg, pdf).")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write the JSON; as KEY.calibration.json, detect minds it."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Count how often sequences without a mark are called marked, by this key and fresh ones."""
+    loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
+    if plot is not None:
+        from patternmark.plot import require_matplotlib
+
+        require_matplotlib()
+    items = list(read_items(files, "auto", loaded.profile.alphabet))
+    with progress("keys") as bar:
+        task = bar.add_task("calibrating", total=keys + 1)
+        found = count_false_positives(
+            loaded,
+            detector,
+            [item.symbols for item in items],
+            num_keys=keys,
+            workers=workers,
+            step=lambda: bar.advance(task),
+        )
+    text = json.dumps(found.to_table())
+    if as_json:
+        typer.echo(text)
+    else:
+        _print_tables(found)
+    if output is not None:
+        try:
+            output.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+        say(f"wrote {output}")
+    if plot is not None:
+        from patternmark.charts import plot_calibration
+
+        plot_calibration(found, str(plot))
+        say(f"wrote {plot}")
+
+
+def _print_tables(found: Calibration) -> None:
+    rows: list[tuple[str, tuple[Rate, ...]]] = [
+        (f"all {found.num_keys} keys", found.levels),
+        ("this key", found.own_key),
+        ("the worst key", found.worst_key),
+    ]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("key")
+    for name in ("nominal", "false positives", "of", "rate", "95 % interval"):
+        table.add_column(name, justify="right")
+    for who, rates in rows:
+        for rate in rates:
+            interval = f"{rate.low:.2g} - {rate.high:.2g}"
+            numbers = (f"{rate.nominal:g}", str(rate.hits), str(rate.trials), f"{rate.fpr:.3g}")
+            table.add_row(who, *numbers, interval)
+    results.print(table)
+    results.print(
+        f"\n{found.num_sequences} sequences, {found.num_keys} keys; the worst of many keys lies "
+        f"above the others by chance alone\nsignature {found.signature}",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,161 @@
+"""`patternmark identify`: which of many keys marked each sequence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from patternmark.cli.detect import read_items
+from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
+from patternmark.detect import DEFAULT_FPR
+from patternmark.errors import InputError, KeyFileError, ParameterError
+from patternmark.identify import Candidate, Identification, Identifier
+from patternmark.io.keyfile import load_key
+from patternmark.verdict import LN10, format_p
+
+
+def identify(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="FASTA, lines or JSON lines; .gz; -.")
+    ],
+    keys: Annotated[Path | None, typer.Option(help="A folder of key files (*.key).")] = None,
+    master: Annotated[
+        Path | None, typer.Option(help="A key whose sub-keys are tried (see key derive).")
+    ] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(help="The sub-keys' names: a file with one in each line, or N for 1 to N."),
+    ] = None,
+    fpr: Annotated[
+        float, typer.Option(help="Name a key at corrected p <= FPR, for all keys together.")
+    ] = DEFAULT_FPR,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Tell which of many keys marked each sequence.
+
+    P-values are multiplied by the number of keys (Bonferroni). The status is 0 whatever is found.
+    """
+    with progress("keys") as bar:
+        task = bar.add_task("loading keys", total=None)
+        candidates = _candidates(keys, master, ids, allow_open_key)
+        bar.advance(task, len(candidates))
+        search = Identifier(candidates, fpr=fpr)
+        bar.update(task, description="deriving schedules")
+        search.prepare()
+    items = list(read_items(files, "auto", search.alphabet))
+    if not items:
+        raise InputError("no sequence could be judged")
+    found: list[tuple[str, Identification]] = []
+    with progress("sequences") as bar:
+        task = bar.add_task("identifying", total=len(items))
+        for at in range(0, len(items), 32):
+            some = items[at : at + 32]
+            named = search.identify(
+                [item.symbols for item in some],
+                [item.record.id for item in some],
+                [item.scored for item in some],
+            )
+            for item, identification in zip(some, named, strict=True):
+                found.append((item.file, identification))
+                if as_json:
+                    typer.echo(json.dumps(identification.to_table(file=item.file)))
+            bar.advance(task, len(some))
+    if not as_json:
+        _print_table(found, search)
+
+
+def _candidates(
+    folder: Path | None, master: Path | None, ids: str | None, allow_open: bool
+) -> list[Candidate]:
+    if (folder is None) == (master is None):
+        raise ParameterError("give either --keys FOLDER, or --master KEY with --ids")
+    if folder is not None:
+        if ids is not None:
+            raise ParameterError("--ids go with --master")
+        return _from_folder(folder, allow_open)
+    assert master is not None  # noqa: S101
+    if ids is None:
+        raise ParameterError("--master needs --ids: a file of names, or how many")
+    key = load_key(master, allow_open=allow_open, with_secret=True)
+    return [Candidate(key.derive(name), name) for name in _names(ids)]
+
+
+def _from_folder(folder: Path, allow_open: bool) -> list[Candidate]:
+    """Load every key of a folder; warn of those that cannot be used."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder")
+    candidates: list[Candidate] = []
+    file_of: dict[str, Path] = {}
+    for file in sorted(folder.glob("*.key")):
+        try:
+            key = load_key(file, allow_open=allow_open, with_secret=True)
+        except KeyFileError as error:
+            warn(error)
+            continue
+        if key.key_id in file_of:
+            warn(f"{file}: the same key as {file_of[key.key_id]}; counted once")
+            continue
+        file_of[key.key_id] = file
+        candidates.append(Candidate(key, file.stem, str(file)))
+    if not candidates:
+        raise InputError(f"{folder}: no key file (*.key) in it can be used")
+    return candidates
+
+
+def _names(text: str) -> list[str]:
+    if text.isdecimal():
+        if int(text) < 1:
+            raise ParameterError("--ids needs at least one sub-key")
+        return [str(number) for number in range(1, int(text) + 1)]
+    try:
+        lines = Path(text).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{text}: no names of sub-keys can be read from it") from None
+    names = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not names:
+        raise InputError(f"{text}: no name of a sub-key is in it")
+    return names
+
+
+def _print_table(found: list[tuple[str, Identification]], search: Identifier) -> None:
+    table = Table(box=None, pad_edge=False)
+    several = len({file for file, _ in found}) > 1
+    for name in [*(["file"] if several else []), "sequence", "best key", "key id"]:
+        table.add_column(name, overflow="fold")
+    table.add_column("corrected p", justify="right")
+    table.add_column("runner-up", overflow="fold")
+    table.add_column("its p", justify="right")
+    table.add_column("verdict")
+    for file, one in found:
+        best, other = one.best, one.runner_up
+        call = f"[green]marked by {escape(best.candidate.name)}[/green]"
+        if not one.prediction:
+            call = escape(one.note or "no key of these")
+        elif one.note:
+            call += f", but {escape(one.note)}"
+        table.add_row(
+            *([escape(file)] if several else []),
+            escape(one.id),
+            escape(best.candidate.file or best.candidate.name),
+            best.candidate.key.key_id,
+            format_p(best.log_p / LN10),
+            escape(other.candidate.file or other.candidate.name) if other else "",
+            format_p(other.log_p / LN10) if other else "",
+            call,
+        )
+    results.print(table)
+    marked = sum(one.prediction for _, one in found)
+    results.print(
+        f"\n{marked} of {len(found)} sequences carry the mark of one of {len(search.candidates)} "
+        f"keys at corrected p <= {search.fpr:g}; p-values are times {len(search.candidates)} "
+        "(Bonferroni over keys)",
+        highlight=False,
+        soft_wrap=True,
+    )

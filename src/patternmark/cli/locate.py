@@ -1,0 +1,126 @@
+"""`patternmark locate`: the marked segments of fusions, chains, and DNA in six frames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from patternmark.alphabet import PROTEIN
+from patternmark.cli.detect import Item, read_items
+from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
+from patternmark.detect import DEFAULT_FPR
+from patternmark.errors import InputError, ParameterError, SequenceError
+from patternmark.io.keyfile import load_key
+from patternmark.io.records import Problem
+from patternmark.locate import Located, Locator, num_residues
+from patternmark.translate import looks_like_dna
+from patternmark.verdict import LN10, format_p, p_value_of
+
+
+def locate(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="FASTA of proteins, DNA or RNA; .gz; -.")
+    ],
+    key: Annotated[Path, typer.Option(help="The key file.")],
+    fpr: Annotated[
+        float, typer.Option(help="Report segments at p <= FPR, corrected for all searches.")
+    ] = DEFAULT_FPR,
+    dna: Annotated[
+        bool | None,
+        typer.Option("--dna/--protein", help="What the letters are; default: told by the letters."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Locate marked segments. Positions count from 1 within the chain; in JSON from 0, half-open.
+
+    DNA and RNA are read in six frames; positions are nucleotides. The status is 0 in any case.
+    """
+    search = Locator(load_key(key, allow_open=allow_open_key, with_secret=True), fpr=fpr)
+    if dna and search.key.profile.alphabet != PROTEIN:
+        raise ParameterError("--dna needs a key for proteins")
+    found: list[tuple[Item, bool, Located]] = []
+    with progress("sequences") as bar:
+        task = bar.add_task("locating", total=None)
+        for item in read_items(files, "auto", search.key.profile.alphabet):
+            is_dna = _is_dna(item, dna, search)
+            try:
+                located = _locate(search, item, is_dna)
+            except SequenceError as error:
+                warn(Problem(item.file, item.place, f"{error}; not searched"))
+                continue
+            if located.num_tokens_scored == 0:
+                warn(Problem(item.file, item.place, "nothing to score: no symbol carries a key"))
+            found.append((item, is_dna, located))
+            if as_json:
+                typer.echo(json.dumps(_to_table(item, is_dna, located, search)))
+            bar.advance(task)
+    if not any(located.num_tokens_scored for _, _, located in found):
+        raise InputError("no sequence could be judged")
+    if not as_json:
+        _print_table(found, search)
+
+
+def _is_dna(item: Item, stated: bool | None, search: Locator) -> bool:
+    sequence = item.record.sequence
+    if search.key.profile.alphabet != PROTEIN or not isinstance(sequence, str):
+        return False
+    return looks_like_dna(sequence) if stated is None else stated
+
+
+def _locate(search: Locator, item: Item, is_dna: bool) -> Located:
+    if is_dna:
+        return search.in_dna(str(item.record.sequence))
+    return search.in_protein(item.symbols, item.scored)
+
+
+def _to_table(item: Item, is_dna: bool, located: Located, search: Locator) -> dict[str, Any]:
+    return {
+        "id": item.record.id,
+        "length": num_residues(item.symbols),
+        "num_tokens_scored": located.num_tokens_scored,
+        "kind": "dna" if is_dna else search.key.profile.alphabet.name,
+        "frames": 6 if is_dna else 1,
+        "prediction": bool(located.segments),
+        "p_value": p_value_of(located.log_p),
+        "log10_p": located.log_p / LN10,
+        "segments": [segment.to_table() for segment in located.segments],
+        "fpr": search.fpr,
+        "key_id": search.key.key_id,
+        "file": item.file,
+    }
+
+
+def _print_table(found: list[tuple[Item, bool, Located]], search: Locator) -> None:
+    table = Table(box=None, pad_edge=False)
+    several = len({item.file for item, _, _ in found}) > 1
+    for name in [*(["file"] if several else []), "sequence", "segment", "chain", "frame"]:
+        table.add_column(name, overflow="fold")
+    for name in ("statistic", "p-value"):
+        table.add_column(name, justify="right")
+    for item, is_dna, located in found:
+        names = [escape(item.file)] if several else []
+        names.append(escape(item.record.id))
+        unit = " nt" if is_dna else ""
+        for one in located.segments:
+            place = f"{one.start + 1}-{one.end}{unit}"
+            frame = "" if one.frame is None else f"{one.frame:+d}"
+            p = format_p(one.log_p / LN10)
+            table.add_row(*names, place, str(one.chain + 1), frame, f"{one.statistic:g}", p)
+        if not located.segments:
+            table.add_row(*names, "no mark found", "", "", "", format_p(located.log_p / LN10))
+    results.print(table)
+    number = sum(len(located.segments) for _, _, located in found)
+    results.print(
+        f"\n{number} marked segments of key {search.key.key_id} at p <= {search.fpr:g}, corrected "
+        "for the number of searches"
+        + (" and for six frames" if any(is_dna for _, is_dna, _ in found) else ""),
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,127 @@
+"""`patternmark power`: how likely a mark will be found, or what it takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from patternmark.cli.output import Verbose, progress, results, say
+from patternmark.errors import ParameterError
+from patternmark.power import DRAWS, LONGEST, Power, PowerStudy
+from patternmark.profile import HARDENED, SCHEMES, Profile
+from patternmark.rates import DELTAS
+from patternmark.schedule import DEFAULT_NONCES
+
+_LENGTHS = (50, 75, 100, 150, 200, 300, 400)
+
+
+def power(
+    delta: Annotated[
+        float | None, typer.Option(help="How strongly keys promote; left out: the least needed.")
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Scored residues; left out: the least needed.")
+    ] = None,
+    tpr: Annotated[
+        float | None, typer.Option(help="The share to be found; default 0.95 where one is sought.")
+    ] = None,
+    fpr: Annotated[float, typer.Option(help="Called marked at p <= FPR.")] = 1e-6,
+    scheme: Annotated[str, typer.Option(help=f"{' or '.join(SCHEMES)}.")] = HARDENED,
+    nonces: Annotated[int | None, typer.Option(help="Of a hardened key.")] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Simulated sequences for each rate.")] = DRAWS,
+    seed: Annotated[int, typer.Option(help="Seed of keys and letters.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw rates against length for several deltas.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Expected rate of detection, from agreement measured on ProteinMPNN's designs.
+
+    Give --delta and --length for the rate; leave one out for the least that reaches --tpr.
+    """
+    if delta is None and length is None:
+        raise ParameterError("give --delta, --length or both: at most one can be sought")
+    if delta is not None and length is not None and tpr is not None:
+        raise ParameterError("--tpr is for seeking a delta or a length: leave one of them out")
+    target = 0.95 if tpr is None else tpr
+    if not 0.0 < target < 1.0:
+        raise ParameterError(f"--tpr lies between 0 and 1, not {target:g}")
+    profile = _profile(scheme, nonces)
+    if plot is not None:
+        from patternmark.plot import require_matplotlib
+
+        require_matplotlib()
+    with progress("rates") as bar:
+        task = bar.add_task("simulating", total=None)
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        study = PowerStudy(profile, fpr, draws=draws, seed=seed, step=step)
+        found = _answer(study, delta, length, target)
+        curves = study.curves(_deltas(delta), _LENGTHS) if plot is not None else []
+    facts: dict[str, Any] = {
+        "scheme": scheme,
+        "nonces": profile.nonces if profile.is_hardened else None,
+        "fpr": fpr,
+        "sought": "delta" if delta is None else "length" if length is None else None,
+        "target_tpr": None if delta is not None and length is not None else target,
+    }
+    if as_json:
+        table = facts | found.to_table()
+        typer.echo(json.dumps(table | {"curves": [[p.to_table() for p in c] for c in curves]}))
+    else:
+        _print(found, facts)
+    if plot is not None:
+        from patternmark.charts import plot_power
+
+        plot_power(curves, str(plot), f"{_described(facts)}, FPR {fpr:g}, by delta")
+        say(f"wrote {plot}")
+
+
+def _profile(scheme: str, nonces: int | None) -> Profile:
+    if nonces is not None and scheme != HARDENED:
+        raise ParameterError("--nonces go with --scheme hardened")
+    return Profile(scheme=scheme, nonces=DEFAULT_NONCES if nonces is None else nonces)
+
+
+def _answer(study: PowerStudy, delta: float | None, length: int | None, target: float) -> Power:
+    if delta is not None and length is not None:
+        return study.power(delta, length)
+    if delta is not None:
+        found = study.least_length(delta, target)
+        limit = f"{LONGEST} residues do not reach"
+    else:
+        assert length is not None  # noqa: S101
+        found = study.least_delta(length, target)
+        limit = f"delta {DELTAS[-1]:g}, the largest that was measured, does not reach"
+    if found is None:
+        raise ParameterError(f"{limit} a rate of {target:g} at an FPR of {study.fpr:g}")
+    return found
+
+
+def _deltas(delta: float | None) -> list[float]:
+    return sorted({*DELTAS, *([] if delta is None else [delta])})
+
+
+def _described(facts: dict[str, Any]) -> str:
+    nonces = f", {facts['nonces']} nonces" if facts["nonces"] else ""
+    return f"scheme {facts['scheme']}{nonces}"
+
+
+def _print(found: Power, facts: dict[str, Any]) -> None:
+    needed = {"delta": f"delta {found.delta:g}", "length": f"{found.length} residues"}
+    lines = []
+    if facts["sought"]:
+        what = needed[facts["sought"]]
+        lines.append(f"needed for a rate of {facts['target_tpr']:g}: {what}")
+    lines.append(
+        f"delta {found.delta:g}, {found.length} residues, FPR {facts['fpr']:g}, "
+        f"{_described(facts)}: {found.tpr:.1%} found "
+        f"(95 % interval {found.low:.1%} - {found.high:.1%}, {found.trials} simulated)"
+    )
+    results.print("\n".join(lines), highlight=False, soft_wrap=True)

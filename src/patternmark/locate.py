@@ -1,0 +1,239 @@
+"""Where in a sequence marked stretches lie: the best one, then the best of what is left.
+
+Each search takes the best stretch of the detector `local`. Where two marked stretches outweigh what
+lies between them, it spans all three: it is cut at valleys, and the best piece is taken. That piece
+is then masked, in all frames, and the rest is searched again, until a search finds none at the
+false positive rate. A piece has the p-value of its own score, as if it were the best of the whole
+record. The p-value of search number i
+is multiplied by i, and by six where DNA was read in six frames. A wrong stretch is reported only if
+a search of unmarked residues succeeds, and searches end with the first that does not: the chance of
+that is at most the rate, whatever number of true stretches came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import SEPARATOR
+from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.errors import SequenceError
+from patternmark.key import Key
+from patternmark.likelihood import UNREAD
+from patternmark.null.bounds import local_log_bound
+from patternmark.null.local import LocalNull, LocalRules
+from patternmark.reading import Reading
+from patternmark.statistics import Measurement
+from patternmark.statistics.phases import LocalStatistic
+from patternmark.translate import Frame, first_bad_nucleotide, frames_of
+from patternmark.verdict import LN10, p_value_of
+
+VALLEY = 24  # a fall of the score by this cuts a stretch: some 100 unmarked residues
+_MOST_SEARCHES = 1000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A marked stretch: `start` to `end` of its chain, from 0, half-open; nucleotides for DNA."""
+
+    start: int
+    end: int
+    chain: int  # from 0
+    frame: int | None  # of DNA: 1, 2, 3, -1, -2, -3
+    statistic: float
+    log_p: float
+    search: int  # from 1
+
+    def to_table(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "chain": self.chain,
+            "frame": self.frame,
+            "statistic": self.statistic,
+            "p_value": p_value_of(self.log_p),
+            "log10_p": self.log_p / LN10,
+            "search": self.search,
+        }
+
+
+@dataclass(frozen=True)
+class Located:
+    """The marked stretches of a record, the strongest first; the p-value of the first search."""
+
+    segments: tuple[Segment, ...]
+    log_p: float
+    num_tokens_scored: int
+
+
+class Locator:
+    """Finds the marked stretches of sequences by one key."""
+
+    def __init__(self, key: Key, *, fpr: float = DEFAULT_FPR) -> None:
+        self._detector = Detector(key, "local", fpr=fpr)
+        statistic = self._detector.statistic
+        assert isinstance(statistic, LocalStatistic)  # noqa: S101
+        self._statistic = statistic
+        self._exact = LocalNull(self._statistic.rules)
+        self._num_phases = key.schedule.period * key.schedule.nonces
+        self.key, self.fpr = key, fpr
+
+    def in_protein(
+        self, symbols: NDArray[np.int64], scored: NDArray[np.bool_] | None = None
+    ) -> Located:
+        """Locate in an encoded sequence; its chains are searched one by one."""
+        readings = self._detector.read([symbols], [scored])
+        return self._search(readings, None)
+
+    def in_dna(self, sequence: str) -> Located:
+        """Locate in the six frames of DNA or RNA; chains are separated by / or :."""
+        bad = first_bad_nucleotide(sequence)
+        if bad is not None:
+            raise SequenceError(
+                f"character {sequence[bad]!r} at position {bad + 1} is not a nucleotide"
+            )
+        chains = sequence.replace(":", "/").split("/")
+        frames = list(zip(*(frames_of(chain) for chain in chains), strict=True))  # [6][chains]
+        encode = self.key.profile.alphabet.encode
+        texts = ["/".join(frame.protein for frame in frame_set) for frame_set in frames]
+        readings = self._detector.read([encode(text) for text in texts])
+        return self._search(readings, frames)
+
+    def _search(
+        self, readings: Sequence[Reading], frames: Sequence[Sequence[Frame]] | None
+    ) -> Located:
+        """Search until nothing is found; `readings` are the frames, or the protein alone."""
+        left = [Reading(r.symbols.copy(), r.chains) for r in readings]
+        segments: list[Segment] = []
+        first_log_p = 0.0
+        for search in range(1, _MOST_SEARCHES):
+            measured = self._statistic.measure(left)
+            best = min(range(len(left)), key=lambda row: measured[row].log_p)
+            place = measured[best].segment
+            if search == 1:
+                first_log_p = min(0.0, measured[best].log_p + log(len(left)))
+            if place is None:
+                break
+            chances = log(len(left)) + log(search)
+            chain, start, end, score = self._best_piece(left[best], place)
+            log_p = self._log_p(left[best], score) + chances
+            if log_p > log(self.fpr):  # no piece is enough by itself: is the whole?
+                chain, start, end, score = _whole(left[best], measured[best])
+                log_p = measured[best].log_p + chances
+            if log_p > log(self.fpr):
+                break
+            frame = None
+            if frames is not None:
+                frame = frames[best][chain].number
+                start, end = frames[best][chain].nucleotides(start, end)
+            segments.append(Segment(start, end, chain, frame, score, log_p, search))
+            for row, reading in enumerate(left):
+                of_chain = None if frames is None else frames[row][chain]
+                _mask(reading.symbols[reading.chains[chain]], of_chain, start, end)
+        scored = max(reading.num_scored for reading in readings)
+        return Located(tuple(segments), first_log_p, scored)
+
+    def _best_piece(self, reading: Reading, place: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return chain, start and end within it, and score of a stretch cut at its valleys."""
+        number, low, high = _in_chain(reading, place)
+        symbols = reading.symbols[reading.chains[number]]
+        statistic, rules = self._statistic, self._statistic.rules
+        nonces = [0] if statistic.is_mirrored else statistic.likely_nonces(symbols)
+        paths = [best_gains(statistic.signs(symbols, n)[low:high], rules) for n in nonces]
+        gains = max(paths, key=lambda path: int(path.sum()))
+        start, end = cut_at_valleys(gains)
+        return number, low + start, low + end, int(gains[start:end].sum())
+
+    def _log_p(self, reading: Reading, score: int) -> float:
+        """Return ln P(chance has a stretch of this score in what is left of the record)."""
+        rules, scored = self._statistic.rules, reading.num_scored
+        if self._statistic.is_mirrored:
+            log_p = self._exact.log_tail(score, scored)
+        else:
+            costs = (rules.match, rules.mismatch, rules.slip)
+            log_p = local_log_bound(score, scored, self._num_phases, *costs)
+        return min(0.0, float(log_p) + log(len(reading.parts)))
+
+
+def _in_chain(reading: Reading, place: tuple[int, int]) -> tuple[int, int, int]:
+    """Turn a place of the record into the number of a chain and a place in it."""
+    number = next(i for i, c in enumerate(reading.chains) if c.start <= place[0] < c.stop)
+    offset = reading.chains[number].start
+    return number, place[0] - offset, place[1] - offset
+
+
+def _whole(reading: Reading, found: Measurement) -> tuple[int, int, int, int]:
+    """Return chain, start and end within it, and score of a stretch as it was found."""
+    assert found.segment is not None  # noqa: S101
+    return *_in_chain(reading, found.segment), int(found.statistic)
+
+
+def best_gains(signs: NDArray[np.int8], rules: LocalRules) -> NDArray[np.int64]:
+    """Return what each position adds to the best path, with the slip before it: [n, P] -> [n]."""
+    length, num_phases = signs.shape
+    values = np.where(signs > 0, rules.match, np.where(signs < 0, -rules.mismatch, 0))
+    score = values[0].astype(np.int64)
+    came_from = np.empty((length, num_phases), dtype=np.int64)
+    phases = np.arange(num_phases)
+    for position in range(1, length):
+        came_from[position] = phases
+        for shift in (1, -1):
+            other = np.roll(score, shift) - rules.slip
+            better = other > score
+            score = np.where(better, other, score)
+            came_from[position] = np.where(
+                better, np.roll(came_from[position], shift), came_from[position]
+            )
+        score = score + values[position]
+    gains = np.zeros(length, dtype=np.int64)
+    phase = int(np.argmax(score))
+    for position in range(length - 1, 0, -1):
+        before = int(came_from[position, phase])
+        apart = abs(phase - before)
+        slips = min(apart, num_phases - apart)
+        gains[position] = values[position, phase] - rules.slip * slips
+        phase = before
+    gains[0] = values[0, phase]
+    return gains
+
+
+def cut_at_valleys(gains: NDArray[np.int64]) -> tuple[int, int]:
+    """Return start and end of the best piece that no fall of the score cuts in two.
+
+    >>> cut_at_valleys(np.array([2] * 30 + [-3] * 20 + [2] * 40))
+    (50, 90)
+    >>> cut_at_valleys(np.array([2] * 30 + [-3] * 5 + [2] * 40))
+    (0, 75)
+    """
+    level = np.concatenate([[0], np.cumsum(gains)])
+    falls = np.maximum.accumulate(level) - level
+    bottom = int(np.argmax(falls))
+    if falls[bottom] < VALLEY:
+        return 0, len(gains)
+    top = int(np.argmax(level[: bottom + 1]))
+    left = cut_at_valleys(gains[:top])
+    start, end = cut_at_valleys(gains[bottom:])
+    right = bottom + start, bottom + end
+    return max(left, right, key=lambda piece: int(gains[slice(*piece)].sum()))
+
+
+def _mask(symbols: NDArray[np.int64], frame: Frame | None, start: int, end: int) -> None:
+    """Silence what was found; in every frame, for codons say in one what they say in another."""
+    if frame is None:
+        symbols[start:end] = UNREAD
+        return
+    for residue in range(len(symbols)):
+        low, high = frame.nucleotides(residue, residue + 1)
+        if low < end and start < high:
+            symbols[residue] = UNREAD
+
+
+def num_residues(symbols: NDArray[np.int64]) -> int:
+    """Return how many symbols stand beside the separators."""
+    return int(np.count_nonzero(symbols != SEPARATOR))

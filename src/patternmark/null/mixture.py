@@ -1,0 +1,184 @@
+"""How often chance reaches a mixed likelihood ratio: Markov's bound, sharpened.
+
+An e-value E has mean 1 under the null, so P(E >= t) <= 1/t. That is loose by a factor C < 1,
+
+    C(t) = t P(E >= t) = mean over the alternative of (t / E) where E >= t,
+
+for E is the density of the alternative (the mixture of marks that E looks for) relative to the
+null. The right side is easy to simulate, however small P is: draw marked sequences, average
+numbers between 0 and 1. Where t < 1, unmarked sequences are simply counted. The table that ships
+with the package holds these averages, each raised by five standard errors, for sequences of many
+lengths, with random keys and the amino acids' natural frequencies. A p-value is never above 1/E.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.likelihood import Component, CyclicRatio, Mixture, factors
+
+GRID = np.arange(-20.0, 60.5, 0.5)  # ln E
+_STANDARD_ERRORS = 5.0
+_BATCH = 64
+_FEWER = 5  # unmarked draws are for p-values that are not small: as good with fewer
+
+
+class MixtureNull:
+    """Look up ln P(E >= e) for sequences of any length: `log_p` [lengths, grid].
+
+    Beyond the last length its row holds, since C falls with length.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], log_p: NDArray[np.float64]) -> None:
+        self._lengths = lengths
+        # Between two lengths the larger p of both holds; below the first, Markov's bound.
+        markov = np.minimum(-GRID, 0.0)[None]
+        self._log_p = np.maximum(log_p, np.concatenate([markov, log_p[:-1]]))
+
+    @classmethod
+    def shipped(cls, scheme: str) -> MixtureNull:
+        """Return the table for a scheme's default parameters."""
+        table = _shipped()[scheme]
+        return cls(np.array(table["lengths"]), np.array(table["log_p"]))
+
+    def log_tail(
+        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64], nonces: int = 1
+    ) -> NDArray[np.float64]:
+        """Return ln p of ln E [B] for `scored` symbols [B].
+
+        E of several nonces is the mean of theirs: where one of R stands out, the mean reaches t
+        when that one reaches R t, which has R chances; less what the others add, 1 on average.
+        """
+        alone = np.asarray(log_ratio)
+        if nonces > 1:
+            alone = np.where(alone > 0.0, np.log(np.maximum(np.expm1(alone), 1e-300)), -1e3)
+        lone = alone + np.log(nonces)
+        rows = np.minimum(np.searchsorted(self._lengths, scored), len(self._lengths) - 1)
+        inside = np.minimum(lone, GRID[-1])
+        found = [np.interp(e, GRID, self._log_p[r]) for e, r in zip(inside, rows, strict=True)]
+        sharpened = np.where(lone < GRID[0], 0.0, np.array(found) - (lone - inside))
+        markov = np.minimum(-np.asarray(log_ratio), 0.0)
+        return np.asarray(np.minimum(sharpened + np.log(nonces), markov))
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    content = files("patternmark").joinpath("data/mixture_null.json").read_text(encoding="utf-8")
+    return dict(json.loads(content))
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """What is simulated: keys, marks, letters."""
+
+    draw_schedule: Callable[[np.random.Generator], NDArray[np.bool_]]  # a fresh key's [P, V]
+    starts: NDArray[np.int64]
+    rates: NDArray[np.float64]  # [levels, V]
+    frequencies: NDArray[np.float64]  # [V]
+    mixture: Mixture
+
+    def log_p(self, length: int, draws: int, seed: int) -> NDArray[np.float64]:
+        """Return ln P(E >= e) on GRID for one length, raised by five standard errors."""
+        few = draws // _FEWER
+        unmarked = self._unmarked(length, few, np.random.default_rng([seed, length, 0]))
+        log_e, weight = self._marked(length, draws, np.random.default_rng([seed, length]))
+        below = GRID < 0.0
+        counted = unmarked[None] >= GRID[below, None]
+        rare = np.where(log_e >= GRID[~below, None], np.exp(weight), 0.0)
+        mean = np.concatenate([_raised(counted.astype(float)), _raised(rare)])
+        # What no draw reached may still happen as often as this.
+        least = _STANDARD_ERRORS**2 / draws * np.exp(-np.maximum(GRID, 0.0))
+        return np.asarray(np.minimum(np.log(np.maximum(mean, least)), 0.0))
+
+    def _unmarked(self, length: int, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        found = []
+        for _ in range(-(-draws // _BATCH)):
+            ratio = self._ratio(self.draw_schedule(rng))
+            symbols = rng.choice(len(self.frequencies), size=(_BATCH, length), p=self.frequencies)
+            found.append(self._mixed(ratio, symbols))
+        return np.concatenate(found)
+
+    def _marked(
+        self, length: int, draws: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ln E, and ln of the null's density relative to the alternative's: [draws]."""
+        log_e, log_weight = [], []
+        for _ in range(-(-draws // _BATCH)):
+            promoted = self.draw_schedule(rng)  # a fresh key for every batch
+            symbols = self._draw_marked(promoted, length, rng)
+            log_e.append(self._mixed(self._ratio(promoted), symbols))
+            # Under one key factors have mean 1 on average only; normalised, they have it exactly.
+            density = self._ratio(promoted, self.frequencies)
+            log_weight.append(-self._mixed(density, symbols))
+        return np.concatenate(log_e), np.concatenate(log_weight)
+
+    def _ratio(
+        self, promoted: NDArray[np.bool_], frequencies: NDArray[np.float64] | None = None
+    ) -> CyclicRatio:
+        components = self.mixture.components
+        return CyclicRatio([promoted], self.rates, self.starts, components, frequencies)
+
+    def _mixed(self, ratio: CyclicRatio, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        scored = np.full(len(symbols), symbols.shape[1])
+        return self.mixture.mix(ratio.log_ratios(symbols)[:, 0], scored)
+
+    def _draw_marked(
+        self, promoted: NDArray[np.bool_], length: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Draw sequences as the mixture thinks marked ones are: [B, length]."""
+        symbols = np.empty((_BATCH, length), dtype=np.int64)
+        components = self.mixture.components
+        prior = np.exp(self.mixture.log_weights(np.array(length)))
+        which = rng.choice(len(components), size=_BATCH, p=prior / prior.sum())
+        tables = {
+            c.level: factors(promoted, self.rates[c.level], self.frequencies)[:, :-1]
+            for c in components
+        }
+        for row, number in enumerate(which.tolist()):
+            component = components[number]
+            phase, marked = _draw_path(component, len(promoted), self.starts, length, rng)
+            key = (phase + np.arange(length)) % len(promoted)
+            law = self.frequencies * np.where(marked[:, None], tables[component.level][key], 1.0)
+            cumulative = np.cumsum(law, axis=1)
+            uniforms = rng.random((length, 1)) * cumulative[:, -1:]
+            symbols[row] = (uniforms >= cumulative[:, :-1]).sum(axis=1)
+        return symbols
+
+
+def _raised(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return means [grid] of terms [grid, draws], raised by five standard errors."""
+    error = terms.std(axis=1) / np.sqrt(terms.shape[1])
+    return np.asarray(terms.mean(axis=1) + _STANDARD_ERRORS * error)
+
+
+def _draw_path(
+    component: Component,
+    period: int,
+    starts: NDArray[np.int64],
+    length: int,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Draw the phase of every position, and which are marked, step by step as `PathRatios`."""
+    stride = component.stride
+    steps = -(-length // stride)
+    slip, edge = component.per_step
+    first = rng.integers(period) if component.anywhere else rng.choice(starts)
+    marked = np.ones(steps, dtype=bool)
+    begin = 0
+    if edge > 0.0:
+        begin = rng.geometric(edge) - 1
+        marked[:begin] = False
+        marked[begin + rng.geometric(edge) :] = False
+    moves = (rng.random(steps) < slip) * rng.choice([-1, 1], size=steps)
+    if edge > 0.0:  # a stretch begins without a slip
+        moves[: begin + 1] = 0
+    phase = first + np.cumsum(moves)
+    return np.repeat(phase, stride)[:length], np.repeat(marked, stride)[:length]

@@ -1,0 +1,94 @@
+"""What of a sequence a detector may read: scored symbols, each piece of news once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.likelihood import UNREAD
+from patternmark.repeats import repeated_many
+
+
+class Reading(NamedTuple):
+    """A record's symbols, UNREAD where they say nothing, and its chains as slices of them."""
+
+    symbols: NDArray[np.int64]
+    chains: tuple[slice, ...]
+
+    @property
+    def num_scored(self) -> int:
+        return int(np.count_nonzero(self.symbols != UNREAD))
+
+    @property
+    def parts(self) -> list[NDArray[np.int64]]:
+        """The symbols of each chain that says something."""
+        chains = [self.symbols[chain] for chain in self.chains]
+        return [chain for chain in chains if np.any(chain != UNREAD)]
+
+
+def read(
+    ids: NDArray[np.int64],
+    alphabet: Alphabet,
+    scored: NDArray[np.bool_] | None = None,
+    *,
+    mask_repeats: bool = True,
+) -> Reading:
+    """Read one record's symbols, as `read_many` does."""
+    return read_many([ids], alphabet, [scored], mask_repeats=mask_repeats)[0]
+
+
+def read_many(
+    records: Sequence[NDArray[np.int64]],
+    alphabet: Alphabet,
+    scored: Sequence[NDArray[np.bool_] | None],
+    *,
+    mask_repeats: bool = True,
+) -> list[Reading]:
+    """Read the symbols of records.
+
+    Unscored symbols and positions that are not `scored` say nothing. Nor, unless told otherwise,
+    do repeats of what stands before them in the record, copies of a chain among them: chance
+    would count their luck twice.
+    """
+    repeats = repeated_many(records, alphabet) if mask_repeats else [None] * len(records)
+    return [
+        _read(ids, alphabet, mask, again)
+        for ids, mask, again in zip(records, scored, repeats, strict=True)
+    ]
+
+
+def _read(
+    ids: NDArray[np.int64],
+    alphabet: Alphabet,
+    scored: NDArray[np.bool_] | None,
+    repeats: NDArray[np.bool_] | None,
+) -> Reading:
+    symbols = ids.copy()
+    separators = np.flatnonzero(ids == SEPARATOR)
+    symbols[np.isin(ids, alphabet.unscored)] = UNREAD
+    symbols[separators] = UNREAD
+    edges = [-1, *separators.tolist(), len(ids)]
+    chains = tuple(slice(a + 1, b) for a, b in pairwise(edges))
+    if repeats is not None:
+        symbols[repeats] = UNREAD
+        _silence_copies(symbols, ids, chains)
+    if scored is not None:
+        symbols[~scored] = UNREAD
+    return Reading(symbols, chains)
+
+
+def _silence_copies(
+    symbols: NDArray[np.int64], ids: NDArray[np.int64], chains: tuple[slice, ...]
+) -> None:
+    """Leave a chain out that is another's copy, however short."""
+    seen: set[bytes] = set()
+    for chain in chains:
+        content = ids[chain].tobytes()
+        if content in seen:
+            symbols[chain] = UNREAD
+        seen.add(content)

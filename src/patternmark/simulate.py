@@ -1,0 +1,65 @@
+"""Synthetic marked sequences: natural letters, tilted as a marked design's letters are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
+from patternmark.errors import ParameterError
+from patternmark.key import Key
+from patternmark.likelihood import factors
+from patternmark.mark import Marker
+from patternmark.rates import DELTAS, agreement_rates, with_chance
+
+
+def natural_frequencies(alphabet: Alphabet = PROTEIN) -> NDArray[np.float64]:
+    """Return how often each symbol occurs: measured for amino acids, otherwise all alike."""
+    weights = np.zeros(alphabet.size)
+    weights[alphabet.scored] = 1.0
+    if alphabet == PROTEIN:
+        weights = np.array(PROTEIN_BACKGROUND, dtype=float)
+    return np.asarray(weights / weights.sum())
+
+
+def rates_at(delta: float, alphabet: Alphabet, scheme: str) -> NDArray[np.float64]:
+    """Return how often each marked symbol agrees at any strength up to the largest measured: [V].
+
+    Between measured strengths the rates are interpolated; at 0 they are those of chance.
+    """
+    if not 0.0 <= delta <= DELTAS[-1]:
+        raise ParameterError(f"agreement was measured for delta up to {DELTAS[-1]}, not {delta:g}")
+    measured = agreement_rates(alphabet, scheme)  # [levels, V]
+    at = np.array([0.0, *DELTAS])
+    levels = np.concatenate([np.full((1, alphabet.size), 0.5), measured])
+    return np.array([np.interp(delta, at, column) for column in levels.T])
+
+
+def marked_sequences(
+    key: Key, rates: NDArray[np.float64], uniforms: NDArray[np.float64], seed: int | str = 0
+) -> NDArray[np.int64]:
+    """Turn uniform numbers [B, n] into marked sequences [B, n].
+
+    A position's letters have their natural frequencies times what the key's preference makes of
+    them. A longer sequence begins like a shorter one from the same numbers.
+    """
+    batch, length = uniforms.shape
+    schedule, profile = key.schedule, key.profile
+    promoted = np.concatenate([schedule.promoted(nonce) for nonce in range(schedule.nonces)])
+    frequencies = natural_frequencies(profile.alphabet)
+    chance = 0.5 if profile.is_hardened else 1.0 / profile.num_keys
+    tilt = factors(promoted, with_chance(rates, chance), frequencies)[:, :-1]
+    law = np.cumsum(frequencies * tilt, axis=1)  # [l, V]
+    law /= law[:, -1:]
+    keys = Marker(key).key_sequences([length] * batch, seed)
+    symbols = np.empty((batch, length), dtype=np.int64)
+    for row in range(batch):
+        symbols[row] = (uniforms[row, :, None] >= law[keys[row], :-1]).sum(axis=1)
+    return symbols
+
+
+def plain_sequences(
+    alphabet: Alphabet, batch: int, length: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw unmarked sequences of natural letters: [B, n]."""
+    return rng.choice(alphabet.size, size=(batch, length), p=natural_frequencies(alphabet))

@@ -1,0 +1,114 @@
+"""What every statistic gives: a value, what chance gives on average, and a p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from patternmark.likelihood import UNREAD
+from patternmark.reading import Reading
+
+CURVE_POINTS = 40  # of a tail in a picture: some nulls are computed point by point
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A statistic with its p-value, and the smallest p-value the sequence could have reached."""
+
+    statistic: float
+    expected: float | None  # None where no mean is meant, as for a ratio
+    log_p: float
+    log_p_floor: float
+    segment: tuple[int, int] | None = None  # positions from 0, half-open: where the mark lies
+    payload: int | None = None
+    payload_error: float | None = None  # the probability that it is another
+
+
+@dataclass(frozen=True, eq=False)
+class NullCurve:
+    """What chance does with one record, for a picture of it beside what was observed."""
+
+    values: NDArray[np.float64]  # [k], ascending
+    heights: NDArray[np.float64]  # [k] the probability of each; of a tail, ln of it or more
+    observed: float
+    name: str  # what the values are
+    is_tail: bool = False
+
+    @classmethod
+    def of_law(cls, law: NDArray[np.float64], observed: float, name: str) -> NullCurve:
+        """Make a curve of P(value = 0, 1, ...), without what hardly ever happens."""
+        likely = np.flatnonzero(law > law.max() * 1e-6)
+        values = np.arange(likely[0], likely[-1] + 1)
+        return cls(values.astype(np.float64), law[values], observed, name)
+
+    @classmethod
+    def of_tail(
+        cls,
+        values: NDArray[np.int64] | NDArray[np.float64],
+        log_ps: ArrayLike,
+        observed: float,
+        name: str,
+    ) -> NullCurve:
+        """Make a curve of ln P(value or more), where that is possible at all."""
+        heights = np.asarray(log_ps, dtype=np.float64)
+        possible = np.isfinite(heights)
+        found = values[possible].astype(np.float64)
+        return cls(found, heights[possible], observed, name, is_tail=True)
+
+    @classmethod
+    def of_combined(cls, log_ps: Sequence[float]) -> NullCurve:
+        """Make the curve of Fisher's method: ln p against the sum of -ln p over the chains."""
+        observed = -float(np.sum(log_ps))
+        values = np.linspace(0.0, 1.1 * max(observed, 10.0), CURVE_POINTS)
+        chains = len(log_ps)  # how the sum is made up does not matter
+        heights = [combined([-x / max(chains, 1)] * chains) for x in values.tolist()]
+        return cls.of_tail(values, heights, observed, "-ln p summed over chains")
+
+
+class Statistic(Protocol):
+    """What a detector measures, with the null that goes with it."""
+
+    name: str
+    signature: str  # its parameters, as `name:value` joined by `|`
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record of a batch."""
+
+    def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
+        """Return what chance does with a record whose `statistic` was measured."""
+
+
+def padded(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Lay sequences under one another, filled up with UNREAD: [B, longest]."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), UNREAD)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return table
+
+
+def combined(log_ps: Sequence[float]) -> float:
+    """Combine independent p-values into one by Fisher's method: ln p of each -> ln p.
+
+    -2 ln of their product is at most chi-squared with two degrees of freedom for each.
+
+    >>> combined([-3.0])
+    -3.0
+    >>> round(combined([-3.0, -3.0]), 3)  # -6 + ln(1 + 6)
+    -4.054
+    """
+    if len(log_ps) == 0:
+        return 0.0
+    total = -float(np.sum(log_ps))
+    if total == 0.0 or not np.isfinite(total):
+        return 0.0 - total
+    term, terms = 0.0, [0.0]
+    for number in range(1, len(log_ps)):
+        term += log(total) - log(number)
+        terms.append(term)
+    highest = max(terms)
+    return min(0.0, -total + highest + log(sum(np.exp(np.array(terms) - highest))))

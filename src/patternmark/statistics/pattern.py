@@ -1,0 +1,47 @@
+"""The paper's detector (Algorithm 2): the number of target patterns among the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from patternmark.chain import KeyChain
+from patternmark.key import Key
+from patternmark.null import PatternNull
+from patternmark.reading import Reading
+from patternmark.recover import recover
+from patternmark.statistics.base import Measurement, NullCurve
+
+
+class PatternStatistic:
+    """Counts target patterns; for keys of the paper's scheme."""
+
+    name = "pattern"
+
+    def __init__(self, key: Key, m: int | None = None, null: KeyChain | None = None) -> None:
+        self.patterns = key.profile.target_patterns(m)
+        self.null = PatternNull(self.patterns, null)
+        self.signature = f"m:{self.patterns.length}|null:{self.null.null.signature}"
+        self._partition = key.partition
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Count the patterns and look up how often chance counts as many."""
+        recovered = recover(readings, self._partition)
+        counts = recovered.count_marks(self.patterns.hits(recovered.keys)).tolist()
+        return [
+            self._judge(count, segments)
+            for count, segments in zip(counts, recovered.segments, strict=True)
+        ]
+
+    def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
+        """Return the exact distribution of the count."""
+        segments = recover([reading], self._partition).segments[0]
+        return NullCurve.of_law(self.null.distribution(segments), statistic, "target patterns")
+
+    def _judge(self, count: int, segments: tuple[int, ...]) -> Measurement:
+        largest = self.null.largest_count(segments)
+        return Measurement(
+            statistic=count,
+            expected=self.null.mean(segments),
+            log_p=self.null.log_tail(count, segments),
+            log_p_floor=self.null.log_tail(largest, segments),
+        )

@@ -1,0 +1,171 @@
+"""The likelihood ratio as a detector: bounded by Markov (`lr`) or calibrated (`auto`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.key import Key
+from patternmark.likelihood import (
+    HARDENED_MIXTURE,
+    PAPER_MIXTURE,
+    ChainRatio,
+    CyclicRatio,
+    Mixture,
+    log_mean_exp,
+)
+from patternmark.null.mixture import MixtureNull
+from patternmark.profile import Profile
+from patternmark.rates import agreement_rates, with_chance
+from patternmark.reading import Reading
+from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_STARTS
+from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, padded
+
+_BATCH = 64  # chains of like length that are measured together
+
+
+class RatioStatistic:
+    """ln of the mixed likelihood ratio; its p-value is at most 1 / ratio (Markov).
+
+    An e-value: the ratios of independent sequences of one source may be multiplied.
+    """
+
+    name = "lr"
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self.mixture = mixture_of(key.profile)
+        self.ratio = ratio_of(key, self.mixture)
+        self.signature = f"mixture:{len(self.mixture.components)}"
+        self._nonces = key.schedule.nonces
+        rates = with_chance(_rates(key), _chance(key))
+        best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
+        self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Mix over components, nonces and phases; chains of a record multiply."""
+        by_nonce = self.log_ratios(readings)  # [records, R]
+        total = log_mean_exp(by_nonce)
+        scored = np.array([reading.num_scored for reading in readings])
+        total[scored == 0] = 0.0  # not what rounding makes of the weights' sum
+        most = np.array([self._most[reading.symbols].sum() for reading in readings])
+        log_p, floor = self.log_p(total, scored), self.log_p(most, scored)
+        payloads = [_payload(row) for row in by_nonce]
+        return [
+            Measurement(
+                statistic=float(total[i]),
+                expected=None,
+                log_p=float(log_p[i]),
+                log_p_floor=float(floor[i]),
+                payload=payloads[i][0],
+                payload_error=payloads[i][1],
+            )
+            for i in range(len(readings))
+        ]
+
+    def log_ratios(self, readings: Sequence[Reading]) -> NDArray[np.float64]:
+        """Return ln of the mixed ratio for each nonce: [records, R]."""
+        chains = [(i, part) for i, reading in enumerate(readings) for part in reading.parts]
+        found = np.zeros((len(readings), self._nonces, len(self.mixture.components)))
+        order = sorted(range(len(chains)), key=lambda c: len(chains[c][1]))
+        for at in range(0, len(order), _BATCH):
+            some = [chains[c] for c in order[at : at + _BATCH]]
+            ratios = self.ratio.log_ratios(padded([part for _, part in some]))
+            for (record, _), row in zip(some, ratios, strict=True):
+                found[record] += row
+        return self.mixture.mix(found, np.array([reading.num_scored for reading in readings]))
+
+    def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
+        """Return ln p against the ratio's logarithm."""
+        values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
+        heights = self.log_p(values, np.full(len(values), reading.num_scored))
+        return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
+
+    def log_p(
+        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return ln p: Markov's bound."""
+        del scored  # it holds at any length
+        return np.minimum(-log_ratio, 0.0)
+
+
+class AutoStatistic(RatioStatistic):
+    """The default: the same ratio with its measured null, some twenty times sharper.
+
+    Where no null was measured (another alphabet, chain or period), Markov's bound.
+    """
+
+    name = "auto"
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(key)
+        profile = key.profile
+        self._null: MixtureNull | None = None
+        if profile.alphabet == PROTEIN and _is_usual(profile):
+            self._null = MixtureNull.shipped(profile.scheme)
+        self.signature += f"|null:{'measured' if self._null else 'markov'}"
+
+    def log_p(
+        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return ln p from the table."""
+        if self._null is None:
+            return super().log_p(log_ratio, scored)
+        return self._null.log_tail(log_ratio, scored, self._nonces)
+
+
+def mixture_of(profile: Profile) -> Mixture:
+    """Return the marks a detector looks for."""
+    return HARDENED_MIXTURE if profile.is_hardened else PAPER_MIXTURE
+
+
+def ratio_of(key: Key, mixture: Mixture) -> CyclicRatio | ChainRatio:
+    """Return what computes likelihood ratios for a key."""
+    profile, schedule = key.profile, key.schedule
+    promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
+    rates = with_chance(_rates(key), _chance(key))
+    if profile.is_hardened or _is_cycle(profile):
+        return CyclicRatio(promoted, rates, schedule.starts, mixture.components)
+    chain = profile.chain
+    return ChainRatio(
+        promoted[0],
+        rates,
+        np.array(chain.transition),
+        np.array(chain.initial),
+        mixture.components,
+    )
+
+
+def _rates(key: Key) -> NDArray[np.float64]:
+    return agreement_rates(key.profile.alphabet, key.profile.scheme)
+
+
+def _chance(key: Key) -> float:
+    return 0.5 if key.profile.is_hardened else 1.0 / key.profile.num_keys
+
+
+def _is_cycle(profile: Profile) -> bool:
+    keys = np.arange(profile.num_keys)
+    follows = np.array_equal(profile.chain.likeliest_next(), (keys + 1) % len(keys))
+    uniform = len(set(profile.chain.initial)) == 1
+    return profile.chain.is_deterministic and follows and uniform
+
+
+def _is_usual(profile: Profile) -> bool:
+    if profile.is_hardened:
+        usual = (DEFAULT_PERIOD, DEFAULT_BLOCK, DEFAULT_STARTS)
+        return (profile.period, profile.block, profile.starts) == usual
+    return _is_cycle(profile) and profile.num_keys == 2
+
+
+def _payload(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:
+    """Return the likeliest nonce, and how likely it is another if the sequence is marked."""
+    if len(by_nonce) == 1:
+        return None, None
+    best = int(np.argmax(by_nonce))
+    others = np.delete(by_nonce, best)
+    log_others = log_mean_exp(others, total=True) - by_nonce[best]
+    return best, float(1.0 / (1.0 + np.exp(-log_others)))

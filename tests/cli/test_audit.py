@@ -1,0 +1,121 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from patternmark import PROTEIN, Alphabet, Key, Profile, save_key
+from patternmark.derive import Secret
+from patternmark.simulate import marked_sequences, rates_at
+from tests.conftest import SECRET_HEX, Outcome
+
+Run = Callable[..., Outcome]
+
+
+def write_marked(key: Key, count: int, path: Path, rng: np.random.Generator) -> Path:
+    rates = rates_at(1.0, PROTEIN, key.profile.scheme)
+    rows = marked_sequences(key, rates, rng.random((count, 400)))
+    letters = ["".join(PROTEIN.letters[i] for i in row) for row in rows]
+    path.write_text("".join(f">s{i}\n{text}\n" for i, text in enumerate(letters)))
+    return path
+
+
+@pytest.fixture
+def designs(key: Key, tmp_path: Path, rng: np.random.Generator) -> Path:
+    return write_marked(key, 16, tmp_path / "designs.fa", rng)
+
+
+def test_the_papers_split_is_found_and_forged(
+    run: Run, designs: Path, key: Key, key_file: Path
+) -> None:
+    done = run("audit", designs, "--key", key_file, "--tries", 20, "--json")
+    assert done.status == 0
+    (result,) = done.objects
+    assert (result["scheme"], result["sequences"], result["key_id"]) == ("paper", 16, key.key_id)
+    assert result["learned"]["splits"] == 92_378
+    assert result["learned"]["rank"] == 1
+    assert result["forged"]["rate"] > 0.8
+    assert result["unmarked"]["rate"] < 0.2
+    assert result["stripped"]["hits"] < result["random"]["hits"] <= result["before"]["n"] == 16
+    assert result["forged"]["low"] < result["forged"]["rate"] <= result["forged"]["high"]
+    again = run("audit", designs, "--key", key_file, "--tries", 20, "--json")
+    assert again.out == done.out
+
+
+def test_the_table_tells_no_secret(run: Run, designs: Path, key: Key, key_file: Path) -> None:
+    done = run("audit", designs, "--key", key_file, "--tries", 5)
+    assert done.status == 0
+    assert "the true split ranks 1" in done.out
+    assert key.key_id in done.out
+    parts = ["".join(PROTEIN.letters[i] for i in np.flatnonzero(m)) for m in key.partition.members]
+    for secret in (SECRET_HEX, *parts):
+        assert secret not in done.out + done.err
+
+
+def test_without_a_key_only_learning_is_told(run: Run, designs: Path) -> None:
+    done = run("audit", designs, "--scheme", "paper", "--delta", 1, "--json")
+    (result,) = done.objects
+    assert result["key_id"] is None
+    assert result["learned"]["rank"] is None
+    assert result["learned"]["posterior"] > 0.9
+    assert "forged" not in result
+    text = run("audit", designs, "--scheme", "paper")
+    assert "likeliest of 92,378 splits" in text.out
+    assert "with --key" in text.out
+
+
+def test_a_hardened_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator) -> None:
+    key = Key.of(secret, Profile(scheme="hardened", nonces=1))
+    save_key(key, tmp_path / "hard.key")
+    few = write_marked(key, 1, tmp_path / "one.fa", rng)
+    done = run("audit", few, "--key", tmp_path / "hard.key", "--tries", 20, "--json")
+    (result,) = done.objects
+    assert result["learned"]["bits"] == 1280
+    assert result["learned"]["bits_learned"] < 200
+    assert result["forged"]["rate"] < 0.2
+    many = write_marked(key, 24, tmp_path / "many.fa", rng)
+    done = run("audit", many, "--key", tmp_path / "hard.key", "--tries", 20)
+    assert done.status == 0
+    assert "sequences of the best known: 24" in done.out
+
+
+def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "mpnn.fa"
+    file.write_text(
+        ">1abc, score=1.0, global_score=1.0, fixed_chains=[], designed_chains=['A'], "
+        "model_name=v_48_020\nMKTAYIAKQR\n>T=0.1, sample=1, score=0.8, global_score=0.8, "
+        "seq_recovery=0.4\nMKTXYIAKWR/AEDKLMNPQR\n"
+    )
+    (result,) = run("audit", file, "--scheme", "paper", "--json").objects
+    assert (result["sequences"], result["residues"]) == (2, 19)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scheme", "secret"], "--scheme is one of paper, hardened"),
+        (["--scheme", "paper", "--delta", "9"], "delta up to 1.5"),
+    ],
+)
+def test_bad_options_are_named(run: Run, designs: Path, arguments: list[str], message: str) -> None:
+    done = run("audit", designs, *arguments)
+    assert done.status == 2
+    assert message in done.err
+
+
+def test_keys_it_is_not_made_for(
+    run: Run, secret: Secret, designs: Path, key_file: Path, tmp_path: Path
+) -> None:
+    other = run("audit", designs, "--key", key_file, "--scheme", "hardened")
+    assert other.status == 2
+    assert "is of the scheme paper" in other.err
+    tokens = Alphabet.from_symbols("tokens", list("abcdef"), [])
+    save_key(Key.of(secret, Profile(alphabet=tokens)), tmp_path / "tokens.key")
+    done = run("audit", designs, "--key", tmp_path / "tokens.key")
+    assert done.status == 2
+    assert "marks on proteins" in done.err
+    empty = tmp_path / "x.fa"
+    empty.write_text(">a\nXXXX\n")
+    nothing = run("audit", empty, "--scheme", "paper")
+    assert nothing.status == 2
+    assert "nothing to attack" in nothing.err

@@ -1,0 +1,110 @@
+from collections.abc import Callable
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from patternmark import PROTEIN, load_key
+from patternmark.combine import combine, similar_groups
+from patternmark.statistics.base import combined
+from tests.conftest import Outcome
+from tests.synthetic import marked, plain, write_fasta
+
+Run = Callable[..., Outcome]
+
+
+def changed(sequence: str, share: float, rng: np.random.Generator) -> str:
+    letters = np.array(list(sequence))
+    places = rng.random(len(letters)) < share
+    letters[places] = rng.choice(list(PROTEIN.letters[:20]), np.count_nonzero(places))
+    return "".join(letters)
+
+
+def test_like_records_are_grouped(rng: np.random.Generator) -> None:
+    first, second = plain(200, rng), plain(200, rng)
+    texts = [
+        first,
+        second,
+        changed(first, 0.5, rng),  # half of the residues at equal positions
+        plain(150, rng),
+        "MKV" + second,  # shifted: no residue in its place
+        plain(90, rng) + "/" + plain(90, rng),
+        "X" * 200,  # nothing to compare
+        "X" * 200,
+    ]
+    groups = similar_groups([PROTEIN.encode(text) for text in texts], PROTEIN)
+    assert groups == ((0, 2), (1, 4), (3,), (5,), (6,), (7,))
+
+
+def test_likeness_is_passed_on(rng: np.random.Generator) -> None:
+    first = plain(400, rng)
+    middle = first[:200] + plain(200, rng)
+    last = plain(200, rng) + middle[200:]
+    groups = similar_groups([PROTEIN.encode(t) for t in (first, last, middle)], PROTEIN)
+    assert groups == ((0, 1, 2),)
+
+
+def test_within_a_group_the_best_counts_and_groups_multiply(rng: np.random.Generator) -> None:
+    one, other = PROTEIN.encode(plain(100, rng)), PROTEIN.encode(plain(100, rng))
+    copies = combine([-9.0, -3.0, -5.0], [one, one, one], PROTEIN)
+    assert copies.log_p == pytest.approx(-9.0 + log(3))
+    both = combine([-9.0, -3.0, -5.0], [one, one, other], PROTEIN)
+    assert both.log_p == pytest.approx(combined([-9.0 + log(2), -5.0]))
+    assert combine([0.0, 0.0], [one, one], PROTEIN).log_p == 0.0
+    assert combine([], [], PROTEIN).log_p == 0.0
+
+
+def test_the_combined_p_value_holds_for_copies_and_strangers(rng: np.random.Generator) -> None:
+    sequences = [PROTEIN.encode(plain(60, rng)) for _ in range(4)]
+    records = [sequences[0]] * 5 + sequences[1:]
+    found = []
+    for _ in range(400):
+        shared = rng.random()  # copies have one p-value between them
+        p_values = [shared] * 5 + rng.random(3).tolist()
+        found.append(combine([log(p) for p in p_values], records, PROTEIN).log_p)
+    for level in (0.05, 0.2):
+        hits = np.count_nonzero(np.array(found) <= log(level))
+        assert hits <= 400 * level + 4 * np.sqrt(400 * level)
+
+
+def test_detect_adds_one_p_value_for_all(
+    run: Run, key_file: Path, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    key = load_key(key_file)
+    weak = {f"m{i}": marked(key, 60, rng, delta=1.0) for i in range(12)}
+    file = write_fasta(tmp_path / "x.fa", weak | {"unknown": "XXXX"})
+    arguments = ["detect", file, "--key", key_file, "--detector", "phase", "--combine"]
+    *single, together = run(*arguments, "--json").objects
+    assert len(single) == 13
+    assert (together["combined"], together["num_records"], together["num_groups"]) == (True, 12, 12)
+    by_hand = combined([v["log10_p"] * log(10) for v in single[:12]])
+    assert together["log10_p"] == pytest.approx(by_hand / log(10))
+    assert together["prediction"] is True
+    assert together["p_value"] < min(v["p_value"] for v in single)
+    assert "all together: p = " in run(*arguments).out
+    assert "all together" not in run(*arguments[:-1]).out
+
+
+def test_many_designs_on_one_backbone_count_once(
+    run: Run, key_file: Path, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    design = marked(load_key(key_file), 150, rng, delta=1.0)
+    copies = {f"c{i}": changed(design, 0.2, rng) for i in range(8)}
+    file = write_fasta(tmp_path / "x.fa", copies)
+    *single, together = run(
+        "detect", file, "--key", key_file, "--detector", "phase", "--combine", "--json"
+    ).objects
+    assert (together["num_records"], together["num_groups"]) == (8, 1)
+    assert together["p_value"] == pytest.approx(min(1, 8 * min(v["p_value"] for v in single)))
+
+
+@pytest.mark.parametrize("detector", ["auto", "phase", "lr"])
+def test_unmarked_records_stay_unmarked_together(
+    run: Run, key_file: Path, tmp_path: Path, rng: np.random.Generator, detector: str
+) -> None:
+    file = write_fasta(tmp_path / "x.fa", {f"u{i}": plain(120, rng) for i in range(40)})
+    arguments = ["--key", key_file, "--detector", detector, "--combine", "--json"]
+    together = run("detect", file, *arguments).objects[-1]
+    assert together["num_groups"] == 40
+    assert together["prediction"] is False

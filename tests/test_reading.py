@@ -1,0 +1,52 @@
+import numpy as np
+
+from patternmark import PROTEIN
+from patternmark.likelihood import UNREAD
+from patternmark.reading import read, read_many
+
+MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
+
+
+def test_unknown_and_unscored_symbols_say_nothing() -> None:
+    ids = PROTEIN.encode("MKXV-A")
+    scored = np.array([True, False, True, True, True, True])
+    reading = read(ids, PROTEIN, scored)
+    assert reading.symbols.tolist() == [10, UNREAD, UNREAD, 17, UNREAD, 0]
+    assert reading.num_scored == 3
+    assert ids.tolist() == PROTEIN.encode("MKXV-A").tolist()  # left as it was
+
+
+def test_chains_are_slices_of_a_record() -> None:
+    reading = read(PROTEIN.encode("MKV/AC:X/W"), PROTEIN)
+    assert reading.chains == (slice(0, 3), slice(4, 6), slice(7, 8), slice(9, 10))
+    assert [part.tolist() for part in reading.parts] == [[10, 8, 17], [0, 1], [18]]
+    assert reading.num_scored == 6
+
+
+def test_repeats_are_read_once_unless_told_otherwise() -> None:
+    ids = PROTEIN.encode(MOTIF + "GDPNE" + MOTIF)
+    once, twice = read(ids, PROTEIN), read(ids, PROTEIN, mask_repeats=False)
+    assert once.num_scored == len(MOTIF) + 5
+    assert (once.symbols[-len(MOTIF) :] == UNREAD).all()
+    assert twice.num_scored == len(ids)
+
+
+def test_a_copied_chain_counts_once_however_short() -> None:
+    for chain in ("MKV", MOTIF):
+        reading = read(PROTEIN.encode(f"{chain}/{chain}"), PROTEIN)
+        assert len(reading.parts) == 1
+        assert reading.num_scored == len(chain)
+
+
+def test_nothing_is_a_reading() -> None:
+    empty = read(PROTEIN.encode(""), PROTEIN)
+    assert (empty.num_scored, empty.parts) == (0, [])
+
+
+def test_records_are_read_each_by_itself() -> None:
+    records = [PROTEIN.encode(text) for text in (MOTIF, MOTIF, "", "MKX/MK")]
+    together = read_many(records, PROTEIN, [None] * 4)
+    for reading, ids in zip(together, records, strict=True):
+        alone = read(ids, PROTEIN)
+        assert reading.symbols.tolist() == alone.symbols.tolist()
+        assert reading.chains == alone.chains

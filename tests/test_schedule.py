@@ -1,0 +1,108 @@
+import hashlib
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from patternmark import PROTEIN, Alphabet, Key, ParameterError, Profile
+from patternmark.derive import Secret
+from patternmark.schedule import PROTEIN_PAIRS, HardenedSchedule
+
+
+def schedule(secret: Secret, alphabet: Alphabet = PROTEIN, **sizes: int) -> HardenedSchedule:
+    usual = {"period": 64, "block": 4, "nonces": 3, "starts": 4}
+    return HardenedSchedule(secret, alphabet, **(usual | sizes))
+
+
+def test_each_key_promotes_one_of_every_pair(secret: Secret) -> None:
+    made = schedule(secret)
+    for nonce in range(made.nonces):
+        halves = made.promoted(nonce)
+        assert halves.shape == (64, PROTEIN.size)
+        assert not halves[:, list(PROTEIN.unscored)].any()
+        for pair in PROTEIN_PAIRS:
+            assert (halves[:, PROTEIN.encode(pair)].sum(axis=1) == 1).all()
+    assert sorted("".join(PROTEIN_PAIRS)) == sorted(PROTEIN.letters[:20])
+
+
+def test_keys_of_a_block_take_turns_with_the_complement(secret: Secret) -> None:
+    halves = schedule(secret, block=4).promoted(0)[:, PROTEIN.scored].reshape(16, 4, 20)
+    for block in halves:
+        for here, following in pairwise(block):
+            assert (here != following).all()
+    firsts = {block[0].tobytes() for block in halves}
+    assert len(firsts) == 16  # each block has a half of its own
+
+
+def test_every_symbol_is_promoted_half_of_the_time(secret: Secret) -> None:
+    for nonce in range(3):
+        counts = schedule(secret).promoted(nonce)[:, PROTEIN.scored].sum(axis=0)
+        assert (counts == 32).all()
+
+
+def test_nonces_secrets_and_sizes_share_nothing(secret: Secret) -> None:
+    base = schedule(secret).promoted(0)
+    others = [
+        schedule(secret).promoted(1),
+        schedule(Secret(bytes(32))).promoted(0),
+        schedule(secret, period=128).promoted(0)[:64],
+        schedule(secret, block=8).promoted(0),
+    ]
+    first_of_block, scored = slice(0, 64, 8), PROTEIN.scored  # where no complement decides
+    for other in others:
+        same = np.mean(other[first_of_block][:, scored] == base[first_of_block][:, scored])
+        assert 0.2 < same < 0.8
+
+
+def test_the_number_of_nonces_and_starts_does_not_change_a_schedule(secret: Secret) -> None:
+    few, many = schedule(secret), schedule(secret, nonces=9, starts=8)
+    np.testing.assert_array_equal(few.promoted(2), many.promoted(2))
+    assert few.starts.tolist() == [0, 16, 32, 48]
+
+
+@pytest.mark.parametrize("size", [2, 7, 8, 31])
+def test_other_alphabets_are_paired_in_secret(secret: Secret, size: int) -> None:
+    tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(size + 1)], unscored=[0])
+    made = schedule(secret, tokens)
+    halves = made.promoted(0)
+    counts = halves.sum(axis=1)
+    assert not halves[:, 0].any()
+    # The odd one out is promoted by every second key.
+    assert set(counts) <= {size // 2, (size + 1) // 2}
+    assert (halves[0::2].sum(axis=1) + halves[1::2].sum(axis=1) == size).all()
+    assert made.bits == 16 * ((size + 1) // 2)
+
+
+def test_the_bits_of_the_default(secret: Secret) -> None:
+    made = Key.of(secret, Profile(scheme="hardened")).schedule
+    assert isinstance(made, HardenedSchedule)
+    assert made.bits == 128 * 10
+    assert (made.period, made.nonces, len(made.starts)) == (512, 64, 16)
+
+
+def test_the_derivation_is_frozen(secret: Secret) -> None:
+    halves = schedule(secret).promoted(1)
+    letters = ["".join(PROTEIN.letters[i] for i in np.flatnonzero(row)) for row in halves[:5]]
+    assert letters == FROZEN_LETTERS
+    assert hashlib.sha256(np.packbits(halves).tobytes()).hexdigest() == FROZEN_DIGEST
+    tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(8)], unscored=[0])
+    odd = schedule(secret, tokens).promoted(0)
+    assert hashlib.sha256(np.packbits(odd).tobytes()).hexdigest() == FROZEN_TOKENS
+
+
+def test_nothing_secret_is_printed(secret: Secret) -> None:
+    key = Key.of(secret, Profile(scheme="hardened"))
+    assert repr(key.schedule) == "HardenedSchedule(64 nonces of 512 keys, hidden)"
+    with pytest.raises(ParameterError, match="no partition"):
+        _ = key.partition
+
+
+def test_the_papers_scheme_in_the_same_terms(key: Key) -> None:
+    made = key.schedule
+    assert (made.period, made.nonces, made.starts.tolist()) == (2, 1, [0, 1])
+    np.testing.assert_array_equal(made.promoted(0), key.partition.members)
+
+
+FROZEN_LETTERS = ["ACDIKLPSWY", "EFGHMNQRTV", "ACDIKLPSWY", "EFGHMNQRTV", "ACDMPRTVWY"]
+FROZEN_DIGEST = "970584c51284bb08c175072cd0a579eb26de83c9b76572425e19dee36fc93756"
+FROZEN_TOKENS = "62ecf34b79f66041ff29d6bbe25bde022ce41feabea5bded0ca91c58f63a7547"

@@ -1,0 +1,219 @@
+"""Every detector on sequences with and without a mark, for both schemes."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
+from patternmark.derive import Secret
+from patternmark.plot import plot_verdicts
+from patternmark.report import ReportEntry, render_report
+from patternmark.statistics.base import combined
+from patternmark.track import AGREES, Tracker
+from tests.conftest import SECRET_HEX
+
+FREQUENCIES = np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND)
+SMALL = {"period": 64, "block": 4, "starts": 8, "nonces": 4}
+CASES = [("paper", name) for name in ("auto", "pattern", "phase", "slip", "local", "lr")]
+CASES += [("hardened", name) for name in ("auto", "phase", "slip", "local", "lr")]
+every_case = pytest.mark.parametrize(("scheme", "name"), CASES)
+
+
+@cache
+def key_of(scheme: str, secret: bytes = bytes.fromhex(SECRET_HEX)) -> Key:
+    sizes = SMALL if scheme == "hardened" else {}
+    return Key.of(Secret(secret), Profile(scheme=scheme, delta=2.0, **sizes))
+
+
+@cache
+def detector_of(scheme: str, name: str) -> Detector:
+    return Detector(key_of(scheme), name)
+
+
+def marked(
+    key: Key, length: int, rng: np.random.Generator, payload: int | None = None, seed: int = 1
+) -> np.ndarray:
+    """Natural letters, tilted by the bias of their keys."""
+    marker = Marker(key, payload=payload)
+    keys = marker.key_sequence(length, seed=seed)
+    law = np.cumsum(FREQUENCIES * np.exp(marker.table(1.0)[keys]), axis=1)
+    return (rng.random((length, 1)) * law[:, -1:] >= law[:, :-1]).sum(axis=1)
+
+
+def plain(length: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.choice(PROTEIN.size, size=length, p=FREQUENCIES)
+
+
+@every_case
+def test_a_mark_is_found_by_its_key_alone(scheme: str, name: str, rng: np.random.Generator) -> None:
+    design = marked(key_of(scheme), 300, rng)
+    found = detector_of(scheme, name).detect(design)
+    assert found.prediction
+    assert found.log10_p < -6
+    assert found.detector == name
+    for other in (plain(300, rng), plain(80, rng)):
+        assert detector_of(scheme, name).detect(other).log10_p > -3
+    if scheme == "hardened":  # a stranger's split may share much with the paper's
+        stranger = Detector(key_of(scheme, bytes(32)), name)
+        assert stranger.detect(design).log10_p > -3
+
+
+@every_case
+def test_p_values_are_never_above_one_and_nothing_has_one(scheme: str, name: str) -> None:
+    detector = detector_of(scheme, name)
+    verdicts = detector.detect_many(["", "XXXX", "X/X", "A", "MK", "W" * 40])
+    assert all(0.0 < v.p_value <= 1.0 and v.log10_p <= 0.0 for v in verdicts)
+    for verdict in verdicts[:3]:
+        assert verdict.p_value == 1.0
+        assert verdict.note.startswith("nothing to score")
+        assert not verdict.prediction
+    assert "too short to tell" in verdicts[4].note
+    assert str(verdicts[0].log10_p) == "0.0"
+
+
+@every_case
+def test_chains_of_a_record_add_up(scheme: str, name: str, rng: np.random.Generator) -> None:
+    key, detector = key_of(scheme), detector_of(scheme, name)
+    parts = [marked(key, n, rng, payload=None, seed=5) for n in (120, 110)]
+    one, two = (detector.detect(part).log10_p for part in parts)
+    both = detector.detect(np.concatenate([parts[0], [-1], parts[1]]))
+    assert both.length == 230
+    if name in ("phase", "slip"):
+        expected = combined([one * np.log(10), two * np.log(10)]) / np.log(10)
+        assert both.log10_p == pytest.approx(expected, rel=1e-9)
+    if name != "local":  # which looks for one stretch
+        assert both.log10_p < min(one, two)
+
+
+@every_case
+def test_the_batch_does_not_matter(scheme: str, name: str, rng: np.random.Generator) -> None:
+    detector = detector_of(scheme, name)
+    batch = [plain(n, rng) for n in (0, 1, 3, 50, 53, 201, 400)]
+    batch.append(marked(key_of(scheme), 150, rng))
+    together = detector.detect_many(batch)
+    for verdict, ids in zip(together, batch, strict=True):
+        alone = detector.detect(ids)
+        assert alone.log10_p == pytest.approx(verdict.log10_p, abs=1e-9)
+        assert alone.statistic == pytest.approx(verdict.statistic, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["auto", "lr"])
+def test_the_payload_is_read_back(name: str, rng: np.random.Generator) -> None:
+    for payload in range(SMALL["nonces"]):
+        verdict = detector_of("hardened", name).detect(
+            marked(key_of("hardened"), 250, rng, payload=payload)
+        )
+        assert verdict.payload == payload
+        assert verdict.payload_error is not None
+        assert verdict.payload_error < 1e-3
+    unmarked = detector_of("hardened", name).detect(plain(250, rng))
+    assert (unmarked.payload, unmarked.payload_error) == (None, None)
+
+
+def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:
+    """With many nonces, the right one must be chosen by a part of the sequence."""
+    key = Key.of(Secret(bytes(32)), Profile(scheme="hardened"))
+    detector = Detector(key, "lr")
+    designs = [np.delete(marked(key, 401, rng, seed=seed), 200) for seed in range(8)]
+    for ids, seed in zip(designs, range(8), strict=True):
+        keys = Marker(key).key_sequence(1, seed=seed)
+        verdict = detector.detect(ids)  # of strength 1, half of it in another phase
+        assert verdict.prediction
+        assert verdict.payload == keys[0] // 512
+
+
+def test_a_stretch_is_found_where_it_lies(rng: np.random.Generator) -> None:
+    for scheme in ("paper", "hardened"):
+        whole = np.concatenate([plain(100, rng), marked(key_of(scheme), 150, rng), plain(90, rng)])
+        detector = detector_of(scheme, "local")
+        found, alone = detector.detect(whole), detector.detect(whole[100:250])
+        assert found.segment is not None
+        # Beyond its ends chance may go on for a while, if that scores more.
+        assert min(found.segment[1], 250) - max(found.segment[0], 100) >= 130
+        assert found.statistic >= alone.statistic
+
+
+def test_options_and_keys_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ParameterError, match="paper's scheme"):
+        Detector(key_of("hardened"), "pattern")
+    with pytest.raises(ParameterError, match="--detector pattern"):
+        Detector(key_of("paper"), "phase", m=5)
+
+
+@every_case
+def test_every_verdict_has_its_picture_and_page(
+    scheme: str, name: str, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    detector, design = detector_of(scheme, name), marked(key_of(scheme), 130, rng)
+    two = np.concatenate([design[:70], [-1], plain(60, rng)])
+    sequences = [design, plain(90, rng), two, np.array([20, 20]), np.array([3]), np.array([], int)]
+    verdicts = detector.detect_many(sequences)
+    plot_verdicts(detector, verdicts[2:5], sequences[2:5], str(tmp_path / "x.svg"))
+    assert (tmp_path / "x.svg").stat().st_size > 5000
+    entries = [ReportEntry(v, ids) for v, ids in zip(verdicts, sequences, strict=True)]
+    html = render_report(detector, entries, title="x")
+    body = html.split("</style>")[1]
+    assert "nan" not in body
+    assert "inf" not in body
+    assert body.count("<svg") == 2 * len(sequences)
+    legend = body[body.index('class="legend"') :].split("</p>")[0]
+    assert ("part 2" in legend) is (scheme == "paper")
+    assert ("<code>" in legend) is (scheme == "paper")
+    assert ("learns the partition" in body) is (scheme == "paper")
+
+
+@every_case
+def test_curves_meet_the_verdict(scheme: str, name: str, rng: np.random.Generator) -> None:
+    """The curve at the observed value is the p-value that was reported."""
+    detector = detector_of(scheme, name)
+    for ids in (plain(90, rng), marked(key_of(scheme), 90, rng)):
+        reading, verdict = detector.read([ids])[0], detector.detect(ids)
+        curve = detector.statistic.null_curve(reading, verdict.statistic)
+        assert (np.diff(curve.values) > 0).all()
+        if curve.is_tail:
+            assert (np.diff(curve.heights) <= 1e-9).all()
+            low = np.searchsorted(curve.values, curve.observed, side="right") - 1
+            high = min(low + 1, len(curve.values) - 1)
+            log_p = verdict.log10_p * np.log(10)
+            assert curve.heights[high] - 1e-9 <= log_p <= curve.heights[low] + 1e-9
+        else:
+            tail = curve.heights[curve.values >= curve.observed].sum()
+            assert tail == pytest.approx(verdict.p_value, rel=1e-3, abs=1e-4)
+
+
+def test_the_track_of_a_hardened_key_follows_slips(rng: np.random.Generator) -> None:
+    key = key_of("hardened")
+    detector, tracker = detector_of("hardened", "auto"), Tracker(key)
+    slipped = np.delete(marked(key, 301, rng), 150)
+    track = tracker.follow(detector.read([slipped])[0])
+    halves = np.nanmean(track.agreement[:150]), np.nanmean(track.agreement[150:])
+    assert min(halves) > 0.75 > track.chance
+    assert ((track.kinds == AGREES) == (track.agreement == 1.0)).all()
+    shares, chances = [], []
+    for _ in range(10):
+        unmarked = tracker.follow(detector.read([plain(300, rng)])[0])
+        shares.append(np.nanmean(unmarked.agreement))
+        chances.append(unmarked.chance)
+    assert np.mean(shares) == pytest.approx(np.mean(chances), abs=0.03)
+
+
+def test_a_hardened_picture_does_not_tell_which_symbols_agree(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its track has one point for each window: a count, not a place."""
+    from matplotlib.axes import Axes
+
+    drawn: list[np.ndarray] = []
+    plot = Axes.plot
+
+    def spy(axes: Axes, x: np.ndarray, *rest: object, **options: object) -> object:
+        drawn.append(np.asarray(x))
+        return plot(axes, x, *rest, **options)
+
+    monkeypatch.setattr(Axes, "plot", spy)
+    detector, ids = detector_of("hardened", "auto"), plain(310, rng)
+    plot_verdicts(detector, [detector.detect(ids)], [ids], str(tmp_path / "x.svg"))
+    assert (np.diff(drawn[0]) == 31).all()
+    assert len(drawn[0]) == 10

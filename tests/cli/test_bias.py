@@ -57,7 +57,8 @@ def test_the_published_proteinmpnn_makes_marked_sequences(
     assert run("bias", pdb, *options, "-o", bias).status == 0
     marked = published(pdb, tmp_path / "marked", "--bias-by-res-jsonl", bias)
     plain = published(pdb, tmp_path / "plain")
-    native, *designs = run("detect", marked, "--key", key_file, "--json").objects
+    counted = ("--count-repeats", "--json")  # so that it is plain what is scored
+    native, *designs = run("detect", marked, "--key", key_file, *counted).objects
     assert (native["id"], native["prediction"]) == ("globin/native", False)
     assert len(designs) == 6
     assert all(d["log10_p"] < -4 and d["length"] == 147 for d in designs)

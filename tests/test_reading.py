@@ -1,6 +1,6 @@
 import numpy as np
 
-from patternmark import PROTEIN
+from patternmark import PROTEIN, Detector, Key, Profile
 from patternmark.likelihood import UNREAD
 from patternmark.reading import read, read_many
 
@@ -50,3 +50,17 @@ def test_records_are_read_each_by_itself() -> None:
         alone = read(ids, PROTEIN)
         assert reading.symbols.tolist() == alone.symbols.tolist()
         assert reading.chains == alone.chains
+
+
+def test_a_hardened_key_hears_a_distant_copy_as_news() -> None:
+    """Its halves are others there; the paper's split is the same everywhere."""
+    between = "EDHCGLSFNQ"
+    tandem, copies = PROTEIN.encode(MOTIF + between + MOTIF), PROTEIN.encode(f"{MOTIF}/{MOTIF}")
+    runs = PROTEIN.encode(MOTIF + "QQQQQQQQQQQQ")
+    hardened = Detector(Key.generate(Profile(scheme="hardened", nonces=1)))
+    paper = Detector(Key.generate(Profile()))
+    news, rest, low = (reading.num_scored for reading in hardened.read([tandem, copies, runs]))
+    assert news == len(tandem)
+    assert rest == len(MOTIF)  # the phase of another chain is unknown: it may be the same
+    assert low < len(MOTIF) + 3
+    assert paper.read([tandem])[0].num_scored == len(MOTIF) + len(between)

@@ -103,6 +103,22 @@ def test_the_papers_scheme_in_the_same_terms(key: Key) -> None:
     np.testing.assert_array_equal(made.promoted(0), key.partition.members)
 
 
+def test_only_neighbours_and_whole_rounds_meet_a_half_again(secret: Secret, key: Key) -> None:
+    """Where halves of two keys so far apart are ever alike, `reuses` must say so."""
+    made = Key.of(secret, Profile(scheme="hardened")).schedule
+    lags = np.arange(1, 1100)
+    claimed = made.reuses(lags)
+    halves = made.promoted(0)[:, PROTEIN.scored]
+    for lag in lags[lags < 512].tolist():
+        alike = (halves == np.roll(halves, -lag, axis=0)).all(axis=1)
+        opposite = (halves != np.roll(halves, -lag, axis=0)).all(axis=1)
+        # Ten bits may agree by chance: in one of 512 keys, not in many.
+        assert claimed[lag - 1] or np.count_nonzero(alike | opposite) < 12
+    assert claimed[[0, 1, 2, 511, 1023]].all()  # lags 1, 2, 3, 512 and 1,024
+    assert claimed.mean() < 0.05
+    assert key.schedule.reuses(lags).all()
+
+
 FROZEN_LETTERS = ["ACDIKLPSWY", "EFGHMNQRTV", "ACDIKLPSWY", "EFGHMNQRTV", "ACDMPRTVWY"]
 FROZEN_DIGEST = "970584c51284bb08c175072cd0a579eb26de83c9b76572425e19dee36fc93756"
 FROZEN_TOKENS = "62ecf34b79f66041ff29d6bbe25bde022ce41feabea5bded0ca91c58f63a7547"

@@ -88,7 +88,13 @@ class Detector:
         """Return what of encoded sequences counts."""
         alphabet = self.key.profile.alphabet
         masks = scored if scored is not None else [None] * len(encoded)
-        return read_many(encoded, alphabet, masks, mask_repeats=self.mask_repeats)
+        return read_many(
+            encoded,
+            alphabet,
+            masks,
+            mask_repeats=self.mask_repeats,
+            matters=self.key.schedule.reuses,
+        )
 
     def _encode(self, name: str, sequence: str | ArrayLike) -> NDArray[np.int64]:
         try:

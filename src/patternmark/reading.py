@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.likelihood import UNREAD
-from patternmark.repeats import repeated_many
+from patternmark.repeats import Lags, repeated_many
 
 
 class Reading(NamedTuple):
@@ -48,14 +48,15 @@ def read_many(
     scored: Sequence[NDArray[np.bool_] | None],
     *,
     mask_repeats: bool = True,
+    matters: Lags | None = None,
 ) -> list[Reading]:
     """Read the symbols of records.
 
     Unscored symbols and positions that are not `scored` say nothing. Nor, unless told otherwise,
     do repeats of what stands before them in the record, copies of a chain among them: chance
-    would count their luck twice.
+    would count their luck twice. `matters` tells at which lags it would; without it at all.
     """
-    repeats = repeated_many(records, alphabet) if mask_repeats else [None] * len(records)
+    repeats = repeated_many(records, alphabet, matters) if mask_repeats else [None] * len(records)
     return [
         _read(ids, alphabet, mask, again)
         for ids, mask, again in zip(records, scored, repeats, strict=True)

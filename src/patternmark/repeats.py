@@ -15,13 +15,18 @@ is held to less than an agreement somewhere in a long record, of which chance of
 The same rule fits every alphabet, because rare symbols weigh more: among 400 symbols at a distance
 of 100, an exact repeat is one of 7 amino acids or of 4 tokens of text.
 
+A repeat matters where it meets the same secret again. With the paper's scheme every position does;
+a hardened schedule has a fresh half for every block, so that a copy further on in a chain is news:
+`matters` says at which lags it is not. Copies in another chain always count once, for its phase is
+unknown and may be the same.
+
 The mask looks at the symbols only, never at a key, so that it cannot bias a test that follows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -44,6 +49,8 @@ _UNKNOWN = -1  # an unscored symbol: speaks neither for nor against a repeat
 _BREAK = -2  # the end of a chain or record: no stretch reaches across
 _BROKEN = -1e4  # a score from which no stretch recovers
 
+Lags = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+
 
 def repeated(ids: NDArray[np.int64], alphabet: Alphabet = PROTEIN) -> NDArray[np.bool_]:
     """Mark the scored positions that repeat an earlier stretch of the same record: [n].
@@ -56,9 +63,14 @@ def repeated(ids: NDArray[np.int64], alphabet: Alphabet = PROTEIN) -> NDArray[np
 
 
 def repeated_many(
-    records: Sequence[NDArray[np.int64]], alphabet: Alphabet = PROTEIN
+    records: Sequence[NDArray[np.int64]],
+    alphabet: Alphabet = PROTEIN,
+    matters: Lags | None = None,
 ) -> list[NDArray[np.bool_]]:
-    """Do the same for every record by itself; faster than one by one."""
+    """Do the same for every record by itself; faster than one by one.
+
+    `matters` tells which lags within a chain count as repeats; without it all do.
+    """
     if not records:
         return []
     lengths = np.array([len(ids) for ids in records], dtype=np.int64)
@@ -67,7 +79,7 @@ def repeated_many(
     code_of = _code_of_id(alphabet)
     for start, ids in zip(starts.tolist(), records, strict=True):
         symbols[start : start + len(ids)] = code_of[ids]
-    marked = _mark(symbols, lengths, alphabet)
+    marked = _mark(symbols, lengths, alphabet, matters)
     bounds = zip(starts.tolist(), lengths.tolist(), strict=True)
     return [marked[start : start + length] for start, length in bounds]
 
@@ -81,7 +93,10 @@ def _code_of_id(alphabet: Alphabet) -> NDArray[np.int32]:
 
 
 def _mark(
-    symbols: NDArray[np.int32], lengths: NDArray[np.int64], alphabet: Alphabet
+    symbols: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+    alphabet: Alphabet,
+    matters: Lags | None,
 ) -> NDArray[np.bool_]:
     """Mark what repeats, in all records laid end to end: [len(symbols)]."""
     weights = _weights(alphabet.num_scored)
@@ -90,11 +105,15 @@ def _mark(
     begin: list[NDArray[np.int64]] = []
     end: list[NDArray[np.int64]] = []
     record_of = np.repeat(np.arange(len(lengths)), lengths + 1)  # where place _REACH comes first
+    chain_of = np.cumsum(symbols == _BREAK)
     for earlier, later in _seeds(symbols, record_of, alphabet):
         left, right = _sums_around(symbols, earlier, later, weights)
         score = np.maximum(left.max(axis=1), 0) + right.max(axis=1)
         bar = np.log(later - earlier) + log_prior[record_of[later - _REACH]]
-        found = np.flatnonzero(score >= bar)
+        is_repeat = score >= bar
+        if matters is not None:
+            is_repeat &= (chain_of[earlier] != chain_of[later]) | matters(later - earlier)
+        found = np.flatnonzero(is_repeat)
         if found.size:
             left, right, here = left[found], right[found], later[found]
             begin.append(here - np.where(left.max(axis=1) > 0, left.argmax(axis=1) + 1, 0))

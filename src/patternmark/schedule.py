@@ -59,6 +59,10 @@ class PartitionSchedule:
         del nonce  # there is only one
         return self.partition.members
 
+    def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether positions so far apart may meet the same secret: all, there is one split."""
+        return np.ones(len(lags), dtype=bool)
+
     def __repr__(self) -> str:
         return f"PartitionSchedule({self.period} keys, hidden)"
 
@@ -92,6 +96,14 @@ class HardenedSchedule:
         if nonce not in self._known:
             self._known[nonce] = self._derive(nonce)
         return self._known[nonce]
+
+    def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether positions so far apart may meet the same block: neighbours, or after a round.
+
+        A round may be some positions longer or shorter, where symbols were lost or gained.
+        """
+        past, near = lags % self.period, 2 * self.block
+        return np.asarray((past < near) | (past > self.period - near))
 
     def _derive(self, nonce: int) -> NDArray[np.bool_]:
         label = f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}/{nonce}"

@@ -210,13 +210,6 @@ def test_the_rarer_the_slips_the_longer_the_stride() -> None:
     assert (slip, edge) == pytest.approx((1 - 0.95**2, 1 - 0.9**2))
 
 
-def test_the_best_phase_is_where_a_sequence_began() -> None:
-    ratio = CyclicRatio([PROMOTED, ~PROMOTED[::-1]], RATES, STARTS, [Component(0)])
-    key = (2 + np.arange(30)) % PERIOD
-    symbols = np.array([np.flatnonzero(PROMOTED[k])[i // 4 % 2] for i, k in enumerate(key)])
-    assert ratio.best_phase(symbols) == (0, 2)
-
-
 def test_weights_sum_to_one() -> None:
     for mixture in (PAPER_MIXTURE, HARDENED_MIXTURE):
         for weights in (mixture.weights, mixture.short_weights):

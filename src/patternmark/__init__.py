@@ -1,4 +1,4 @@
-"""Watermark what order-agnostic models generate, and prove it later with an exact p-value.
+"""Watermark what order-agnostic models generate, and prove it later with a p-value that holds.
 
 The data walks from left to right, each step in the module of its name:
 

@@ -323,12 +323,6 @@ class CyclicRatio:
         # Short sequences have ties, which the last bits of a transform must not decide.
         return np.argsort(-np.round(best, 9), axis=1, kind="stable")[:, :_FEW_NONCES]
 
-    def best_phase(self, symbols: NDArray[np.int64]) -> tuple[int, int]:
-        """Return the nonce and the phase that explain one sequence best."""
-        scores = next(iter(self._phases.values()))(symbols[None])[0]
-        nonce, phase = np.unravel_index(int(np.argmax(scores)), scores.shape)
-        return int(nonce), int(phase)
-
     def _table(self, nonce: int, level: int) -> NDArray[np.float64]:
         return factors(self._promoted[nonce], self._rates[level], self._frequencies)
 

@@ -6,7 +6,6 @@ Measured on every third backbone: those that `patternmark bench detectors` leave
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
-from patternmark.bench.protein import design_all
-from patternmark.derive import Secret
+from patternmark.bench.protein import design_all, numbered_keys
 from patternmark.design.plan import plan_design
 from patternmark.io.structures import Backbone
-from patternmark.key import Key
 from patternmark.mark import Marker
 from patternmark.profile import HARDENED, PAPER, Profile
 from patternmark.rates import DELTAS
@@ -41,18 +38,15 @@ def measure_agreement(
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     keys = {
-        scheme: [
-            Key.of(Secret(sha256(f"bench agreement {seed} {scheme} {i}".encode()).digest()), p)
-            for i in range(num_keys)
-        ]
-        for scheme, p in PROFILES.items()
+        scheme: numbered_keys(f"bench agreement {seed} {scheme}", profile, num_keys)
+        for scheme, profile in PROFILES.items()
     }
     conditions = [(k, d) for scheme in keys for k in keys[scheme] for d in DELTAS]
     counts = {scheme: np.full((len(DELTAS), 2, 20), _PRIOR) for scheme in keys}
     model = ProteinMPNN.load(weights, device)
     chosen = backbones[::3]
     for backbone in chosen:
-        made = design_all(model, backbone, [*conditions], seed)["sequences"]
+        made = design_all(model, backbone, conditions, seed)["sequences"]
         plan = plan_design(backbone)
         for row, (key, delta) in enumerate(conditions):
             drawn = plan.keys(Marker(key), seed, [row])[0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.attacks.edits import cut_window, insert_and_delete, splice, substitute
-from patternmark.bench.protein import design_all
+from patternmark.bench.protein import design_all, numbered_keys
 from patternmark.bench.report import environment
-from patternmark.derive import Secret
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
 from patternmark.io.structures import Backbone
@@ -98,7 +96,10 @@ def run_detector_benchmark(
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     chosen = reported(backbones)
-    keys = {name: _keys(profile, num_keys, seed, name) for name, profile in SCHEMES.items()}
+    keys = {
+        name: numbered_keys(f"bench detectors {seed} {name}", profile, num_keys)
+        for name, profile in SCHEMES.items()
+    }
     conditions = [
         (key, delta) for name in SCHEMES for key in keys[name] for delta in _deltas(name)
     ] + [(None, 0.0)] * num_keys
@@ -131,13 +132,6 @@ def run_detector_benchmark(
         "rates": _rates(found),
         "quality": _quality(conditions, keys, np.array(nll)),
     }
-
-
-def _keys(profile: Profile, count: int, seed: int, name: str) -> list[Key]:
-    return [
-        Key.of(Secret(sha256(f"bench detectors {seed} {name} {i}".encode()).digest()), profile)
-        for i in range(count)
-    ]
 
 
 def _deltas(scheme: str) -> list[float]:

@@ -67,6 +67,12 @@ def _only(backbone: Backbone, chain: str) -> Backbone:
     )
 
 
+def numbered_keys(label: str, profile: Profile, count: int) -> list[Key]:
+    """Return keys that a benchmark makes again under the same label."""
+    secrets = [Secret(sha256(f"{label} {i}".encode()).digest()) for i in range(count)]
+    return [Key.of(secret, profile) for secret in secrets]
+
+
 def run_protein_benchmark(
     weights: Path,
     backbones: Sequence[Backbone],
@@ -80,10 +86,7 @@ def run_protein_benchmark(
     """Design, detect, and compare quality; `step` hears of every finished backbone."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
-    keys = [
-        Key.of(Secret(sha256(f"bench protein {seed} {i}".encode()).digest()), Profile())
-        for i in range(num_keys)
-    ]
+    keys = numbered_keys(f"bench protein {seed}", Profile(), num_keys)
     conditions = [(key, delta) for key in keys for delta in DELTAS] + [(None, 0.0)] * num_keys
     model = ProteinMPNN.load(weights, device)
     log_p: list[list[float]] = []  # [backbones, conditions]: ln p of the marked ones

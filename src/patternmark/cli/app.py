@@ -26,7 +26,7 @@ from patternmark.cli.score import score
 from patternmark.errors import PatternmarkError
 
 app = typer.Typer(
-    help="Watermark what order-agnostic models generate; prove it with an exact p-value.",
+    help="Watermark what order-agnostic models generate; prove it with a p-value that holds.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # its tracebacks print local variables
@@ -58,7 +58,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Watermark what order-agnostic models generate; prove it with an exact p-value."""
+    """Watermark what order-agnostic models generate; prove it with a p-value that holds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -138,14 +138,10 @@ def detect(
         raise InputError("no sequence could be judged")
     print_combined(verdicts, judge, wanted=combine, as_json=as_json)
     if plot is not None:
-        _draw(judge, strongest, plot)
-        if not as_json:
-            hidden = loaded.profile.is_hardened
-            learnt = "learns from it about the key" if hidden else "can read the partition off it"
-            say(f"wrote {plot} (who has the sequences {learnt})")
+        _draw(judge, strongest, plot, quiet=as_json)
 
 
-def _draw(judge: Detector, judged: list[Judged], path: Path) -> None:
+def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> None:
     from patternmark.plot import plot_verdicts
 
     items = [item for _, item in judged]
@@ -156,6 +152,10 @@ def _draw(judge: Detector, judged: list[Judged], path: Path) -> None:
         str(path),
         [item.scored for item in items],
     )
+    if not quiet:
+        hidden = judge.key.profile.is_hardened
+        learnt = "learns from it about the key" if hidden else "can read the partition off it"
+        say(f"wrote {path} (who has the sequences {learnt})")
 
 
 def _batches(files: list[str], format: Format, judge: Detector) -> Iterator[list[Item]]:

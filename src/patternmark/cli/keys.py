@@ -81,30 +81,21 @@ def keygen(
     if given_parts is not None and background is not None:
         raise ParameterError("--parts fixes the partition: --background has nothing to balance")
     of_paper = (parts, keys, transition, initial, m, patterns, background)
-    if scheme is None:
-        scheme = PAPER if any(option is not None for option in of_paper) else HARDENED
-    if scheme == HARDENED:
-        if any(option is not None for option in of_paper):
-            raise ParameterError(
-                "--parts, --keys, --transition, --initial, -m, --patterns and --background go "
-                "with --scheme paper"
-            )
+    if _is_hardened(scheme, nonces, any(option is not None for option in of_paper)):
         profile = Profile(
             alphabet=symbols,
-            scheme=scheme,
+            scheme=HARDENED,
             nonces=DEFAULT_NONCES if nonces is None else nonces,
             delta=delta,
             delta_at=cast(DeltaAt, delta_at),
         )
         _write_key(Key.generate(profile), output)
         return
-    if nonces is not None:
-        raise ParameterError("--nonces go with --scheme hardened")
     target_patterns = _parse_patterns(patterns)
     lengths = {len(p) for p in target_patterns or ()}
     profile = Profile(
         alphabet=symbols,
-        scheme=scheme,
+        scheme=scheme or PAPER,
         chain=_parse_chain(keys, transition, initial, given_parts),
         background=_parse_background(background, symbols),
         pattern_length=m if m is not None else min(lengths, default=DEFAULT_PATTERN_LENGTH),
@@ -116,6 +107,19 @@ def keygen(
     _write_key(key, output)
     if profile.background is not None:
         _warn_of_imbalance(key, profile.background)
+
+
+def _is_hardened(scheme: str | None, nonces: int | None, has_paper_options: bool) -> bool:
+    """Choose the scheme where none is named, and refuse options of the other."""
+    if scheme == HARDENED and has_paper_options:
+        raise ParameterError(
+            "--parts, --keys, --transition, --initial, -m, --patterns and --background go "
+            "with --scheme paper"
+        )
+    hardened = scheme == HARDENED or (scheme is None and not has_paper_options)
+    if nonces is not None and not hardened:
+        raise ParameterError("--nonces go with --scheme hardened")
+    return hardened
 
 
 def _write_key(key: Key, output: Path) -> None:

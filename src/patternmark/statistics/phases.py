@@ -55,6 +55,13 @@ class _OfPhases:
         self._agreements = PhaseScores(np.exp(np.append(self._promoted, unread, axis=2)))
         self._ratios = PhaseScores(np.exp(np.append(ratio, unread, axis=2)))
 
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record of a batch."""
+        return [self._judge(reading) for reading in readings]
+
+    def _judge(self, reading: Reading) -> Measurement:
+        raise NotImplementedError
+
     @property
     def is_mirrored(self) -> bool:
         """Whether the two phases are each other's opposite, as in the paper's scheme."""
@@ -113,11 +120,9 @@ class PhaseStatistic(_OfPhases):
 
     name = "phase"
 
-    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+    def _judge(self, reading: Reading) -> Measurement:
         """Count agreements; chains of a record are combined by Fisher's method."""
-        return [self._judge(reading.parts) for reading in readings]
-
-    def _judge(self, chains: list[NDArray[np.int64]]) -> Measurement:
+        chains = reading.parts
         if not chains:
             return Measurement(0, 0.0, 0.0, 0.0)
         scored = _num_scored(chains)
@@ -190,11 +195,9 @@ class SlipStatistic(_OfPhases):
         super().__init__(key)
         self._null = SlipNull(SLIP_COST)
 
-    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+    def _judge(self, reading: Reading) -> Measurement:
         """Align; chains of a record are combined by Fisher's method."""
-        return [self._judge(reading.parts) for reading in readings]
-
-    def _judge(self, chains: list[NDArray[np.int64]]) -> Measurement:
+        chains = reading.parts
         if not chains:
             return Measurement(0, 0.0, 0.0, 0.0)
         scored = _num_scored(chains)
@@ -255,10 +258,6 @@ class LocalStatistic(_OfPhases):
         self._means: dict[int, float] = {}
         r = self.rules
         self.signature = f"agree:{r.match}|disagree:{r.mismatch}|slip:{r.slip}"
-
-    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
-        """Find the best stretch of each record; its chains are as many chances."""
-        return [self._judge(reading) for reading in readings]
 
     def _judge(self, reading: Reading) -> Measurement:
         scored = reading.num_scored

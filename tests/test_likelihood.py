@@ -6,18 +6,17 @@ from math import log
 import numpy as np
 import pytest
 
+from patternmark.cyclic import CyclicRatio, PathRatios
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
     PAPER_MIXTURE,
     UNREAD,
     ChainRatio,
     Component,
-    CyclicRatio,
-    PathRatios,
-    PhaseScores,
     factors,
     log_mean_exp,
 )
+from patternmark.phases import NonceScreen, PhaseSums
 
 PERIOD, SYMBOLS = 4, 4
 PROMOTED = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]], dtype=bool)
@@ -106,18 +105,18 @@ def test_slips_and_edges_are_summed_over_every_path(
 @pytest.mark.parametrize("anywhere", [False, True])
 def test_steady_paths_of_every_nonce(anywhere: bool, rng: np.random.Generator) -> None:
     component = Component(1, anywhere=anywhere)
-    nonces = [PROMOTED, ~PROMOTED, PROMOTED[::-1]]
+    nonces = [PROMOTED, PROMOTED[::-1]]
     symbols = rows(rng, 5, 11)
     ratio = CyclicRatio(nonces, RATES, STARTS, [component])
     found = ratio.log_ratios(symbols)[..., 0]
     expected = [[log(steady_sum(row, component, p)) for p in nonces] for row in symbols]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=11 * 2.0**-20)
 
 
 def test_phase_scores_are_sums_of_logarithms(rng: np.random.Generator) -> None:
     tables = np.stack([factors(PROMOTED, RATES[1]), factors(~PROMOTED, RATES[1])])
     symbols, first = rows(rng, 4, 10), 3
-    found = PhaseScores(tables)(symbols, first)
+    found = PhaseSums(np.log(tables))(symbols, first)
     for b, r, phase in product(range(4), range(2), range(PERIOD)):
         terms = [tables[r, (phase + first + i) % PERIOD, s] for i, s in enumerate(symbols[b])]
         assert found[b, r, phase] == pytest.approx(np.log(terms).sum(), abs=1e-12)
@@ -129,9 +128,9 @@ def test_a_nonce_is_seen_in_a_part_of_a_sequence(rng: np.random.Generator) -> No
     tables = np.stack([factors(p, np.full(20, 0.8)) for p in nonces])
     key = np.concatenate([np.arange(256), np.arange(257, 513)]) % 64
     symbols = np.array([[rng.choice(np.flatnonzero(nonces[5][k])) for k in key]])
-    best = PhaseScores(tables).best_in_part(symbols)[0]
+    best = NonceScreen(np.log(tables), np.arange(64)).best_in_part(symbols)[0]
     assert int(np.argmax(best)) == 5
-    assert best[5] == pytest.approx(256 * log(1.6), rel=0.2)
+    assert best[5] == pytest.approx(256 * log(1.6) * 31 / log(1 / 0.4), rel=0.2)
 
 
 def test_the_mean_over_all_sequences_is_one() -> None:
@@ -142,7 +141,8 @@ def test_the_mean_over_all_sequences_is_one() -> None:
     symbols = np.array(list(product(range(SYMBOLS), repeat=5)))
     chances = frequencies[symbols].prod(axis=1)
     means = chances @ np.exp(ratio.log_ratios(symbols)[:, 0])
-    np.testing.assert_allclose(means, 1.0, atol=2e-6)
+    np.testing.assert_allclose(means, 1.0, atol=5 * 2.0**-20)  # logarithms are rounded down
+    assert (means < 1 + 1e-6).all()
     alike = CyclicRatio([PROMOTED], RATES[:1], STARTS, [Component(0, slip=0.3)])
     np.testing.assert_allclose(np.exp(alike.log_ratios(symbols)).mean(), 1.0, atol=2e-6)
 
@@ -152,9 +152,8 @@ def test_with_many_nonces_the_mean_is_at_most_one(rng: np.random.Generator) -> N
     ratio = CyclicRatio(nonces, RATES, STARTS, [Component(0), *MOVING[:2]], np.full(4, 0.25))
     symbols = np.array(list(product(range(SYMBOLS), repeat=5)))
     means = np.exp(log_mean_exp(ratio.log_ratios(symbols).transpose(0, 2, 1))).mean(axis=0)
-    assert means[0] == pytest.approx(1.0, abs=1e-9)
-    assert (means[1:] < 1.0).all()  # slips are looked for under two of four nonces
-    assert (means[1:] > 0.3).all()
+    assert (means < 1.0).all()  # two of four nonces are looked at
+    assert (means > 0.3).all()
 
 
 def test_chains_that_are_no_cycle(rng: np.random.Generator) -> None:
@@ -201,7 +200,7 @@ def test_long_sequences_neither_overflow_nor_vanish(rng: np.random.Generator) ->
     agreeing = np.array([np.flatnonzero(PROMOTED[k])[0] for k in key])
     found = ratio.log_ratios(np.stack([agreeing, rng.integers(0, 4, 6000)]))
     assert np.isfinite(found).all()
-    assert found[0, 0, 0] == pytest.approx(6000 * log(1.8) - log(2), rel=1e-9)
+    assert found[0, 0, 0] == pytest.approx(6000 * log(1.8) - log(2), rel=1e-5)
 
 
 def test_the_rarer_the_slips_the_longer_the_stride() -> None:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.cyclic import CyclicRatio
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import ParameterError
 from patternmark.key import Key
-from patternmark.likelihood import CyclicRatio
 from patternmark.reading import Reading
 from patternmark.screen import Screen
 from patternmark.statistics import Measurement

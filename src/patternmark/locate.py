@@ -144,8 +144,8 @@ class Locator:
         number, low, high = _in_chain(reading, place)
         symbols = reading.symbols[reading.chains[number]]
         statistic, rules = self._statistic, self._statistic.rules
-        nonces = [0] if statistic.is_mirrored else statistic.likely_nonces(symbols)
-        paths = [best_gains(statistic.signs(symbols, n)[low:high], rules) for n in nonces]
+        nonces = [nonce for nonce, _, _ in statistic.by_nonce(symbols[None])]
+        paths = [best_gains(statistic.signs_along(symbols, n)[low:high], rules) for n in nonces]
         gains = max(paths, key=lambda path: int(path.sum()))
         start, end = cut_at_valleys(gains)
         return number, low + start, low + end, int(gains[start:end].sum())

@@ -1,6 +1,6 @@
 """Many keys against one sequence at once: which of them are worth a full test.
 
-Every phase of every key is scored by correlation, as `likelihood.PhaseScores` does for one key: the
+Every phase of every key is scored by correlation, as `phases.PhaseSums` does for one key: the
 Fourier transforms of all schedules are stacked, multiplied with the sequence's, and turned back. A
 screen is only a screen. It may miss a key, and then a mark is missed; what it lets through is
 tested in full, so that it cannot make a p-value smaller.

@@ -20,6 +20,7 @@ from patternmark.likelihood import UNREAD
 from patternmark.null.walk import phase_log_tail
 from patternmark.reading import Reading
 from patternmark.recover import agreement, recover
+from patternmark.statistics.base import padded
 from patternmark.statistics.phases import PhaseStatistic
 
 AGREES, DIFFERS = 0, 1
@@ -64,12 +65,12 @@ class Tracker:
 def _along_schedule(reading: Reading, phases: PhaseStatistic) -> Track:
     """Follow each chain along its best path; the chains of a record share a nonce."""
     agrees = np.full(len(reading.symbols), np.nan)
-    nonce = int(np.argmax(phases.nonce_scores(reading.parts).sum(axis=0)))
+    nonce = int(np.argmax(phases.screen.best_in_part(padded(reading.parts)).sum(axis=0)))
     for chain in reading.chains:
         symbols = reading.symbols[chain]
         read = np.flatnonzero(symbols != UNREAD)
         if len(read):
-            signs = phases.signs(symbols, nonce)[read]
+            signs = phases.signs_along(symbols, nonce)[read]
             agrees[chain.start + read] = signs[np.arange(len(read)), best_path(signs)] > 0
     kinds = np.full(len(agrees), NO_KEY)
     kinds[agrees == 1.0] = AGREES

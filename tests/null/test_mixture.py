@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Key, Profile
+from patternmark.cyclic import CyclicRatio
 from patternmark.derive import Secret
-from patternmark.likelihood import CyclicRatio
 from patternmark.null.mixture import GRID, MixtureNull, Simulation
 from patternmark.profile import HARDENED
 from patternmark.rates import agreement_rates

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.likelihood import Component, CyclicRatio, Mixture, factors
+from patternmark.cyclic import CyclicRatio
+from patternmark.likelihood import Component, Mixture, factors
 
 GRID = np.arange(-20.0, 60.5, 0.5)  # ln E
 _STANDARD_ERRORS = 5.0
@@ -59,7 +60,8 @@ class MixtureNull:
         """
         alone = np.asarray(log_ratio)
         if nonces > 1:
-            alone = np.where(alone > 0.0, np.log(np.maximum(np.expm1(alone), 1e-300)), -1e3)
+            less = np.log(-np.expm1(-np.maximum(alone, 1e-300)))  # ln (E - 1) - ln E
+            alone = np.where(alone > 0.0, alone + less, -1e3)
         lone = alone + np.log(nonces)
         rows = np.minimum(np.searchsorted(self._lengths, scored), len(self._lengths) - 1)
         inside = np.minimum(lone, GRID[-1])

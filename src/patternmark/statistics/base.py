@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Protocol
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.likelihood import UNREAD
 from patternmark.reading import Reading
 
+_BATCH = 256  # chains of like length that are measured together
 CURVE_POINTS = 40  # of a tail in a picture: some nulls are computed point by point
 
 
@@ -89,6 +90,16 @@ def padded(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     for number, row in enumerate(rows):
         table[number, : len(row)] = row
     return table
+
+
+def batches(
+    chains: Sequence[NDArray[np.int64]],
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield chains of like length together: their numbers [B], and them padded [B, longest]."""
+    order = np.argsort([len(chain) for chain in chains], kind="stable")
+    for at in range(0, len(order), _BATCH):
+        some = order[at : at + _BATCH]
+        yield some, padded([chains[number] for number in some])
 
 
 def combined(log_ps: Sequence[float]) -> float:

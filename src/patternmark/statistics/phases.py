@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property
 from math import log
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from patternmark.alignment import local_paths, slip_paths
+from patternmark.compiled import kernels
 from patternmark.errors import ParameterError
 from patternmark.key import Key
-from patternmark.likelihood import UNREAD, PhaseScores
+from patternmark.likelihood import UNREAD
 from patternmark.null.bounds import local_log_bound, slip_log_bound
 from patternmark.null.local import LocalNull, LocalRules, local_scores
 from patternmark.null.walk import (
@@ -20,13 +23,14 @@ from patternmark.null.walk import (
     phase_mean,
     slip_scores,
 )
+from patternmark.phases import NonceScreen, PhaseSums, around, last_read
 from patternmark.reading import Reading
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
     NullCurve,
+    batches,
     combined,
-    padded,
 )
 
 SLIP_COST = 6
@@ -35,7 +39,7 @@ _LONE_NONCES = 2  # how many nonces are searched for slips: those that agree bes
 
 
 class _OfPhases:
-    """What the three share: signs along phases, for keys that promote half of the symbols."""
+    """What the three share: agreement with phases, for keys that promote half of the symbols."""
 
     name = ""
     signature = ""
@@ -49,17 +53,25 @@ class _OfPhases:
                 "take auto, lr or pattern for this key"
             )
         promoted = [self._schedule.promoted(nonce) for nonce in range(self._schedule.nonces)]
-        self._promoted = np.stack(promoted)  # [R, P, V]
-        unread = np.zeros((*self._promoted.shape[:2], 1))  # the logarithm of its factor
-        ratio = np.where(self._promoted, log(2 * _MARKED_RATE), log(2 * (1 - _MARKED_RATE)))
-        self._agreements = PhaseScores(np.exp(np.append(self._promoted, unread, axis=2)))
-        self._ratios = PhaseScores(np.exp(np.append(ratio, unread, axis=2)))
+        unread = np.zeros((len(promoted), self._schedule.period, 1), dtype=np.int8)
+        self._agrees = np.append(np.stack(promoted).astype(np.int8), unread, axis=2)
+        self._signs: dict[int, NDArray[np.int8]] = {}
+
+    columns = 1  # of scores
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
-        return [self._judge(reading) for reading in readings]
+        raise NotImplementedError
 
-    def _judge(self, reading: Reading) -> Measurement:
+    def scores(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return what is counted of each chain: [chains, columns]."""
+        found = np.zeros((len(chains), self.columns), dtype=np.int64)
+        for numbers, symbols in batches(chains):
+            found[numbers] = self._scores(symbols)
+        return found
+
+    def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the scores of chains of like length: [B, n] -> [B, columns]."""
         raise NotImplementedError
 
     @property
@@ -67,27 +79,54 @@ class _OfPhases:
         """Whether the two phases are each other's opposite, as in the paper's scheme."""
         return self.num_phases == 2
 
-    def agreements(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return how many symbols agree with each nonce and phase: [chains, R, P]."""
-        return np.asarray(np.rint(self._agreements(padded(chains))).astype(np.int64))
+    def agreements(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many symbols agree with each nonce and phase: [B, n] -> [B, R, P]."""
+        loops = kernels(symbols.size * self.num_phases)
+        if loops is None:
+            return np.rint(self._agreement_sums(symbols)).astype(np.int64)
+        shape = (len(symbols), self._schedule.nonces, self._schedule.period)
+        counts = np.zeros(shape, dtype=np.int32)
+        loops.agreements(self._windows, symbols, last_read(symbols), counts)
+        return counts.astype(np.int64)
 
-    def signs(self, chain: NDArray[np.int64], nonce: int) -> NDArray[np.int8]:
-        """Return +1, -1 or 0 (unread) for every position under every phase: [n, P]."""
+    @cached_property
+    def _agreement_sums(self) -> PhaseSums:
+        return PhaseSums(self._agrees.astype(np.float64))
+
+    @cached_property
+    def _windows(self) -> NDArray[np.int8]:
+        return around(self._agrees)
+
+    @cached_property
+    def screen(self) -> NonceScreen:
+        """Which nonces are worth a look."""
+        high, low = log(2 * _MARKED_RATE), log(2 * (1 - _MARKED_RATE))
+        logs = np.where(self._agrees > 0, high, low)
+        logs[..., UNREAD] = 0.0
+        return NonceScreen(logs, self._schedule.starts)
+
+    def signs(self, nonce: int) -> NDArray[np.int8]:
+        """Return +1 or -1 for every symbol under every key, 0 for UNREAD: [V + 1, 2P]."""
+        if nonce not in self._signs:
+            signs = np.where(self._agrees[nonce] > 0, 1, -1).astype(np.int8)
+            signs[:, UNREAD] = 0
+            self._signs[nonce] = around(signs)
+        return self._signs[nonce]
+
+    def signs_along(self, chain: NDArray[np.int64], nonce: int) -> NDArray[np.int8]:
+        """Return the signs of every position under every phase: [n, P]."""
         period = self._schedule.period
-        key = (np.arange(len(chain))[:, None] + np.arange(period)) % period
-        agrees = self._promoted[nonce][key, chain[:, None]]
-        signs = np.where(agrees, 1, -1).astype(np.int8)
-        signs[chain == UNREAD] = 0
-        return np.asarray(signs)
+        place = np.arange(len(chain))[:, None] % period
+        return np.asarray(self.signs(nonce)[chain[:, None], place + np.arange(period)])
 
-    def likely_nonces(self, chain: NDArray[np.int64]) -> list[int]:
-        """Return the nonces that are worth a look."""
-        best = np.round(self.nonce_scores([chain])[0], 9)
-        return [int(nonce) for nonce in np.argsort(-best, kind="stable")[:_LONE_NONCES]]
-
-    def nonce_scores(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-        """Return how well each nonce explains the best part of each chain: [chains, R]."""
-        return self._ratios.best_in_part(padded(chains))
+    def by_nonce(
+        self, symbols: NDArray[np.int64]
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield nonces that are worth a look, with the rows they are worth it for."""
+        chosen = self.screen.likeliest(symbols, _LONE_NONCES)
+        for nonce in np.unique(chosen).tolist():
+            rows = np.flatnonzero((chosen == nonce).any(axis=1))
+            yield nonce, rows, symbols[rows]
 
 
 def _num_scored(chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -112,30 +151,54 @@ def _range_of(statistic: float, low: float, most: float) -> NDArray[np.int64]:
     return np.unique(np.linspace(low, max(high, low + 1), CURVE_POINTS).astype(np.int64))
 
 
-class PhaseStatistic(_OfPhases):
+class _OfChains(_OfPhases):
+    """Each chain has a p-value of its own; those of a record are combined by Fisher's method."""
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record of a batch."""
+        chains = [part for reading in readings for part in reading.parts]
+        found, scored = self.scores(chains), _num_scored(chains)
+        log_p = self._log_p(found, scored)
+        floor = self._log_p(np.repeat(scored[:, None], self.columns, axis=1), scored)
+        # Of many phases only a bound is known.
+        expected = self._expected(scored) if self.is_mirrored else None
+        at, result = 0, []
+        for reading in readings:
+            own = slice(at, at + len(reading.parts))
+            at = own.stop
+            result.append(
+                Measurement(
+                    statistic=int(found[own, 0].sum()),
+                    expected=None if expected is None else float(expected[own].sum()),
+                    log_p=combined(log_p[own].tolist()),
+                    log_p_floor=combined(floor[own].tolist()),
+                )
+            )
+        return result
+
+    def _log_p(self, found: NDArray[np.int64], scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln p of scores [chains, columns]."""
+        raise NotImplementedError
+
+    def _expected(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the mean of the first score."""
+        raise NotImplementedError
+
+
+class PhaseStatistic(_OfChains):
     """The agreement of the best phase: exact for two phases, a sum of tails for more.
 
     Half of the false positives are granted to the starts of the schedule, half to any phase.
     """
 
     name = "phase"
+    columns = 2
 
-    def _judge(self, reading: Reading) -> Measurement:
-        """Count agreements; chains of a record are combined by Fisher's method."""
-        chains = reading.parts
-        if not chains:
-            return Measurement(0, 0.0, 0.0, 0.0)
-        scored = _num_scored(chains)
-        best, from_start = self._best(chains)
-        log_p = self._log_p(best, from_start, scored)
-        floor = self._log_p(scored, scored, scored)
-        return Measurement(
-            statistic=int(best.sum()),
-            # Of many phases only a bound is known.
-            expected=float(phase_mean(scored).sum()) if self.is_mirrored else None,
-            log_p=combined(log_p.tolist()),
-            log_p_floor=combined(floor.tolist()),
-        )
+    def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the agreement of the best phase, and of the best that is a start."""
+        found = self.agreements(symbols)
+        from_start = found[..., self._schedule.starts]
+        return np.stack([found.max(axis=(1, 2)), from_start.max(axis=(1, 2))], axis=1)
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the exact distribution of two phases; of more, the tail that decided."""
@@ -143,49 +206,37 @@ class PhaseStatistic(_OfPhases):
         scored = _num_scored(chains)
         if self.is_mirrored:
             return NullCurve.of_law(_law_of_sum(phase_log_tail, scored), statistic, name)
-        best, from_start = self._best(chains)
+        found = self.scores(chains)
         if len(chains) != 1:
-            return NullCurve.of_combined(self._log_p(best, from_start, scored).tolist())
-        of_start, of_any = self._both_log_ps(best, from_start, scored)
-        phases, observed = 2 * self.num_phases, best
+            return NullCurve.of_combined(self._log_p(found, scored).tolist())
+        of_start, of_any = self._both_log_ps(found, scored)
+        phases, observed = 2 * self.num_phases, float(found[0, 0])
         if of_start[0] < of_any[0]:
-            phases, observed = self._start_phases, from_start
-        values = _range_of(float(observed[0]), scored[0] / 2, scored[0])
+            phases, observed = self._start_phases, float(found[0, 1])
+        values = _range_of(observed, scored[0] / 2, scored[0])
         heights = phase_log_tail(values, np.full(len(values), scored[0]), phases)
-        return NullCurve.of_tail(values, heights, float(observed[0]), name)
-
-    def _best(
-        self, chains: Sequence[NDArray[np.int64]]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the agreement of the best phase, and of the best that is a start: [chains]."""
-        found = self.agreements(chains)
-        return found.max(axis=(1, 2)), found[..., self._schedule.starts].max(axis=(1, 2))
+        return NullCurve.of_tail(values, heights, observed, name)
 
     @property
     def _start_phases(self) -> int:
         return 2 * len(self._schedule.starts) * self._schedule.nonces
 
     def _both_log_ps(
-        self,
-        best: NDArray[np.int64],
-        from_start: NDArray[np.int64],
-        scored: NDArray[np.int64],
+        self, found: NDArray[np.int64], scored: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        of_start = phase_log_tail(from_start, scored, self._start_phases)
-        return of_start, phase_log_tail(best, scored, 2 * self.num_phases)
+        of_start = phase_log_tail(found[:, 1], scored, self._start_phases)
+        return of_start, phase_log_tail(found[:, 0], scored, 2 * self.num_phases)
 
-    def _log_p(
-        self,
-        best: NDArray[np.int64],
-        from_start: NDArray[np.int64],
-        scored: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
+    def _log_p(self, found: NDArray[np.int64], scored: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.is_mirrored:
-            return phase_log_tail(best, scored, 2)
-        return np.minimum(*self._both_log_ps(best, from_start, scored))
+            return phase_log_tail(found[:, 0], scored, 2)
+        return np.minimum(*self._both_log_ps(found, scored))
+
+    def _expected(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        return phase_mean(scored)
 
 
-class SlipStatistic(_OfPhases):
+class SlipStatistic(_OfChains):
     """The best alignment to the phases, in which a change of phase costs: exact for two phases."""
 
     name = "slip"
@@ -193,56 +244,53 @@ class SlipStatistic(_OfPhases):
 
     def __init__(self, key: Key) -> None:
         super().__init__(key)
-        self._null = SlipNull(SLIP_COST)
+        self._null = _slip_null(SLIP_COST)
 
-    def _judge(self, reading: Reading) -> Measurement:
-        """Align; chains of a record are combined by Fisher's method."""
-        chains = reading.parts
-        if not chains:
-            return Measurement(0, 0.0, 0.0, 0.0)
-        scored = _num_scored(chains)
-        scores = np.array([self._score(chain) for chain in chains])
-        log_p, floor = self._log_p(np.stack([scores, scored]), scored)
-        return Measurement(
-            statistic=int(scores.sum()),
-            # Of many phases only a bound is known.
-            expected=float(self._null.mean(scored).sum()) if self.is_mirrored else None,
-            log_p=combined(log_p.tolist()),
-            log_p_floor=combined(floor.tolist()),
-        )
+    def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the score of the best path."""
+        if self.is_mirrored:
+            return slip_scores(_mirrored_signs(self.signs(0), symbols), SLIP_COST)[:, None]
+        best = np.zeros((len(symbols), 1), dtype=np.int64)
+        for nonce, rows, some in self.by_nonce(symbols):
+            found = slip_paths(self.signs(nonce), some, SLIP_COST)
+            best[rows, 0] = np.maximum(best[rows, 0], found)
+        return best
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the exact distribution of two phases, unless it is long; otherwise the tail."""
         chains, name = reading.parts, "score of the best alignment"
         scored = _num_scored(chains)
         if self.is_mirrored and max(scored, default=0) <= TABLE_LENGTH:
-            return NullCurve.of_law(_law_of_sum(self._log_p, scored), statistic, name)
+            return NullCurve.of_law(_law_of_sum(self._null.log_tail, scored), statistic, name)
         if len(chains) != 1:
-            scores = np.array([self._score(chain) for chain in chains], dtype=np.int64)
-            return NullCurve.of_combined(self._log_p(scores, scored).tolist())
+            return NullCurve.of_combined(self._log_p(self.scores(chains), scored).tolist())
         values = _range_of(statistic, 0, scored[0])
-        heights = self._log_p(values, np.full(len(values), scored[0]))
+        heights = self._log_p(values[:, None], np.full(len(values), scored[0]))
         return NullCurve.of_tail(values, heights, statistic, name)
 
-    def _score(self, chain: NDArray[np.int64]) -> int:
-        if self.is_mirrored:
-            return int(slip_scores(self.signs(chain, 0)[:, 0][None], SLIP_COST)[0])
-        return max(_best_path(self.signs(chain, nonce)) for nonce in self.likely_nonces(chain))
+    def _expected(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self._null.mean(scored)
 
-    def _log_p(self, scores: NDArray[np.int64], scored: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _log_p(self, found: NDArray[np.int64], scored: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.is_mirrored:
-            return self._null.log_tail(scores, scored)
-        of_one = slip_log_bound(scores, scored, self._schedule.period, SLIP_COST)
+            return self._null.log_tail(found[:, 0], scored)
+        of_one = slip_log_bound(found[:, 0], scored, self._schedule.period, SLIP_COST)
         return np.minimum(of_one + log(self._schedule.nonces), 0.0)  # no path leaves its nonce
 
 
-def _best_path(signs: NDArray[np.int8]) -> int:
-    """Return the best score of a path through the phases: signs [n, P]."""
-    score = np.zeros(signs.shape[1], dtype=np.int64)
-    for row in signs[signs.any(axis=1)]:
-        moved = np.maximum(np.roll(score, 1), np.roll(score, -1)) - SLIP_COST
-        score = np.maximum(score, moved) + row
-    return int(score.max())
+def _mirrored_signs(signs: NDArray[np.int8], symbols: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return the signs under the first of two phases: [B, n] -> [B, n]."""
+    return np.asarray(signs[symbols, np.arange(symbols.shape[1]) % 2])
+
+
+@cache
+def _slip_null(cost: int) -> SlipNull:
+    return SlipNull(cost)
+
+
+@cache
+def _local_null(rules: LocalRules) -> LocalNull:
+    return LocalNull(rules)
 
 
 class LocalStatistic(_OfPhases):
@@ -254,84 +302,82 @@ class LocalStatistic(_OfPhases):
         super().__init__(key)
         # A bound over many phases needs slips that cost more than the exact null of two does.
         self.rules = LocalRules() if self.is_mirrored else LocalRules(slip=30)
-        self._null = LocalNull(self.rules)
-        self._means: dict[int, float] = {}
+        self._null = _local_null(self.rules)
         r = self.rules
         self.signature = f"agree:{r.match}|disagree:{r.mismatch}|slip:{r.slip}"
 
-    def _judge(self, reading: Reading) -> Measurement:
-        scored = reading.num_scored
-        if scored == 0:
-            return Measurement(0, 0.0, 0.0, 0.0)
-        chains = [c for c in reading.chains if np.any(reading.symbols[c] != UNREAD)]
-        best, segment = 0, (0, 0)
-        for chain in chains:
-            score, start, end = self._stretch(reading.symbols[chain])
-            if score > best:
-                best, segment = score, (chain.start + start, chain.start + end)
-        scores = [best, self.rules.match * scored]
-        log_p, floor = self._log_p(scores, scored, len(chains)).tolist()
-        return Measurement(
-            statistic=best,
-            # Of many phases only a bound is known.
-            expected=self._mean(scored) if self.is_mirrored else None,
-            log_p=log_p,
-            log_p_floor=floor,
-            segment=segment if best else None,
-        )
+    columns = 3
+
+    def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return score, start and end of the best stretch."""
+        if self.is_mirrored:
+            found = local_scores(_mirrored_signs(self.signs(0), symbols), self.rules)
+            return np.stack([found.score, found.start, found.end], axis=1)
+        best = np.zeros((len(symbols), 3), dtype=np.int64)
+        for nonce, rows, some in self.by_nonce(symbols):
+            stretches = local_paths(self.signs(nonce), some, self.rules)
+            better = stretches[:, 0] > best[rows, 0]
+            best[rows[better]] = stretches[better]
+        return best
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record of a batch: the best stretch of any of its chains."""
+        found = self.scores([part for reading in readings for part in reading.parts])
+        counts = np.array([len(reading.parts) for reading in readings], dtype=np.int64)
+        ends = np.cumsum(counts)
+        stretches = [
+            _best_stretch(reading, found[end - count : end])
+            for reading, count, end in zip(readings, counts, ends, strict=True)
+        ]
+        scored = np.array([reading.num_scored for reading in readings], dtype=np.int64)
+        best = np.array([score for score, _ in stretches], dtype=np.int64)
+        log_p = self._log_p(best, scored, counts)
+        floor = self._log_p(self.rules.match * scored, scored, counts)
+        return [
+            Measurement(
+                statistic=score,
+                # Of many phases only a bound is known.
+                expected=_local_mean(self.rules, int(n)) if self.is_mirrored else None,
+                log_p=float(p),
+                log_p_floor=float(least),
+                segment=segment,
+            )
+            for (score, segment), n, p, least in zip(stretches, scored, log_p, floor, strict=True)
+        ]
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the tail, by the same count of chances."""
         chains, scored = len(reading.parts), reading.num_scored
         values = _range_of(statistic, 0, min(self.rules.match * scored, max(statistic, 100)))
         some = np.union1d(values[::4], values[-1:])  # the exact tail takes a pass for each
-        tails = self._log_p(some, scored, chains)
+        tails = self._log_p(some, np.array(scored), np.array(chains))
         return NullCurve.of_tail(some, tails, statistic, "score of the best stretch")
 
-    def _mean(self, scored: int) -> float:
-        if scored not in self._means:
-            self._means[scored] = float(self._null.mean(scored))
-        return self._means[scored]
-
-    def _stretch(self, chain: NDArray[np.int64]) -> tuple[int, int, int]:
-        if self.is_mirrored:
-            return _first_local(self.signs(chain, 0)[:, 0], self.rules)
-        found = [_local_path(self.signs(chain, n), self.rules) for n in self.likely_nonces(chain)]
-        return max(found)
-
-    def _log_p(self, scores: ArrayLike, scored: int, chains: int) -> NDArray[np.float64]:
+    def _log_p(
+        self,
+        scores: NDArray[np.int64],
+        scored: NDArray[np.int64],
+        chains: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
         if self.is_mirrored:
             of_one = self._null.log_tail(scores, scored)
         else:  # no path leaves its nonce
             r, period = self.rules, self._schedule.period
             of_one = local_log_bound(scores, scored, period, r.match, r.mismatch, r.slip)
-        chances = max(chains, 1) * self._schedule.nonces
-        return np.asarray(np.minimum(of_one + log(chances), 0.0))
+        chances = np.maximum(chains, 1) * self._schedule.nonces
+        return np.asarray(np.minimum(of_one + np.log(chances), 0.0))
 
 
-def _first_local(signs: NDArray[np.int8], rules: LocalRules) -> tuple[int, int, int]:
-    found = local_scores(signs[None], rules)
-    return int(found.score[0]), int(found.start[0]), int(found.end[0])
+def _best_stretch(reading: Reading, found: NDArray[np.int64]) -> tuple[int, tuple[int, int] | None]:
+    """Return the score and the place in the record of the best of its chains' stretches."""
+    if not found.size or not found[:, 0].any():
+        return 0, None
+    number = int(found[:, 0].argmax())
+    score, start, end = found[number].tolist()
+    read = [chain for chain in reading.chains if np.any(reading.symbols[chain] != UNREAD)]
+    return score, (read[number].start + start, read[number].start + end)
 
 
-def _local_path(signs: NDArray[np.int8], rules: LocalRules) -> tuple[int, int, int]:
-    """Return score, start and end of the best stretch of any path: signs [n, P]."""
-    num_phases = signs.shape[1]
-    score = np.zeros(num_phases, dtype=np.int64)
-    start = np.zeros(num_phases, dtype=np.int64)
-    best = (0, 0, 0)
-    values = np.where(signs > 0, rules.match, np.where(signs < 0, -rules.mismatch, 0))
-    for position, row in enumerate(values):
-        for shift in (1, -1):
-            other = np.roll(score, shift) - rules.slip
-            better = other > score
-            score, start = (
-                np.where(better, other, score),
-                np.where(better, np.roll(start, shift), start),
-            )
-        fresh = score <= 0
-        score, start = np.where(fresh, 0, score) + row, np.where(fresh, position, start)
-        top = int(np.argmax(score))
-        if score[top] > best[0]:
-            best = (int(score[top]), int(start[top]), position + 1)
-    return best
+@cache
+def _local_mean(rules: LocalRules, scored: int) -> float:
+    return float(_local_null(rules).mean(scored))

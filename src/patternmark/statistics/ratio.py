@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.cyclic import CyclicRatio
 from patternmark.key import Key
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
     PAPER_MIXTURE,
     ChainRatio,
-    CyclicRatio,
     Mixture,
     log_mean_exp,
 )
@@ -22,9 +22,7 @@ from patternmark.profile import Profile
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.reading import Reading
 from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_STARTS
-from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, padded
-
-_BATCH = 64  # chains of like length that are measured together
+from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, batches
 
 
 class RatioStatistic:
@@ -70,12 +68,9 @@ class RatioStatistic:
         """Return ln of the mixed ratio for each nonce: [records, R]."""
         chains = [(i, part) for i, reading in enumerate(readings) for part in reading.parts]
         found = np.zeros((len(readings), self._nonces, len(self.mixture.components)))
-        order = sorted(range(len(chains)), key=lambda c: len(chains[c][1]))
-        for at in range(0, len(order), _BATCH):
-            some = [chains[c] for c in order[at : at + _BATCH]]
-            ratios = self.ratio.log_ratios(padded([part for _, part in some]))
-            for (record, _), row in zip(some, ratios, strict=True):
-                found[record] += row
+        for numbers, symbols in batches([part for _, part in chains]):
+            for number, row in zip(numbers, self.ratio.log_ratios(symbols), strict=True):
+                found[chains[number][0]] += row
         return self.mixture.mix(found, np.array([reading.num_scored for reading in readings]))
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
@@ -162,10 +157,15 @@ def _is_usual(profile: Profile) -> bool:
 
 
 def _payload(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:
-    """Return the likeliest nonce, and how likely it is another if the sequence is marked."""
+    """Return the likeliest nonce, and how likely it is another if the sequence is marked.
+
+    Nonces that were not looked at are taken to be as likely as the least likely that was.
+    """
     if len(by_nonce) == 1:
         return None, None
     best = int(np.argmax(by_nonce))
     others = np.delete(by_nonce, best)
-    log_others = log_mean_exp(others, total=True) - by_nonce[best]
+    seen = np.isfinite(others)
+    least = float(others[seen].min()) if seen.any() else float(by_nonce[best])
+    log_others = log_mean_exp(np.where(seen, others, least), total=True) - by_nonce[best]
     return best, float(1.0 / (1.0 + np.exp(-log_others)))

@@ -1,0 +1,36 @@
+"""Whether the compiled loops are used: where numba is installed and there is enough to do."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+RESCALE = 8  # steps between rescalings of a sum over paths
+NEGLIGIBLE = 1e-24  # beside the largest state; eight steps later it is still no denormal number
+LANES = 8  # in which a sum over phases runs
+
+_PER_ADDITION, _PER_CALL = 1e-9, 5e-6  # seconds that numpy takes, about
+_TO_LOAD = 0.7  # seconds that it takes to import numba and the loops
+_seconds = 0.0  # that numpy took for what the loops could have done
+
+
+def kernels(additions: int, calls: int = 1) -> ModuleType | None:
+    """Return the compiled loops, or None: then numpy does the same, to the last bit.
+
+    They are loaded once numpy has spent as long on such work as it takes to load them.
+    """
+    global _seconds  # noqa: PLW0603  # one process, one decision
+    if _module.cache_info().currsize == 0:
+        _seconds += additions * _PER_ADDITION + calls * _PER_CALL
+        if _seconds < _TO_LOAD:
+            return None
+    return _module()
+
+
+@cache
+def _module() -> ModuleType | None:
+    try:
+        from patternmark import kernels as module  # noqa: PLC0415  # numba is an extra
+    except ImportError:
+        return None
+    return module

@@ -1,0 +1,208 @@
+"""Likelihood ratios for a schedule of keys that repeats after a period (see `likelihood`).
+
+Phases, not keys, are the states: along an undisturbed path the phase stays as it is, so the
+factors of a few positions are multiplied together before the states are touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.compiled import LANES, NEGLIGIBLE, RESCALE, kernels
+from patternmark.likelihood import Component, factors, log_mean_exp
+from patternmark.phases import NonceScreen, around, exactly, in_fours, last_read
+
+_AT_ONCE = 2**22  # phases times positions times sequences that are looked up together
+FEW_NONCES = 2  # of many that are looked at
+
+
+class PathRatios:
+    """Likelihood ratios of components under the schedule of one nonce."""
+
+    def __init__(
+        self,
+        tables: dict[int, NDArray[np.float64]],
+        starts: NDArray[np.int64],
+        components: Sequence[Component],
+    ) -> None:
+        """`tables` has the factors of each level: [P, V + 1]."""
+        self.components = tuple(components)
+        self.period = len(next(iter(tables.values()))) if tables else 1
+        self._starts = starts
+        levels = {c.level for c in components if not c.is_steady}
+        self._factors = {level: around(tables[level].astype(np.float32)) for level in levels}
+        self._logs = {
+            c.level: around(exactly(np.log(tables[c.level]))) for c in components if c.is_steady
+        }
+
+    def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln LR of every component: symbols [B, n], padded with UNREAD -> [B, C]."""
+        batch, length = symbols.shape
+        rows = max(1, _AT_ONCE // max(1, length * self.period))
+        parts = [self._some(in_fours(symbols[at : at + rows])) for at in range(0, batch, rows)]
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.components)))
+
+    def _some(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        lasts = last_read(symbols)
+        result = np.empty((len(symbols), len(self.components)))
+        for number, component in enumerate(self.components):
+            if component.is_steady:
+                sums = self._sums(component.level, symbols)
+                result[:, number] = log_mean_exp(
+                    sums if component.anywhere else sums[:, self._starts]
+                )
+                continue
+            steps = -(-lasts // component.stride)
+            total, exponent = self._forward(component, symbols, steps)
+            with np.errstate(divide="ignore"):
+                result[:, number] = np.log(total) + exponent * np.log(2.0)
+        return result
+
+    def _sums(self, level: int, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln LR of every phase: [B, P]."""
+        loops = kernels(symbols.size * self.period)
+        if loops is None:
+            return np.asarray(self._looked_up(self._logs[level], symbols).sum(axis=0, dtype=float))
+        sums = np.zeros((len(symbols), self.period))
+        loops.phase_sums(self._logs[level], symbols, last_read(symbols), sums)
+        return sums
+
+    def _looked_up(
+        self, windows: NDArray[np.float32], symbols: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Return what each symbol is worth under every phase: [n, B, P]."""
+        views = np.lib.stride_tricks.sliding_window_view(windows, self.period, axis=1)
+        first = np.arange(symbols.shape[1]) % self.period
+        return np.asarray(views[symbols.T, first[:, None]])
+
+    def _forward(
+        self, component: Component, symbols: NDArray[np.int64], steps: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Sum over all paths: [B, n] -> totals [B] and the powers of two they are to be times.
+
+        Each row is summed at its own end, after its `steps`: what stands beside it in the batch
+        must not change how often it is rounded.
+        """
+        windows = self._factors[component.level]
+        prior = _prior(component, self.period, self._starts)
+        slip, edge = component.per_step
+        stay = np.float32((1.0 - slip) * (1.0 - edge))
+        move = np.float32(slip / 2.0 * (1.0 - edge))
+        total, exponent = np.zeros(len(symbols)), np.zeros(len(symbols), dtype=np.int64)
+        longest = int(steps.max(initial=0))
+        loops = kernels(10 * longest * len(symbols) * self.period, calls=10 * longest)
+        if loops is not None:
+            rule = (component.stride, stay, move, edge, prior)
+            loops.forward(windows, symbols, steps, *rule, total, exponent)
+            return total, exponent
+        ring = np.zeros((len(symbols), self.period + 2), dtype=np.float32)  # its ends repeat
+        marked, low, high = ring[:, 1:-1], ring[:, :-2], ring[:, 2:]
+        before = np.full(len(symbols), float(edge > 0.0))  # not marked yet
+        after = np.zeros(len(symbols))  # marked no longer
+        marked[:] = 0.0 if edge > 0.0 else prior
+        products = _in_strides(self._looked_up(windows, symbols), component.stride)
+        power = np.zeros(len(symbols), dtype=np.int64)
+        for number in range(longest):
+            if edge > 0.0:
+                after += edge * _row_sums(marked)
+            ring[:, 0], ring[:, -1] = marked[:, -1], marked[:, 0]
+            moved = (low + high) * move
+            marked *= stay
+            marked += moved
+            if edge > 0.0:
+                marked += (edge * before).astype(np.float32)[:, None] * prior
+                before *= 1.0 - edge
+            marked *= products[number]
+            if number % RESCALE == RESCALE - 1:
+                largest = np.maximum(marked.max(axis=1), np.maximum(before, after))
+                shift = np.frexp(largest)[1]
+                marked *= np.ldexp(np.float32(1.0), -shift)[:, None]
+                marked[marked < np.float32(NEGLIGIBLE)] = 0.0
+                before, after = np.ldexp(before, -shift), np.ldexp(after, -shift)
+                power += shift
+            done = steps == number + 1
+            if done.any():
+                total[done] = (_row_sums(marked) + before + after)[done]
+                exponent[done] = power[done]
+        total[steps == 0] = 1.0
+        return total, exponent
+
+
+def _in_strides(single: NDArray[np.float32], stride: int) -> NDArray[np.float32]:
+    """Multiply the factors of 1, 2 or 4 positions: [n, B, P] -> [n / stride, B, P]."""
+    while stride > 1:
+        single = single[0::2] * single[1::2]
+        stride //= 2
+    return single
+
+
+def _row_sums(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Sum rows [B, P] in a few lanes side by side, in the order of the compiled loop."""
+    batch, period = values.shape
+    filled = values
+    if period % LANES:
+        filled = np.zeros((batch, period + -period % LANES), dtype=np.float32)
+        filled[:, :period] = values
+    lanes = filled.reshape(batch, -1, LANES).sum(axis=1, dtype=np.float64)
+    total = np.zeros(batch)
+    for lane in lanes.T:
+        total += lane
+    return total
+
+
+def _prior(component: Component, period: int, starts: NDArray[np.int64]) -> NDArray[np.float32]:
+    prior = np.zeros(period, dtype=np.float32)
+    prior[slice(None) if component.anywhere else starts] = 1.0
+    return np.asarray(prior / prior.sum())
+
+
+class CyclicRatio:
+    """Likelihood ratios of the likeliest nonces.
+
+    `promoted` [P, V] says for each nonce which symbols its keys promote; `rates` [levels, V] how
+    often a marked symbol agrees; `starts` are the keys a sequence may begin with. Of many nonces a
+    few are looked at: what is left out of a mixture makes it smaller, never invalid.
+    """
+
+    def __init__(
+        self,
+        promoted: Sequence[NDArray[np.bool_]],
+        rates: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        components: Sequence[Component],
+        frequencies: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.components = tuple(components)
+        self.nonces = len(promoted)
+        self._starts, self._promoted = starts, promoted
+        self._rates, self._frequencies = rates, frequencies
+        self._paths: dict[int, PathRatios] = {}
+
+    def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln LR of nonces and components: symbols [B, n] -> [B, R, C]; -inf: left out."""
+        result = np.full((len(symbols), self.nonces, len(self.components)), -np.inf)
+        chosen = self._screen.likeliest(symbols, FEW_NONCES)
+        for nonce in np.unique(chosen).tolist():
+            rows = np.flatnonzero((chosen == nonce).any(axis=1))
+            result[rows, nonce] = self._paths_of(nonce).log_ratios(symbols[rows])
+        return result
+
+    @cached_property
+    def _screen(self) -> NonceScreen:
+        """Looks for what a steady mark of the greatest strength among the components shows."""
+        level = max([c.level for c in self.components if c.is_steady], default=0)
+        tables = [self._table(nonce, level) for nonce in range(self.nonces)]
+        return NonceScreen(np.log(np.stack(tables)), self._starts)
+
+    def _table(self, nonce: int, level: int) -> NDArray[np.float64]:
+        return factors(self._promoted[nonce], self._rates[level], self._frequencies)
+
+    def _paths_of(self, nonce: int) -> PathRatios:
+        if nonce not in self._paths:
+            tables = {c.level: self._table(nonce, c.level) for c in self.components}
+            self._paths[nonce] = PathRatios(tables, self._starts, self.components)
+        return self._paths[nonce]

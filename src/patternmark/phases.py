@@ -1,0 +1,133 @@
+"""What symbols are worth under every phase of a schedule that repeats, added up.
+
+A phase says where in the period a sequence begins. Along a path that never slips a symbol at
+position i meets key (phase + i) mod P, so all phases at once are a correlation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.compiled import kernels
+from patternmark.likelihood import UNREAD
+
+Value = TypeVar("Value", bound=np.generic)
+_BLOCK = 128  # positions; a nonce may show in one or two blocks alone
+_LARGEST = 31  # of a rounded value: four of them fit a byte
+_BYTES_AT_ONCE = 2**26
+_UNIT = 2.0**-20
+
+
+def last_read(symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how long each row is up to its last symbol that says something: [B, n] -> [B]."""
+    places = np.arange(1, symbols.shape[1] + 1)
+    return np.asarray(np.max(np.where(symbols != UNREAD, places, 0), axis=1, initial=0))
+
+
+def around(worth: NDArray[Value]) -> NDArray[Value]:
+    """Lay values twice around the period, symbols first: [..., P, V + 1] -> [..., V + 1, 2P]."""
+    by_symbol = np.moveaxis(worth, -1, -2)
+    return np.ascontiguousarray(np.concatenate([by_symbol, by_symbol], axis=-1))
+
+
+def exactly(worth: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round down to multiples of 2^-20: sums of these are exact, in whatever order.
+
+    Logarithms of factors rounded down leave a likelihood ratio smaller, so valid.
+    """
+    return np.asarray(np.floor(worth / _UNIT) * _UNIT, dtype=np.float32)
+
+
+class PhaseSums:
+    """Sums of `worth` [R, P, V + 1] under every phase of every nonce; UNREAD is worth nothing."""
+
+    def __init__(self, worth: NDArray[np.float64]) -> None:
+        self.nonces, self.period, self._symbols = worth.shape
+        self._transform = np.fft.rfft(worth[..., :-1], axis=1).transpose(1, 0, 2)  # [., R, V]
+
+    def __call__(self, symbols: NDArray[np.int64], first: int = 0) -> NDArray[np.float64]:
+        """Return [B, R, P] for symbols [B, n] padded with UNREAD, the first at place `first`."""
+        batch, length = symbols.shape
+        counts = np.zeros((batch, self.period, self._symbols))
+        place = (first + np.arange(length)) % self.period
+        np.add.at(counts, (np.arange(batch)[:, None], place[None], symbols), 1.0)
+        seen = np.fft.rfft(counts[..., :-1], axis=1).conj().transpose(1, 2, 0)  # [P/2+1, V, B]
+        products = self._transform @ seen  # [P/2 + 1, R, B]
+        return np.fft.irfft(products, n=self.period, axis=0).transpose(2, 1, 0)
+
+
+class NonceScreen:
+    """Which nonces are worth a look, by the best phase of a part of the sequence.
+
+    A lost symbol moves all that follows to another phase, in which it speaks against the first: on
+    the whole, the right nonce then looks no better than others. Values are rounded to whole numbers
+    so that no rounding of sums decides between nonces that are alike. What begins at a start is
+    worth more than any phase, by how many phases there are for each start.
+    """
+
+    def __init__(self, log_factors: NDArray[np.float64], starts: NDArray[np.int64]) -> None:
+        """`log_factors` are those of each nonce: [R, P, V + 1]; `starts` lie evenly."""
+        self.nonces, period, _ = log_factors.shape
+        self._starts = starts
+        scale = _LARGEST / max(float(np.abs(log_factors).max()), 1e-9)
+        self._values = np.rint(log_factors * scale).astype(np.int8)
+        self._bonus = int(np.rint(scale * np.log(period / len(starts))))
+        self._sums: PhaseSums | None = None
+        self._windows: NDArray[np.int8] | None = None
+
+    def likeliest(self, symbols: NDArray[np.int64], few: int) -> NDArray[np.int64]:
+        """Return the few best nonces of each row: [B, few]."""
+        if self.nonces <= few:
+            return np.tile(np.arange(self.nonces), (len(symbols), 1))
+        best = self.best_in_part(symbols)
+        return np.argsort(-best, axis=1, kind="stable")[:, :few]
+
+    def best_in_part(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the best sum of each nonce on the whole, a block or two: [B, n] -> [B, R]."""
+        period = self._values.shape[1]
+        loops = kernels(symbols.size * self.nonces * period)
+        if loops is None:
+            return self._by_transform(symbols)
+        if self._windows is None:
+            self._windows = around(self._values)
+        best = np.zeros((len(symbols), self.nonces), dtype=np.int64)
+        share = period // len(self._starts)
+        lasts = last_read(symbols)
+        rule = (_BLOCK, share, self._bonus)
+        loops.best_in_part(self._windows, in_fours(symbols), lasts, *rule, best)
+        return best
+
+    def _by_transform(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self._sums is None:
+            self._sums = PhaseSums(self._values.astype(np.float64))
+        rows = max(1, _BYTES_AT_ONCE // (8 * self._values.shape[0] * self._values.shape[1]))
+        parts = [self._some(symbols[at : at + rows]) for at in range(0, len(symbols), rows)]
+        return np.concatenate(parts) if parts else np.zeros((0, self.nonces), dtype=np.int64)
+
+    def _some(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        best = np.zeros((len(symbols), self.nonces), dtype=np.int64)
+        before = whole = np.zeros((), dtype=np.int64)
+        for block in self._blocks(symbols):
+            whole = whole + block
+            for sums in (block, before + block):
+                best = np.maximum(best, sums.max(axis=2))
+            before = block
+        if not symbols.shape[1]:
+            return best + self._bonus
+        from_start = whole[..., self._starts].max(axis=2) + self._bonus
+        return np.asarray(np.maximum(best, np.maximum(whole.max(axis=2), from_start)))
+
+    def _blocks(self, symbols: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        assert self._sums is not None  # noqa: S101
+        for first in range(0, symbols.shape[1], _BLOCK):
+            yield np.rint(self._sums(symbols[:, first : first + _BLOCK], first)).astype(np.int64)
+
+
+def in_fours(symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Fill rows up with UNREAD to a multiple of four: [B, n]."""
+    spare = -symbols.shape[1] % 4
+    return np.pad(symbols, ((0, 0), (0, spare)), constant_values=UNREAD) if spare else symbols

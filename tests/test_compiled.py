@@ -1,0 +1,121 @@
+"""The compiled loops give the very numbers of the numpy code."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from patternmark import alignment, compiled, cyclic, phases
+from patternmark.derive import Secret
+from patternmark.key import Key
+from patternmark.likelihood import UNREAD
+from patternmark.null.local import LocalRules
+from patternmark.profile import HARDENED, Profile
+from patternmark.reading import read_many
+from patternmark.statistics import make_statistic
+from patternmark.statistics import phases as phase_statistics
+
+loops = pytest.importorskip("patternmark.kernels")
+USERS = (alignment, cyclic, phases, phase_statistics)
+PROFILES = {
+    "paper": Profile(),
+    "one nonce": Profile(scheme=HARDENED, nonces=1),
+    "five nonces": Profile(scheme=HARDENED, nonces=5),
+    "odd period": Profile(scheme=HARDENED, period=12, block=2, starts=3, nonces=3),
+}
+
+
+@pytest.fixture
+def either(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
+    """Run something with the loops and without."""
+
+    def run(what: Callable[[], Any]) -> tuple[Any, Any]:
+        results = []
+        for module in (loops, None):
+            for user in USERS:
+                monkeypatch.setattr(user, "kernels", lambda *_, m=module, **__: m)
+            results.append(what())
+        return results[0], results[1]
+
+    return run
+
+
+def chains(rng: np.random.Generator) -> list[np.ndarray]:
+    found = [rng.integers(0, 20, size=n) for n in (1, 3, 50, 137, 300, 700)]
+    found[3][20:40] = 20  # X
+    return found
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("detector", ["phase", "slip", "local", "auto"])
+def test_every_detector_gives_the_same_numbers(
+    name: str,
+    detector: str,
+    rng: np.random.Generator,
+    either: Callable[[Callable[[], Any]], tuple[Any, Any]],
+) -> None:
+    key = Key.of(Secret(bytes(32)), PROFILES[name])
+    readings = read_many(chains(rng), key.profile.alphabet, [None] * 6, mask_repeats=False)
+
+    def measured() -> Any:
+        return make_statistic(detector, key).measure(readings)
+
+    fast, plain = either(measured)
+    assert fast == plain  # every digit of every field
+
+
+def test_strong_marks_give_the_same_numbers_too(
+    either: Callable[[Callable[[], Any]], tuple[Any, Any]],
+) -> None:
+    """Where states are rescaled far and most of them are negligible."""
+    key = Key.of(Secret(bytes(32)), PROFILES["one nonce"])
+    promoted = key.schedule.promoted(0)
+    marked = np.array([np.flatnonzero(promoted[i % 512])[i % 10] for i in range(3000)])
+    readings = read_many([marked], key.profile.alphabet, [None], mask_repeats=False)
+    fast, plain = either(lambda: make_statistic("auto", key).measure(readings))
+    assert fast == plain
+    assert fast[0].log_p < -1000
+
+
+def test_stretches_are_the_same_where_scores_are_alike(
+    rng: np.random.Generator, either: Callable[[Callable[[], Any]], tuple[Any, Any]]
+) -> None:
+    """Few phases and cheap slips: many paths score alike, and the same one must be taken."""
+    signs = np.append(rng.choice([-1, 1], size=(4, 3)), np.zeros((4, 1)), axis=1)
+    symbols = rng.integers(0, 3, size=(30, 60))
+    symbols[rng.random(symbols.shape) < 0.2] = UNREAD
+    windows = phases.around(signs.astype(np.int8))
+    for rules in (LocalRules(1, 1, 1), LocalRules(2, 3, 4)):
+        fast, plain = either(lambda r=rules: alignment.local_paths(windows, symbols, r))
+        np.testing.assert_array_equal(fast, plain)
+    fast, plain = either(lambda: alignment.slip_paths(windows, symbols, 2))
+    np.testing.assert_array_equal(fast, plain)
+
+
+@pytest.fixture
+def fresh_decision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(compiled, "_seconds", 0.0)
+    compiled._module.cache_clear()
+    yield
+    compiled._module.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_decision")
+def test_loops_are_loaded_once_there_was_enough_to_do() -> None:
+    assert compiled.kernels(1000) is None
+    assert compiled.kernels(10**8) is None
+    assert isinstance(compiled.kernels(10**9), ModuleType)
+    assert isinstance(compiled.kernels(1), ModuleType)
+
+
+def test_without_numba_numpy_does_it() -> None:
+    program = (
+        "import sys; sys.modules['numba'] = None\n"
+        "from patternmark import compiled\n"
+        "assert compiled.kernels(10**12) is None\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
 from patternmark.likelihood import UNREAD
-from patternmark.null.local import LocalRules
+from patternmark.null.local import LocalRules, local_scores
+from patternmark.null.walk import slip_scores
 from patternmark.phases import last_read
 
 
@@ -20,6 +21,8 @@ def slip_paths(signs: NDArray[np.int8], symbols: NDArray[np.int64], cost: int) -
     period = signs.shape[1] // 2
     loops = kernels(5 * symbols.size * period, calls=6 * symbols.size)
     best = np.zeros(len(symbols), dtype=np.int64)
+    if loops is None and period == 2:
+        return slip_scores(_of_first_phase(signs, symbols), cost)
     if loops is not None:
         loops.slip_paths(signs, symbols, last_read(symbols), cost, best)
         return best
@@ -40,6 +43,9 @@ def local_paths(
     """Return score, start and end of the best stretch of any path: [B, n] -> [B, 3]."""
     period = signs.shape[1] // 2
     loops = kernels(10 * symbols.size * period, calls=20 * symbols.size)
+    if loops is None and period == 2:
+        best = local_scores(_of_first_phase(signs, symbols), rules)
+        return np.stack([best.score, best.start, best.end], axis=1)
     found = np.zeros((len(symbols), 3), dtype=np.int64)
     if loops is not None:
         costs = (rules.match, rules.mismatch, rules.slip)
@@ -74,3 +80,8 @@ def _local_path(
         if score[top] > best[0]:
             best = (int(score[top]), int(start[top]), position + 1)
     return best
+
+
+def _of_first_phase(signs: NDArray[np.int8], symbols: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return the signs under the first of two phases, which mirror each other: [B, n]."""
+    return np.asarray(signs[symbols, np.arange(symbols.shape[1]) % 2])

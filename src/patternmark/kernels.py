@@ -224,6 +224,7 @@ def slip_paths(
     period = windows.shape[1] // 2
     ring = np.zeros(period + 2, np.int32)
     ahead = np.zeros(period + 2, np.int32)
+    lost = np.int32(cost)
     for b in range(symbols.shape[0]):
         ring[:] = 0
         for i in range(lasts[b]):
@@ -233,8 +234,8 @@ def slip_paths(
             ring[period + 1] = ring[1]
             sign = windows[symbols[b, i], i % period :]
             for p in range(period):
-                moved = max(ring[p], ring[p + 2]) - cost
-                ahead[p + 1] = max(ring[p + 1], moved) + sign[p]
+                moved = np.int32(max(ring[p], ring[p + 2]) - lost)
+                ahead[p + 1] = np.int32(max(ring[p + 1], moved) + sign[p])
             ring, ahead = ahead, ring
         best[b] = ring[1:-1].max()
 
@@ -255,6 +256,7 @@ def local_paths(
     start = np.zeros(period + 2, np.int32)
     ahead = np.zeros(period + 2, np.int32)
     begun = np.zeros(period + 2, np.int32)
+    lost, won, failed, zero = np.int32(slip), np.int32(match), np.int32(-mismatch), np.int32(0)
     for b in range(symbols.shape[0]):
         score[:] = 0
         start[:] = 0
@@ -263,21 +265,26 @@ def local_paths(
             score[0], start[0] = score[period], start[period]
             score[period + 1], start[period + 1] = score[1], start[1]
             sign = windows[symbols[b, i], i % period :]
-            top, place = np.int32(found[b, 0]), -1
+            here = np.int32(i)
             for p in range(1, period + 1):
+                below = np.int32(score[p - 1] - lost)
+                above = np.int32(score[p + 1] - lost)
                 value, origin = score[p], start[p]
-                if score[p - 1] - slip > value:
-                    value, origin = score[p - 1] - slip, start[p - 1]
-                if score[p + 1] - slip > value:
-                    value, origin = score[p + 1] - slip, start[p + 1]
-                if value <= 0:
-                    value, origin = np.int32(0), np.int32(i)
-                gain = match if sign[p - 1] > 0 else (-mismatch if sign[p - 1] < 0 else 0)
+                origin = start[p - 1] if below > value else origin
+                value = below if below > value else value
+                origin = start[p + 1] if above > value else origin
+                value = above if above > value else value
+                origin = here if value <= zero else origin
+                value = zero if value <= zero else value
+                gain = won if sign[p - 1] > 0 else zero
+                gain = failed if sign[p - 1] < 0 else gain
                 ahead[p] = value + gain
                 begun[p] = origin
-                if ahead[p] > top:
-                    top, place = ahead[p], p
             score, ahead = ahead, score
             start, begun = begun, start
-            if place > 0:
+            top = np.int32(0)
+            for p in range(1, period + 1):
+                top = max(top, score[p])
+            if top > found[b, 0]:
+                place = np.argmax(score[1 : period + 1]) + 1
                 found[b, 0], found[b, 1], found[b, 2] = top, start[place], i + 1

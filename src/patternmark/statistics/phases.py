@@ -15,13 +15,12 @@ from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.likelihood import UNREAD
 from patternmark.null.bounds import local_log_bound, slip_log_bound
-from patternmark.null.local import LocalNull, LocalRules, local_scores
+from patternmark.null.local import LocalNull, LocalRules
 from patternmark.null.walk import (
     TABLE_LENGTH,
     SlipNull,
     phase_log_tail,
     phase_mean,
-    slip_scores,
 )
 from patternmark.phases import NonceScreen, PhaseSums, around, last_read
 from patternmark.reading import Reading
@@ -248,8 +247,6 @@ class SlipStatistic(_OfChains):
 
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the score of the best path."""
-        if self.is_mirrored:
-            return slip_scores(_mirrored_signs(self.signs(0), symbols), SLIP_COST)[:, None]
         best = np.zeros((len(symbols), 1), dtype=np.int64)
         for nonce, rows, some in self.by_nonce(symbols):
             found = slip_paths(self.signs(nonce), some, SLIP_COST)
@@ -276,11 +273,6 @@ class SlipStatistic(_OfChains):
             return self._null.log_tail(found[:, 0], scored)
         of_one = slip_log_bound(found[:, 0], scored, self._schedule.period, SLIP_COST)
         return np.minimum(of_one + log(self._schedule.nonces), 0.0)  # no path leaves its nonce
-
-
-def _mirrored_signs(signs: NDArray[np.int8], symbols: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Return the signs under the first of two phases: [B, n] -> [B, n]."""
-    return np.asarray(signs[symbols, np.arange(symbols.shape[1]) % 2])
 
 
 @cache
@@ -310,9 +302,6 @@ class LocalStatistic(_OfPhases):
 
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return score, start and end of the best stretch."""
-        if self.is_mirrored:
-            found = local_scores(_mirrored_signs(self.signs(0), symbols), self.rules)
-            return np.stack([found.score, found.start, found.end], axis=1)
         best = np.zeros((len(symbols), 3), dtype=np.int64)
         for nonce, rows, some in self.by_nonce(symbols):
             stretches = local_paths(self.signs(nonce), some, self.rules)

@@ -27,26 +27,31 @@ _SEED = 0  # of the decoding orders: the same for every verdict
 class Layout(NamedTuple):
     """What was designed on the structure, as `design` was told."""
 
-    chains: str | None
-    fixed: str
-    tied: str
+    chains: str | None = None
+    fixed: str = ""
+    tied: str = ""
 
 
 class Expectation(NamedTuple):
     """How the designs are supposed to have been made."""
 
-    model: str
-    weights: Path | None
-    device: str
-    temperature: float
-    orders: int
+    model: str = "v_48_020"
+    weights: Path | None = None
+    device: str = "auto"
+    temperature: float = 0.1
+    orders: int = 8
 
 
-def check_backbone_options(backbone: Path | None, layout: Layout, detector: str) -> None:
+def check_backbone_options(
+    backbone: Path | None, layout: Layout, setting: Expectation, detector: str
+) -> None:
     """Refuse options that do not go together."""
     if backbone is None:
-        if any(layout):
-            raise ParameterError("--chains, --fixed and --tied go with --backbone STRUCTURE")
+        if any(layout) or setting != Expectation():
+            raise ParameterError(
+                "what was designed (--chains, --fixed, --tied) and how (--model, --weights, "
+                "--device, --temperature, --orders) go with --backbone STRUCTURE"
+            )
         if detector == BackboneStatistic.name:
             raise ParameterError("--detector backbone needs the structure: --backbone STRUCTURE")
     elif detector not in ("auto", BackboneStatistic.name):

@@ -41,6 +41,7 @@ from patternmark.statistics import STATISTICS
 from patternmark.verdict import Verdict, format_p
 
 _BATCH_RECORDS = 2048
+_BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
 _BATCH_SYMBOLS = 2**22
 _PICTURES = 4
 
@@ -107,7 +108,7 @@ def detect(
         raise ParameterError(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
     layout = Layout(chains, fixed, tied)
     setting = Expectation(model, weights, device, temperature, orders)
-    check_backbone_options(backbone, layout, detector)
+    check_backbone_options(backbone, layout, setting, detector)
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     by_keys = null == "keys"
     num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
@@ -136,7 +137,7 @@ def detect(
         kind = cast(Format, format)
         alphabet = loaded.profile.alphabet
         items = aware.items(files, kind) if aware else read_items(files, kind, alphabet)
-        for batch in _batches(items):
+        for batch in _batches(items, _BATCH_RECORDS if aware is None else _BATCH_WITH_MODEL):
             judged = judge_items(judge, batch)
             judged = compare_with_keys(
                 judged, make_detector, judge, num_fresh, bar, decides=by_keys
@@ -179,14 +180,14 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         say(f"wrote {path} (who has the sequences {learnt})")
 
 
-def _batches(items: Iterator[Item]) -> Iterator[list[Item]]:
+def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
     """Group readable records for the detector."""
     batch: list[Item] = []
     symbols = 0
     for item in items:
         batch.append(item)
         symbols += len(item.symbols)
-        if len(batch) >= _BATCH_RECORDS or symbols >= _BATCH_SYMBOLS:
+        if len(batch) >= most or symbols >= _BATCH_SYMBOLS:
             yield batch
             batch, symbols = [], 0
     if batch:

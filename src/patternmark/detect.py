@@ -39,7 +39,7 @@ class Detector:
     def __init__(
         self,
         key: Key,
-        detector: str = "auto",
+        detector: str | Statistic = "auto",
         *,
         m: int | None = None,
         fpr: float = DEFAULT_FPR,
@@ -50,7 +50,9 @@ class Detector:
             raise ParameterError(f"a false positive rate lies between 0 and 1, not {fpr}")
         self.key = key
         self.fpr = fpr
-        self.statistic = make_statistic(detector, key, m=m, null=null)
+        if isinstance(detector, str):
+            detector = make_statistic(detector, key, m=m, null=null)
+        self.statistic = detector
         self.mask_repeats = mask_repeats
         self.signature = _signature(key, self.statistic, mask_repeats)
 
@@ -63,16 +65,18 @@ class Detector:
         sequences: Iterable[str | ArrayLike],
         ids: Sequence[str] | None = None,
         scored: Sequence[NDArray[np.bool_] | None] | None = None,
+        rates: Sequence[NDArray[np.float64] | None] | None = None,
     ) -> list[Verdict]:
         """Judge a batch: one verdict per sequence, in order.
 
-        `scored` says for each sequence which positions count, such as those that were designed.
+        `scored` says for each sequence which positions count, such as those that were designed;
+        `rates` how often each should agree with its key, for a statistic that asks (see `expect`).
         Chains of one record, joined by `/` or `:`, are counted one at a time, and repeats once.
         """
         sequences = list(sequences)
         names = [str(i + 1) for i in range(len(sequences))] if ids is None else list(ids)
         encoded = [self._encode(*pair) for pair in zip(names, sequences, strict=True)]
-        readings = self.read(encoded, scored)
+        readings = self.read(encoded, scored, rates)
         lengths = [int(np.count_nonzero(ids != SEPARATOR)) for ids in encoded]
         measurements = self.statistic.measure(readings)
         counted = [reading.num_scored for reading in readings]
@@ -84,17 +88,22 @@ class Detector:
         self,
         encoded: Sequence[NDArray[np.int64]],
         scored: Sequence[NDArray[np.bool_] | None] | None = None,
+        rates: Sequence[NDArray[np.float64] | None] | None = None,
     ) -> list[Reading]:
         """Return what of encoded sequences counts."""
         alphabet = self.key.profile.alphabet
         masks = scored if scored is not None else [None] * len(encoded)
-        return read_many(
+        readings = read_many(
             encoded,
             alphabet,
             masks,
             mask_repeats=self.mask_repeats,
             matters=self.key.schedule.reuses,
         )
+        if rates is None:
+            return readings
+        pairs = zip(readings, rates, strict=True)
+        return [reading._replace(rates=expected) for reading, expected in pairs]
 
     def _encode(self, name: str, sequence: str | ArrayLike) -> NDArray[np.int64]:
         try:

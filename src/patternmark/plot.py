@@ -40,6 +40,7 @@ def plot_verdicts(
     sequences: Sequence[str | ArrayLike],
     path: str,
     scored: Sequence[NDArray[np.bool_] | None] | None = None,
+    rates: Sequence[NDArray[np.float64] | None] | None = None,
 ) -> None:
     """Draw one row for each verdict and save it; the suffix sets the format (png, svg, pdf)."""
     require_matplotlib()
@@ -51,7 +52,7 @@ def plot_verdicts(
     encoded = [detector.key.profile.alphabet.encode(sequence) for sequence in sequences]
     tracker = Tracker(detector.key)
     for (left, right), verdict, reading in zip(
-        grid, verdicts, detector.read(encoded, scored), strict=True
+        grid, verdicts, detector.read(encoded, scored, rates), strict=True
     ):
         colour = MARKED if verdict.prediction else UNMARKED
         left.set_title(verdict.id or "sequence", loc="left", fontsize=10, parse_math=False)

@@ -15,10 +15,14 @@ from patternmark.repeats import Lags, repeated_many
 
 
 class Reading(NamedTuple):
-    """A record's symbols, UNREAD where they say nothing, and its chains as slices of them."""
+    """A record's symbols, UNREAD where they say nothing, and its chains as slices of them.
+
+    `rates` [levels, n] tell, where a model could, how often each symbol should agree with its key.
+    """
 
     symbols: NDArray[np.int64]
     chains: tuple[slice, ...]
+    rates: NDArray[np.float64] | None = None
 
     @property
     def num_scored(self) -> int:
@@ -27,8 +31,12 @@ class Reading(NamedTuple):
     @property
     def parts(self) -> list[NDArray[np.int64]]:
         """The symbols of each chain that says something."""
-        chains = [self.symbols[chain] for chain in self.chains]
-        return [chain for chain in chains if np.any(chain != UNREAD)]
+        return [self.symbols[chain] for chain in self.spoken]
+
+    @property
+    def spoken(self) -> list[slice]:
+        """The chains that say something."""
+        return [chain for chain in self.chains if np.any(self.symbols[chain] != UNREAD)]
 
 
 def read(

@@ -38,6 +38,11 @@ PROTEIN_PAIRS = ("AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST")
 DEFAULT_PERIOD, DEFAULT_BLOCK, DEFAULT_STARTS, DEFAULT_NONCES = 512, 4, 16, 64
 
 
+def protein_pairs() -> NDArray[np.int64]:
+    """Return the pairs of amino acids of which a hardened key promotes one each: [pairs, 2]."""
+    return np.array([PROTEIN.encode(pair) for pair in PROTEIN_PAIRS])
+
+
 @dataclass(frozen=True, eq=False)
 class PartitionSchedule:
     """The paper's scheme in the same terms: one nonce, its keys the parts."""
@@ -120,7 +125,7 @@ class HardenedSchedule:
     def _pairs(self, label: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the symbols of each pair; an odd one out has no partner."""
         if self._alphabet == PROTEIN:
-            both = np.array([PROTEIN.encode(pair) for pair in PROTEIN_PAIRS])
+            both = protein_pairs()
             return both[:, 0], both[:, 1]
         order = self._alphabet.scored[
             self._secret.permutation(f"{label}/pairs", self._alphabet.num_scored)

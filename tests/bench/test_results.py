@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patternmark.bench import design, detectors, null, protein, secrecy
+from patternmark.bench import backbone, design, detectors, null, protein, secrecy
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 PAGES = {
@@ -15,6 +15,7 @@ PAGES = {
     "protein": protein.to_markdown,
     "detectors": detectors.to_markdown,
     "secrecy": secrecy.to_markdown,
+    "backbone": backbone.to_markdown,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -16,12 +16,20 @@ from rich.table import Table
 
 from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.chain import KeyChain
+from patternmark.cli.backbone import (
+    BackboneReader,
+    Expectation,
+    Layout,
+    check_backbone_options,
+)
+from patternmark.cli.design import Chains, Device, Fixed, Model, Tied, Weights
 from patternmark.cli.evidence import (
     compare_with_keys,
     num_fresh_keys,
     print_combined,
     warn_of_calibration,
 )
+from patternmark.cli.items import Item
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
 from patternmark.detect import DEFAULT_FPR, NOTHING, TOO_SHORT, Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
@@ -33,24 +41,11 @@ from patternmark.statistics import STATISTICS
 from patternmark.verdict import Verdict, format_p
 
 _BATCH_RECORDS = 2048
+_BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
 _BATCH_SYMBOLS = 2**22
 _PICTURES = 4
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Item:
-    """A readable record: its symbols, and which of them count (None: all that can)."""
-
-    file: str
-    record: Record
-    symbols: NDArray[np.int64]
-    scored: NDArray[np.bool_] | None
-
-    @property
-    def place(self) -> str:
-        return f"{self.record.place} ({self.record.id})"
 
 
 Judged = tuple[Verdict, Item]
@@ -89,20 +84,43 @@ def detect(
         Path | None, typer.Option(help="Draw the strongest verdicts (png, svg, pdf).")
     ] = None,
     format: Annotated[str, typer.Option(help=f"Input format: {', '.join(FORMATS)}.")] = "auto",
+    backbone: Annotated[
+        Path | None,
+        typer.Option(help="The structure they were designed on: ProteinMPNN tells what to expect."),
+    ] = None,
+    chains: Chains = None,
+    fixed: Fixed = "",
+    tied: Tied = "",
+    model: Model = "v_48_020",
+    weights: Weights = None,
+    device: Device = "auto",
+    temperature: Annotated[
+        float, typer.Option(help="With --backbone: the sampling temperature to expect.")
+    ] = 0.1,
+    orders: Annotated[
+        int, typer.Option(min=1, max=256, help="With --backbone: decoding orders to average over.")
+    ] = 8,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
     """Test each sequence for the mark of a key. The status is 0 whatever is found."""
     if format not in FORMATS:
         raise ParameterError(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
+    layout = Layout(chains, fixed, tied)
+    setting = Expectation(model, weights, device, temperature, orders)
+    check_backbone_options(backbone, layout, setting, detector)
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     by_keys = null == "keys"
     num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
     parts_null = None if by_keys else _parse_null(null)
+    aware: BackboneReader | None = None
+    if backbone is not None:
+        aware = BackboneReader(backbone, layout, setting, loaded, pattern_options=(m, parts_null))
 
     def make_detector(key: Key) -> Detector:
+        measured = detector if aware is None else aware.statistic(key)
         return Detector(
-            key, detector, m=m, fpr=fpr, null=parts_null, mask_repeats=not count_repeats
+            key, measured, m=m, fpr=fpr, null=parts_null, mask_repeats=not count_repeats
         )
 
     judge = make_detector(loaded)
@@ -116,7 +134,10 @@ def detect(
     judgeable = False
     with progress("sequences") as bar:
         task = bar.add_task("detecting", total=None)
-        for batch in _batches(files, cast(Format, format), judge):
+        kind = cast(Format, format)
+        alphabet = loaded.profile.alphabet
+        items = aware.items(files, kind) if aware else read_items(files, kind, alphabet)
+        for batch in _batches(items, _BATCH_RECORDS if aware is None else _BATCH_WITH_MODEL):
             judged = judge_items(judge, batch)
             judged = compare_with_keys(
                 judged, make_detector, judge, num_fresh, bar, decides=by_keys
@@ -151,6 +172,7 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         [item.symbols for item in items],
         str(path),
         [item.scored for item in items],
+        [item.rates for item in items],
     )
     if not quiet:
         hidden = judge.key.profile.is_hardened
@@ -158,14 +180,14 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         say(f"wrote {path} (who has the sequences {learnt})")
 
 
-def _batches(files: list[str], format: Format, judge: Detector) -> Iterator[list[Item]]:
-    """Group readable records for the detector; say what is wrong with the others."""
+def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
+    """Group readable records for the detector."""
     batch: list[Item] = []
     symbols = 0
-    for item in read_items(files, format, judge.key.profile.alphabet):
+    for item in items:
         batch.append(item)
         symbols += len(item.symbols)
-        if len(batch) >= _BATCH_RECORDS or symbols >= _BATCH_SYMBOLS:
+        if len(batch) >= most or symbols >= _BATCH_SYMBOLS:
             yield batch
             batch, symbols = [], 0
     if batch:
@@ -224,6 +246,7 @@ def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:
         [item.symbols for item in batch],
         [item.record.id for item in batch],
         [item.scored for item in batch],
+        [item.rates for item in batch],
     )
     named = []
     for verdict, item in zip(verdicts, batch, strict=True):

@@ -57,7 +57,12 @@ def compare_with_keys(
     """Add the p-value of the rank among fresh keys; where it `decides`, call by it."""
     if not judged or num_keys == 0:
         return judged
-    readings = judge.read([item.symbols for _, item in judged], [item.scored for _, item in judged])
+    items = [item for _, item in judged]
+    readings = judge.read(
+        [item.symbols for item in items],
+        [item.scored for item in items],
+        [item.rates for item in items],
+    )
     task = bar.add_task("comparing with fresh keys", total=num_keys)
     ranks = rank_p_values(make_detector, judge.key, readings, num_keys, lambda: bar.advance(task))
     bar.remove_task(task)

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from patternmark.alphabet import PROTEIN
-from patternmark.cli.detect import Item, read_items
+from patternmark.cli.detect import read_items
+from patternmark.cli.items import Item
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError, SequenceError

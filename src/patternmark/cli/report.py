@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from patternmark.cli.detect import Item, judge_items, read_items
+from patternmark.cli.detect import judge_items, read_items
+from patternmark.cli.items import Item
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, say
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import InputError

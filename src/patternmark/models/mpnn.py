@@ -151,8 +151,13 @@ class Prepared:
         `sequences` [B, L] are read in the order of `ranks` [B, L]: a residue knows the letters of
         those neighbours whose rank is lower than its own.
         """
+        return torch.log_softmax(self.logits(sequences, ranks), dim=-1)
+
+    @torch.no_grad()
+    def logits(self, sequences: Tensor, ranks: Tensor) -> Tensor:
+        """Return the same before it is normalised, as samplers use it: [B, L, 21]."""
         last = [self.decode_known(s, r)[-1] for s, r in zip(sequences, ranks, strict=True)]
-        return torch.log_softmax(self.W_out(torch.stack(last)), dim=-1)
+        return cast(Tensor, self.W_out(torch.stack(last)))
 
     @torch.no_grad()
     def decode_known(self, sequence: Tensor, rank: Tensor) -> list[Tensor]:

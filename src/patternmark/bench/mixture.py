@@ -18,8 +18,11 @@ from patternmark.rates import agreement_rates
 from patternmark.statistics.ratio import mixture_of
 
 PROFILES = {PAPER: Profile(), HARDENED: Profile(scheme=HARDENED, nonces=1)}
-LENGTHS = (20, 30, 40, 60, 80, 100, 130, 160, 199, 200, 250, 320, 400, 500, 650, 800, 1000)
-DRAWS = {PAPER: 50_000, HARDENED: 10_000}  # a hardened ratio takes ten times as long
+LENGTHS = (
+    *(20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100, 115, 130, 145, 160, 180, 199),
+    *(200, 225, 250, 285, 320, 360, 400, 450, 500, 570, 650, 720, 800, 900, 1000),
+)
+DRAWS = {PAPER: 200_000, HARDENED: 60_000}  # a hardened ratio takes longer
 
 
 def simulate_tables(

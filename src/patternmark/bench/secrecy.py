@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
-from patternmark.attacks.forge import draw_unmarked, forge
+from patternmark.attacks.forge import draw_unmarked, forge, strip
 from patternmark.attacks.split import SplitKnowledge
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
@@ -35,7 +35,7 @@ from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
 
 LENGTH = 400
 SHORT_PERIOD = 16  # what a schedule must not be
-_OUTCOMES = ("forged", "forced", "before", "stripped", "random")
+_OUTCOMES = ("forged", "forced", "before", "stripped", "alone", "random")
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -49,12 +49,12 @@ class Size:
     deltas: tuple[float, ...]
     nonces: tuple[int, ...]
     counts: tuple[int, ...]
+    most: tuple[int, int] = (0, 0)  # a larger count, which so many of the keys are given as well
 
 
 SIZES = {
     "smoke": Size(3, 16, 8, (0.5, 1.0), (1, 64), (1, 4, 32)),
-    "full": Size(40, 64, 16, (0.5, 1.0), (1, 64, 1024), (1, 4, 32, 256, 1000)),
-    "huge": Size(16, 64, 16, (0.5, 1.0), (1, 64, 1024), (1, 4, 32, 256, 1000, 10_000)),
+    "full": Size(40, 64, 16, (0.5, 1.0), (1, 64, 1024), (1, 4, 32, 256, 1000), (10_000, 8)),
 }
 
 
@@ -77,7 +77,8 @@ class Trial:
         scheme = (
             f"{p.scheme}/{p.period}/{p.block}/{p.starts}/{p.nonces}" if p.is_hardened else PAPER
         )
-        return f"{scheme}/{self.delta}/{self.tries}/{self.strips}/{self.seed}/{self.number}"
+        sizes = f"{max(self.counts)}/{self.tries}/{self.strips}"
+        return f"{scheme}/{self.delta}/{sizes}/{self.seed}/{self.number}"
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
@@ -96,6 +97,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
     )
     seen = list(marked_sequences(key, rates, rng.random((max(trial.counts), LENGTH))))
     before = judge(seen[: trial.strips])
+    alone = judge(_stripped_alone(seen[: trial.strips], trial, rates, rng))
     unmarked = judge(draw_unmarked([LENGTH] * 2 * trial.tries, letters, rng))
     rows = []
     for count in trial.counts:
@@ -109,6 +111,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
             "forced": judge(forge(knowledge, lengths, strongest, letters, rng)),
             "before": before[:count],
             "stripped": judge(stripped),
+            "alone": alone[:count],
             "random": judge(random),
         }
         rank = knowledge.rank(key.partition) if isinstance(knowledge, SplitKnowledge) else None
@@ -125,6 +128,21 @@ def run_trial(trial: Trial) -> dict[str, Any]:
     }
 
 
+def _stripped_alone(
+    sequences: Sequence[NDArray[np.int64]],
+    trial: Trial,
+    rates: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> list[NDArray[np.int64]]:
+    """Strip each sequence with what it alone teaches: what is public, and its own letters."""
+    result = []
+    for sequence in sequences:
+        knowledge = learn([sequence], trial.profile, trial.delta, rng)
+        edits = round(DEFAULT_BUDGET * len(sequence))
+        result.append(strip(sequence, knowledge, 0, rates, edits))
+    return result
+
+
 def secrecy_curve(
     profile: Profile,
     deltas: Sequence[float],
@@ -135,6 +153,7 @@ def secrecy_curve(
     *,
     tries: int = 64,
     strips: int = 16,
+    most: tuple[int, int] = (0, 0),
     workers: int = 1,
     partial: Path | None = None,
     step: Callable[[str], None] | None = None,
@@ -148,14 +167,23 @@ def secrecy_curve(
     profiles = [profile]
     if profile.is_hardened:
         profiles = [replace(profile, nonces=number) for number in nonces]
+    large, few = most
     work = [
-        Trial(each, delta, tuple(sorted(counts)), tries, strips, number, seed)
+        Trial(
+            each,
+            delta,
+            tuple(sorted({*counts, large} if number < few else counts)),
+            tries,
+            strips,
+            number,
+            seed,
+        )
         for each in profiles
         for delta in deltas
         for number in range(trials)
     ]
     wanted = {trial.name for trial in work}
-    finished = {f["trial"]: f for f in _finished(partial, max(counts)) if f["trial"] in wanted}
+    finished = {f["trial"]: f for f in _finished(partial) if f["trial"] in wanted}
     left = [trial for trial in work if trial.name not in finished]
     for done in _run_all(left, workers):
         finished[done["trial"]] = done
@@ -167,12 +195,11 @@ def secrecy_curve(
     return _summarised([finished[trial.name] for trial in work])
 
 
-def _finished(partial: Path | None, most: int) -> list[dict[str, Any]]:
-    """Return the trials an earlier run has finished, for as many sequences."""
+def _finished(partial: Path | None) -> list[dict[str, Any]]:
+    """Return the trials an earlier run has finished."""
     if partial is None or not partial.exists():
         return []
-    done = [json.loads(line) for line in partial.read_text(encoding="utf-8").splitlines()]
-    return [trial for trial in done if trial["rows"][-1]["sequences"] == most]
+    return [json.loads(line) for line in partial.read_text(encoding="utf-8").splitlines()]
 
 
 def _run_all(work: list[Trial], workers: int) -> Iterator[dict[str, Any]]:
@@ -186,7 +213,9 @@ def _run_all(work: list[Trial], workers: int) -> Iterator[dict[str, Any]]:
     try:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             # The slowest first, so that none of them is left for the end.
-            slowest_first = sorted(work, key=lambda trial: -trial.profile.nonces)
+            slowest_first = sorted(
+                work, key=lambda trial: (max(trial.counts), trial.profile.nonces), reverse=True
+            )
             for future in as_completed([pool.submit(run_trial, trial) for trial in slowest_first]):
                 yield future.result()
     finally:
@@ -249,9 +278,9 @@ def run_secrecy_benchmark(
     size = SIZES[size_name]
     few = tuple(count for count in size.counts if count <= 4)
     wanted = (
-        (Profile(scheme=PAPER), size.deltas, (1,), size.counts),
-        (Profile(scheme=HARDENED), size.deltas, size.nonces, size.counts),
-        (Profile(scheme=HARDENED, period=SHORT_PERIOD, block=2), (1.0,), (1,), few),
+        (Profile(scheme=PAPER), size.deltas, (1,), size.counts, size.most),
+        (Profile(scheme=HARDENED), size.deltas, size.nonces, size.counts, size.most),
+        (Profile(scheme=HARDENED, period=SHORT_PERIOD, block=2), (1.0,), (1,), few, (0, 0)),
     )
     result: dict[str, Any] = {
         "benchmark": "secrecy",
@@ -264,7 +293,7 @@ def run_secrecy_benchmark(
         "curve": [],
         "unmarked": [],
     }
-    for profile, deltas, nonces, counts in wanted:
+    for profile, deltas, nonces, counts, most in wanted:
         measured = secrecy_curve(
             profile,
             deltas,
@@ -274,6 +303,7 @@ def run_secrecy_benchmark(
             seed,
             tries=size.tries,
             strips=size.strips,
+            most=most,
             workers=workers,
             partial=partial,
             step=step,
@@ -291,7 +321,9 @@ An attacker knows everything but the secret and sees marked sequences of {length
   as hard as at delta 1.5, at the price of quality. *Unmarked*: made the same way without a mark.
 - *Before*: seen sequences as they are; *stripped*: with {budget:.0%} of their residues changed
   where the learned mark (and which letters follow it best, which is public) says it hurts most;
-  *at random*: with as many random changes.
+  *alone*: by someone who has seen this sequence and no other; *at random*: with as many random
+  changes. What is public helps to strip without any key: a letter exchanged for the other of its
+  pair changes its vote for certain, a random one half of the time.
 
 Sequences are synthetic: natural letters, tilted by the agreement rates measured on designs; there
 is no structure model. Keys are fresh. Rates are in percent, with the exact 95 % interval over
@@ -309,8 +341,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         _INTRODUCTION.format(**result),
         "| scheme | delta | nonces | seen | keys | split found | forged | forced | before "
-        "| stripped | at random |",
-        "|---|---:|---:|---:|---:|---|---|---|---|---|---|",
+        "| stripped | alone | at random |",
+        "|---|---:|---:|---:|---:|---|---|---|---|---|---|---|",
     ]
     for row in result["curve"]:
         found = _percent(row["ranked_first"]) if "ranked_first" in row else ""

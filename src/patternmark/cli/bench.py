@@ -217,7 +217,7 @@ def _backbone_progress(
 
 @bench_app.command()
 def secrecy(
-    size: Annotated[str, typer.Option(help="smoke, full, or huge (10,000 sequences).")] = "smoke",
+    size: Annotated[str, typer.Option(help="smoke, or full (up to 10,000 sequences).")] = "smoke",
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, sequences and attacks.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     partial: Annotated[

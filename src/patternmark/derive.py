@@ -3,10 +3,11 @@
     extract   master    = HMAC-SHA256("patternmark v1", secret)            (HKDF-Extract)
     expand    subkey    = HMAC-SHA256(master, label || 0x01)               (HKDF-Expand, one block)
     stream    block[i]  = HMAC-SHA256(subkey, i as 8 bytes, big-endian)    four 64-bit words a block
+    octets              = SHAKE256(subkey)               for schedules, which take many: far faster
 
 Every use has its own label, so no two of them share words. A permutation is the stable order of
 such words: no random generator of a library or a device is involved, and a port in any language
-needs HMAC-SHA256 and a sort (see ``vectors/``).
+needs HMAC-SHA256, SHAKE256 and a sort (see ``vectors/``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Sequence
+from hashlib import shake_256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +65,10 @@ class Secret:
         stream = b"".join(_hmac(subkey, i.to_bytes(8, "big")) for i in blocks.tolist())
         words = np.frombuffer(stream, dtype=">u8").astype(np.uint64)
         return np.take(words, block_of * _WORDS_PER_BLOCK + places % _WORDS_PER_BLOCK)
+
+    def octets(self, label: str, count: int) -> NDArray[np.uint8]:
+        """Return the first bytes that SHAKE256 makes of the subkey named `label`."""
+        return np.frombuffer(shake_256(self.subkey(label)).digest(count), dtype=np.uint8)
 
     def uniforms(self, label: str, which: int | Sequence[int]) -> NDArray[np.float64]:
         """Return numbers in [0, 1), as `words` does words: the upper 53 bits of each."""

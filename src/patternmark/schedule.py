@@ -110,12 +110,22 @@ class HardenedSchedule:
         past, near = lags % self.period, 2 * self.block
         return np.asarray((past < near) | (past > self.period - near))
 
+    @cached_property
+    def secret_bits(self) -> NDArray[np.uint8]:
+        """The bits of every nonce, block by block and pair by pair, eight a byte: [R, bytes]."""
+        each = -(-self.bits // 8)
+        octets = self._secret.octets(self._label, self.nonces * each)
+        return octets.reshape(self.nonces, each)
+
+    @property
+    def _label(self) -> str:
+        return f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}"
+
     def _derive(self, nonce: int) -> NDArray[np.bool_]:
-        label = f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}/{nonce}"
-        first, second = self._pairs(label)
+        first, second = self._pairs(f"{self._label}/{nonce}")
         blocks = self.period // self.block
-        bits = _bits(self._secret, label, blocks * len(first)).reshape(blocks, len(first))
-        chosen = np.repeat(bits, self.block, axis=0)  # [P, pairs]
+        bits = np.unpackbits(self.secret_bits[nonce])[: self.bits].astype(bool)
+        chosen = np.repeat(bits.reshape(blocks, len(first)), self.block, axis=0)  # [P, pairs]
         chosen[1::2] ^= True  # every second key of a block promotes the complement
         halves = np.zeros((self.period, self._alphabet.size), dtype=bool)
         halves[:, first] = chosen
@@ -139,13 +149,6 @@ class HardenedSchedule:
 
     def __repr__(self) -> str:
         return f"HardenedSchedule({self.nonces} nonces of {self.period} keys, hidden)"
-
-
-def _bits(secret: Secret, label: str, count: int) -> NDArray[np.bool_]:
-    """Return secret bits: the words of the stream, most significant bit first."""
-    words = secret.words(label, -(-count // 64))
-    octets = words.astype(">u8").view(np.uint8)
-    return np.asarray(np.unpackbits(octets)[:count].astype(bool))
 
 
 Schedule = PartitionSchedule | HardenedSchedule

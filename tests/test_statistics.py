@@ -8,9 +8,11 @@ import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
 from patternmark.derive import Secret
+from patternmark.null.local import LocalRules
 from patternmark.plot import plot_verdicts
 from patternmark.report import ReportEntry, render_report
 from patternmark.statistics.base import combined
+from patternmark.statistics.paths import best_paths, local_paths
 from patternmark.track import AGREES, Tracker
 from tests.conftest import SECRET_HEX
 
@@ -97,6 +99,30 @@ def test_the_batch_does_not_matter(scheme: str, name: str, rng: np.random.Genera
         alone = detector.detect(ids)
         assert alone.log10_p == pytest.approx(verdict.log10_p, abs=1e-9)
         assert alone.statistic == pytest.approx(verdict.statistic, abs=1e-9)
+
+
+def test_many_phases_are_walked_as_defined(rng: np.random.Generator) -> None:
+    """Batches of paths against one path at a time, written down plainly."""
+    rules = LocalRules(slip=6)
+    signs = rng.choice(np.array([1, -1], dtype=np.int8), size=(40, 3, 8))
+    signs[10:30, 1, 3] = 1  # a stretch worth finding, in one phase
+    signs[30:, 2] = 0  # a shorter row, filled up
+    best, stretches = best_paths(signs, 3), local_paths(signs, rules)
+    for row in range(3):
+        global_score, local_score = np.zeros(8), np.zeros(8)
+        highest = 0.0
+        for sign in signs[:, row]:
+            moved = np.maximum(np.roll(global_score, 1), np.roll(global_score, -1)) - 3
+            global_score = np.maximum(global_score, moved) + sign
+            for shift in (1, -1):
+                local_score = np.maximum(local_score, np.roll(local_score, shift) - rules.slip)
+            gains = np.where(sign > 0, rules.match, np.where(sign < 0, -rules.mismatch, 0))
+            local_score = np.maximum(local_score, 0) + gains
+            highest = max(highest, local_score.max())
+        assert best[row] == global_score.max()
+        assert stretches[row, 0] == highest
+    assert stretches[1, 1] <= 10
+    assert stretches[1, 2] >= 30
 
 
 @pytest.mark.parametrize("name", ["auto", "lr"])

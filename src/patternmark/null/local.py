@@ -108,8 +108,11 @@ class LocalNull:
         """Return ln P(best segment of `scored` fair signs >= score)."""
         s, n = whole_numbers(score, scored)
         result = np.zeros(s.shape)
-        result[s > self.rules.match * n] = -np.inf
-        open_question = (s > 0) & (s <= self.rules.match * n)
+        highest = self.rules.match * n
+        result[s > highest] = -np.inf
+        no_flaw = (s > 0) & (s == highest)  # all signs favour one of the phases: 2 of 2^n
+        result[no_flaw] = (1 - n[no_flaw]) * log(2.0)
+        open_question = (s > 0) & (s < highest)
         beyond = open_question & (s > self._highest)
         if beyond.any():
             result[beyond] = self._bound(s[beyond], n[beyond])

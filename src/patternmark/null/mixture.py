@@ -59,7 +59,8 @@ class MixtureNull:
         """
         alone = np.asarray(log_ratio)
         if nonces > 1:
-            alone = np.where(alone > 0.0, np.log(np.maximum(np.expm1(alone), 1e-300)), -1e3)
+            above = np.maximum(alone, 1e-300)  # ln(e^x - 1), also where e^x is beyond floats
+            alone = np.where(alone > 0.0, above + np.log(-np.expm1(-above)), -1e3)
         lone = alone + np.log(nonces)
         rows = np.minimum(np.searchsorted(self._lengths, scored), len(self._lengths) - 1)
         inside = np.minimum(lone, GRID[-1])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import log
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
@@ -28,10 +30,13 @@ from patternmark.statistics.base import (
     combined,
     padded,
 )
+from patternmark.statistics.paths import best_paths, local_paths
 
 SLIP_COST = 6
 _MARKED_RATE = 0.7  # how often marked symbols agree, to choose nonces by
 _LONE_NONCES = 2  # how many nonces are searched for slips: those that agree best
+_BATCH = 32  # chains of like length that are measured together: they stay in the cache
+_AT_ONCE = 2**24  # signs held at a time
 
 
 class _OfPhases:
@@ -39,6 +44,7 @@ class _OfPhases:
 
     name = ""
     signature = ""
+    num_values = 1  # of what is found in a chain
 
     def __init__(self, key: Key) -> None:
         self._schedule = key.schedule
@@ -52,14 +58,26 @@ class _OfPhases:
         self._promoted = np.stack(promoted)  # [R, P, V]
         unread = np.zeros((*self._promoted.shape[:2], 1))  # the logarithm of its factor
         ratio = np.where(self._promoted, log(2 * _MARKED_RATE), log(2 * (1 - _MARKED_RATE)))
+        signs = np.append(2 * self._promoted.astype(np.int8) - 1, unread.astype(np.int8), axis=2)
+        rounds = np.concatenate([signs, signs], axis=1).transpose(0, 2, 1)  # [R, V + 1, 2P]
+        # What a symbol says of each phase at each place of the schedule: [R, V + 1, P + 1, P].
+        self._windows = sliding_window_view(np.ascontiguousarray(rounds), signs.shape[1], axis=2)
         self._agreements = PhaseScores(np.exp(np.append(self._promoted, unread, axis=2)))
         self._ratios = PhaseScores(np.exp(np.append(ratio, unread, axis=2)))
 
-    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
-        """Measure every record of a batch."""
-        return [self._judge(reading) for reading in readings]
+    def _find_all(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return what `_find` does, for any number of chains: [chains, values]."""
+        order = sorted(range(len(chains)), key=lambda c: len(chains[c]))
+        found = np.zeros((len(chains), self.num_values), dtype=np.int64)
+        while order:
+            longest = len(chains[order[-1]])
+            fit = max(1, _AT_ONCE // (max(longest, 1) * self._schedule.period))
+            some, order = order[-min(fit, _BATCH) :], order[: -min(fit, _BATCH)]
+            found[some] = self._find([chains[c] for c in some])
+        return found
 
-    def _judge(self, reading: Reading) -> Measurement:
+    def _find(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Measure chains of like length: [chains, values]."""
         raise NotImplementedError
 
     @property
@@ -73,17 +91,31 @@ class _OfPhases:
 
     def signs(self, chain: NDArray[np.int64], nonce: int) -> NDArray[np.int8]:
         """Return +1, -1 or 0 (unread) for every position under every phase: [n, P]."""
-        period = self._schedule.period
-        key = (np.arange(len(chain))[:, None] + np.arange(period)) % period
-        agrees = self._promoted[nonce][key, chain[:, None]]
-        signs = np.where(agrees, 1, -1).astype(np.int8)
-        signs[chain == UNREAD] = 0
-        return np.asarray(signs)
+        places = np.arange(len(chain))
+        return self._signs_at(chain[:, None], places[:, None], np.array([nonce]))[:, 0]
+
+    def _signs_at(
+        self, symbols: NDArray[np.int64], places: NDArray[np.int64], nonces: NDArray[np.int64]
+    ) -> NDArray[np.int8]:
+        """Return the signs of symbols [n, B] at places [n, B or 1], by nonces [B]: [n, B, P]."""
+        return np.asarray(self._windows[nonces, symbols, places % self._schedule.period])
 
     def likely_nonces(self, chain: NDArray[np.int64]) -> list[int]:
         """Return the nonces that are worth a look."""
-        best = np.round(self.nonce_scores([chain])[0], 9)
-        return [int(nonce) for nonce in np.argsort(-best, kind="stable")[:_LONE_NONCES]]
+        return [int(nonce) for nonce in self._likely_nonces([chain])[0]]
+
+    def _likely_nonces(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return the same for every chain: [chains, nonces]."""
+        if self._schedule.nonces == 1:
+            return np.zeros((len(chains), 1), dtype=np.int64)
+        best = np.round(self.nonce_scores(chains), 9)
+        return np.argsort(-best, axis=1, kind="stable")[:, :_LONE_NONCES]
+
+    def _first_signs(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int8]:
+        """Return the signs under the first of two mirrored phases: [chains, longest]."""
+        symbols = padded(chains).T
+        places = np.arange(len(symbols))[:, None]
+        return self._signs_at(symbols, places, np.zeros(1, dtype=np.int64))[..., 0].T
 
     def nonce_scores(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Return how well each nonce explains the best part of each chain: [chains, R]."""
@@ -112,30 +144,52 @@ def _range_of(statistic: float, low: float, most: float) -> NDArray[np.int64]:
     return np.unique(np.linspace(low, max(high, low + 1), CURVE_POINTS).astype(np.int64))
 
 
-class PhaseStatistic(_OfPhases):
+class _ChainByChain(_OfPhases):
+    """Chains have p-values of their own; those of a record are combined by Fisher's method."""
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record of a batch."""
+        parts = [reading.parts for reading in readings]
+        chains = [chain for some in parts for chain in some]
+        found, scored = self._find_all(chains), _num_scored(chains)
+        log_p, floor = self._log_p_and_floor(found, scored)
+        # Of many phases only a bound is known.
+        means = self._mean(scored) if self.is_mirrored else None
+        measured, end = [], 0
+        for some in parts:
+            own = slice(end, end + len(some))
+            end = own.stop
+            measured.append(
+                Measurement(
+                    statistic=int(found[own, 0].sum()),
+                    expected=None if means is None else float(means[own].sum()),
+                    log_p=combined(log_p[own].tolist()),
+                    log_p_floor=combined(floor[own].tolist()),
+                )
+                if some
+                else Measurement(0, 0.0, 0.0, 0.0)
+            )
+        return measured
+
+    def _log_p_and_floor(
+        self, found: NDArray[np.int64], scored: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ln p of what was found in each chain, and of the most there could be: [chains]."""
+        raise NotImplementedError
+
+    def _mean(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what two phases give by chance: [chains]."""
+        raise NotImplementedError
+
+
+class PhaseStatistic(_ChainByChain):
     """The agreement of the best phase: exact for two phases, a sum of tails for more.
 
     Half of the false positives are granted to the starts of the schedule, half to any phase.
     """
 
     name = "phase"
-
-    def _judge(self, reading: Reading) -> Measurement:
-        """Count agreements; chains of a record are combined by Fisher's method."""
-        chains = reading.parts
-        if not chains:
-            return Measurement(0, 0.0, 0.0, 0.0)
-        scored = _num_scored(chains)
-        best, from_start = self._best(chains)
-        log_p = self._log_p(best, from_start, scored)
-        floor = self._log_p(scored, scored, scored)
-        return Measurement(
-            statistic=int(best.sum()),
-            # Of many phases only a bound is known.
-            expected=float(phase_mean(scored).sum()) if self.is_mirrored else None,
-            log_p=combined(log_p.tolist()),
-            log_p_floor=combined(floor.tolist()),
-        )
+    num_values = 2  # the agreement of the best phase, and of the best that is a start
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the exact distribution of two phases; of more, the tail that decided."""
@@ -143,7 +197,7 @@ class PhaseStatistic(_OfPhases):
         scored = _num_scored(chains)
         if self.is_mirrored:
             return NullCurve.of_law(_law_of_sum(phase_log_tail, scored), statistic, name)
-        best, from_start = self._best(chains)
+        best, from_start = self._find_all(chains).T
         if len(chains) != 1:
             return NullCurve.of_combined(self._log_p(best, from_start, scored).tolist())
         of_start, of_any = self._both_log_ps(best, from_start, scored)
@@ -154,12 +208,19 @@ class PhaseStatistic(_OfPhases):
         heights = phase_log_tail(values, np.full(len(values), scored[0]), phases)
         return NullCurve.of_tail(values, heights, float(observed[0]), name)
 
-    def _best(
-        self, chains: Sequence[NDArray[np.int64]]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the agreement of the best phase, and of the best that is a start: [chains]."""
+    def _find(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Count agreements."""
         found = self.agreements(chains)
-        return found.max(axis=(1, 2)), found[..., self._schedule.starts].max(axis=(1, 2))
+        from_start = found[..., self._schedule.starts]
+        return np.stack([found.max(axis=(1, 2)), from_start.max(axis=(1, 2))], axis=1)
+
+    def _log_p_and_floor(
+        self, found: NDArray[np.int64], scored: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self._log_p(found[:, 0], found[:, 1], scored), self._log_p(scored, scored, scored)
+
+    def _mean(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        return phase_mean(scored)
 
     @property
     def _start_phases(self) -> int:
@@ -185,7 +246,7 @@ class PhaseStatistic(_OfPhases):
         return np.minimum(*self._both_log_ps(best, from_start, scored))
 
 
-class SlipStatistic(_OfPhases):
+class SlipStatistic(_ChainByChain):
     """The best alignment to the phases, in which a change of phase costs: exact for two phases."""
 
     name = "slip"
@@ -195,22 +256,6 @@ class SlipStatistic(_OfPhases):
         super().__init__(key)
         self._null = SlipNull(SLIP_COST)
 
-    def _judge(self, reading: Reading) -> Measurement:
-        """Align; chains of a record are combined by Fisher's method."""
-        chains = reading.parts
-        if not chains:
-            return Measurement(0, 0.0, 0.0, 0.0)
-        scored = _num_scored(chains)
-        scores = np.array([self._score(chain) for chain in chains])
-        log_p, floor = self._log_p(np.stack([scores, scored]), scored)
-        return Measurement(
-            statistic=int(scores.sum()),
-            # Of many phases only a bound is known.
-            expected=float(self._null.mean(scored).sum()) if self.is_mirrored else None,
-            log_p=combined(log_p.tolist()),
-            log_p_floor=combined(floor.tolist()),
-        )
-
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the exact distribution of two phases, unless it is long; otherwise the tail."""
         chains, name = reading.parts, "score of the best alignment"
@@ -218,16 +263,32 @@ class SlipStatistic(_OfPhases):
         if self.is_mirrored and max(scored, default=0) <= TABLE_LENGTH:
             return NullCurve.of_law(_law_of_sum(self._log_p, scored), statistic, name)
         if len(chains) != 1:
-            scores = np.array([self._score(chain) for chain in chains], dtype=np.int64)
+            scores = self._find_all(chains)[:, 0]
             return NullCurve.of_combined(self._log_p(scores, scored).tolist())
         values = _range_of(statistic, 0, scored[0])
         heights = self._log_p(values, np.full(len(values), scored[0]))
         return NullCurve.of_tail(values, heights, statistic, name)
 
-    def _score(self, chain: NDArray[np.int64]) -> int:
+    def _find(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Align: the score of the best path."""
         if self.is_mirrored:
-            return int(slip_scores(self.signs(chain, 0)[:, 0][None], SLIP_COST)[0])
-        return max(_best_path(self.signs(chain, nonce)) for nonce in self.likely_nonces(chain))
+            return slip_scores(self._first_signs(chains), SLIP_COST)[:, None]
+        read = [np.flatnonzero(chain != UNREAD) for chain in chains]  # no slip where none is
+        symbols = padded([chain[at] for chain, at in zip(chains, read, strict=True)]).T
+        places = padded(read).T
+        scores = [
+            best_paths(self._signs_at(symbols, places, nonces), SLIP_COST)
+            for nonces in self._likely_nonces(chains).T
+        ]
+        return np.asarray(np.max(scores, axis=0)[:, None])
+
+    def _log_p_and_floor(
+        self, found: NDArray[np.int64], scored: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self._log_p(found[:, 0], scored), self._log_p(scored, scored)
+
+    def _mean(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self._null.mean(scored)
 
     def _log_p(self, scores: NDArray[np.int64], scored: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.is_mirrored:
@@ -236,49 +297,45 @@ class SlipStatistic(_OfPhases):
         return np.minimum(of_one + log(self._schedule.nonces), 0.0)  # no path leaves its nonce
 
 
-def _best_path(signs: NDArray[np.int8]) -> int:
-    """Return the best score of a path through the phases: signs [n, P]."""
-    score = np.zeros(signs.shape[1], dtype=np.int64)
-    for row in signs[signs.any(axis=1)]:
-        moved = np.maximum(np.roll(score, 1), np.roll(score, -1)) - SLIP_COST
-        score = np.maximum(score, moved) + row
-    return int(score.max())
-
-
 class LocalStatistic(_OfPhases):
     """The best marked stretch, with its place: exact for two phases."""
 
     name = "local"
+    num_values = 3  # the score, start and end of the best stretch
 
     def __init__(self, key: Key) -> None:
         super().__init__(key)
         # A bound over many phases needs slips that cost more than the exact null of two does.
         self.rules = LocalRules() if self.is_mirrored else LocalRules(slip=30)
-        self._null = LocalNull(self.rules)
-        self._means: dict[int, float] = {}
+        self._null = _local_null(self.rules)
         r = self.rules
         self.signature = f"agree:{r.match}|disagree:{r.mismatch}|slip:{r.slip}"
 
-    def _judge(self, reading: Reading) -> Measurement:
-        scored = reading.num_scored
-        if scored == 0:
-            return Measurement(0, 0.0, 0.0, 0.0)
-        chains = [c for c in reading.chains if np.any(reading.symbols[c] != UNREAD)]
-        best, segment = 0, (0, 0)
-        for chain in chains:
-            score, start, end = self._stretch(reading.symbols[chain])
-            if score > best:
-                best, segment = score, (chain.start + start, chain.start + end)
-        scores = [best, self.rules.match * scored]
-        log_p, floor = self._log_p(scores, scored, len(chains)).tolist()
-        return Measurement(
-            statistic=best,
-            # Of many phases only a bound is known.
-            expected=self._mean(scored) if self.is_mirrored else None,
-            log_p=log_p,
-            log_p_floor=floor,
-            segment=segment if best else None,
-        )
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record of a batch: the best stretch of all its chains decides."""
+        parts = [reading.parts for reading in readings]
+        chains = np.array([len(some) for some in parts], dtype=np.int64)
+        scored = np.array([reading.num_scored for reading in readings], dtype=np.int64)
+        found = self._find_all([chain for some in parts for chain in some])
+        stretches = [
+            _best_stretch(*own)
+            for own in zip(readings, np.split(found, np.cumsum(chains)[:-1]), strict=True)
+        ]
+        scores = np.array([score for score, _ in stretches], dtype=np.int64)
+        log_p = self._log_p(scores, scored, chains)
+        floor = self._log_p(self.rules.match * scored, scored, chains)
+        # Of many phases only a bound is known.
+        means = self._null.mean(scored) if self.is_mirrored else None
+        return [
+            Measurement(
+                statistic=score,
+                expected=float(means[i]) if means is not None else None if chains[i] else 0.0,
+                log_p=float(log_p[i]),
+                log_p_floor=float(floor[i]),
+                segment=segment,
+            )
+            for i, (score, segment) in enumerate(stretches)
+        ]
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the tail, by the same count of chances."""
@@ -288,50 +345,43 @@ class LocalStatistic(_OfPhases):
         tails = self._log_p(some, scored, chains)
         return NullCurve.of_tail(some, tails, statistic, "score of the best stretch")
 
-    def _mean(self, scored: int) -> float:
-        if scored not in self._means:
-            self._means[scored] = float(self._null.mean(scored))
-        return self._means[scored]
-
-    def _stretch(self, chain: NDArray[np.int64]) -> tuple[int, int, int]:
+    def _find(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Find the best stretch."""
         if self.is_mirrored:
-            return _first_local(self.signs(chain, 0)[:, 0], self.rules)
-        found = [_local_path(self.signs(chain, n), self.rules) for n in self.likely_nonces(chain)]
-        return max(found)
+            found = local_scores(self._first_signs(chains), self.rules)
+            return np.stack([found.score, found.start, found.end], axis=1)
+        symbols = padded(chains).T
+        places = np.arange(len(symbols))[:, None]
+        best = np.zeros((len(chains), self.num_values), dtype=np.int64)
+        for nonces in self._likely_nonces(chains).T:
+            other = local_paths(self._signs_at(symbols, places, nonces), self.rules)
+            better = other[:, 0] > best[:, 0]
+            best[better] = other[better]
+        return best
 
-    def _log_p(self, scores: ArrayLike, scored: int, chains: int) -> NDArray[np.float64]:
+    def _log_p(
+        self, scores: ArrayLike, scored: ArrayLike, chains: ArrayLike
+    ) -> NDArray[np.float64]:
         if self.is_mirrored:
             of_one = self._null.log_tail(scores, scored)
         else:  # no path leaves its nonce
             r, period = self.rules, self._schedule.period
             of_one = local_log_bound(scores, scored, period, r.match, r.mismatch, r.slip)
-        chances = max(chains, 1) * self._schedule.nonces
-        return np.asarray(np.minimum(of_one + log(chances), 0.0))
+        chances = np.maximum(chains, 1) * self._schedule.nonces
+        return np.asarray(np.minimum(of_one + np.log(chances), 0.0))
 
 
-def _first_local(signs: NDArray[np.int8], rules: LocalRules) -> tuple[int, int, int]:
-    found = local_scores(signs[None], rules)
-    return int(found.score[0]), int(found.start[0]), int(found.end[0])
+def _best_stretch(reading: Reading, found: NDArray[np.int64]) -> tuple[int, tuple[int, int] | None]:
+    """Return the best score of a record's chains, and where it lies in the record."""
+    if not len(found):
+        return 0, None
+    at = int(np.argmax(found[:, 0]))
+    score, start, end = found[at].tolist()
+    begins = [c.start for c in reading.chains if np.any(reading.symbols[c] != UNREAD)]
+    return score, (begins[at] + start, begins[at] + end) if score else None
 
 
-def _local_path(signs: NDArray[np.int8], rules: LocalRules) -> tuple[int, int, int]:
-    """Return score, start and end of the best stretch of any path: signs [n, P]."""
-    num_phases = signs.shape[1]
-    score = np.zeros(num_phases, dtype=np.int64)
-    start = np.zeros(num_phases, dtype=np.int64)
-    best = (0, 0, 0)
-    values = np.where(signs > 0, rules.match, np.where(signs < 0, -rules.mismatch, 0))
-    for position, row in enumerate(values):
-        for shift in (1, -1):
-            other = np.roll(score, shift) - rules.slip
-            better = other > score
-            score, start = (
-                np.where(better, other, score),
-                np.where(better, np.roll(start, shift), start),
-            )
-        fresh = score <= 0
-        score, start = np.where(fresh, 0, score) + row, np.where(fresh, position, start)
-        top = int(np.argmax(score))
-        if score[top] > best[0]:
-            best = (int(score[top]), int(start[top]), position + 1)
-    return best
+@lru_cache(maxsize=4)
+def _local_null(rules: LocalRules) -> LocalNull:
+    """Return a null that all keys share: it remembers what it has worked out."""
+    return LocalNull(rules)

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
+from patternmark.alignment import local_paths, slip_paths
 from patternmark.derive import Secret
+from patternmark.likelihood import UNREAD
+from patternmark.null.local import LocalRules
+from patternmark.phases import around
 from patternmark.plot import plot_verdicts
 from patternmark.report import ReportEntry, render_report
 from patternmark.statistics.base import combined
@@ -97,6 +101,36 @@ def test_the_batch_does_not_matter(scheme: str, name: str, rng: np.random.Genera
         alone = detector.detect(ids)
         assert alone.log10_p == pytest.approx(verdict.log10_p, abs=1e-9)
         assert alone.statistic == pytest.approx(verdict.statistic, abs=1e-9)
+
+
+def test_many_phases_are_walked_as_defined(rng: np.random.Generator) -> None:
+    """Batches of paths against one path at a time, written down plainly."""
+    rules, period = LocalRules(slip=6), 8
+    signs = np.append(rng.choice([1, -1], size=(period, 4)), np.zeros((period, 1)), axis=1)
+    windows = around(signs.astype(np.int8))
+    symbols = rng.integers(0, 4, size=(3, 40))
+    for place in range(10, 30):  # a stretch worth finding, in one phase
+        agreeing = np.flatnonzero(signs[(3 + place) % period, :4] > 0)
+        symbols[1, place] = agreeing[0] if len(agreeing) else UNREAD
+    symbols[2, 30:] = UNREAD  # a shorter row, filled up
+    best, stretches = slip_paths(windows, symbols, 3), local_paths(windows, symbols, rules)
+    for row in range(3):
+        global_score, local_score = np.zeros(period), np.zeros(period)
+        highest = 0.0
+        for place, symbol in enumerate(symbols[row]):
+            sign = signs[(place + np.arange(period)) % period, symbol]
+            if symbol != UNREAD:
+                moved = np.maximum(np.roll(global_score, 1), np.roll(global_score, -1)) - 3
+                global_score = np.maximum(global_score, moved) + sign
+            for shift in (1, -1):
+                local_score = np.maximum(local_score, np.roll(local_score, shift) - rules.slip)
+            gains = np.where(sign > 0, rules.match, np.where(sign < 0, -rules.mismatch, 0))
+            local_score = np.maximum(local_score, 0) + gains
+            highest = max(highest, local_score.max())
+        assert best[row] == global_score.max()
+        assert stretches[row, 0] == highest
+    assert stretches[1, 1] <= 12
+    assert stretches[1, 2] >= 28
 
 
 @pytest.mark.parametrize("name", ["auto", "lr"])

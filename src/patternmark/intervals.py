@@ -1,4 +1,4 @@
-"""The exact interval of a rate, fast for millions of trials."""
+"""The exact interval of a rate and the tail of a count, fast for millions of trials."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def rate_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[flo
     low = 0.0 if hits == 0 else _beta_quantile(alpha, hits, trials - hits + 1)
     high = 1.0 if hits == trials else _beta_quantile(1.0 - alpha, hits + 1, trials - hits)
     return low, high
+
+
+def binomial_tail(hits: int, trials: int, rate: float) -> float:
+    """Return the probability of so many hits or more.
+
+    >>> round(binomial_tail(2, 3, 0.5), 12)
+    0.5
+    """
+    return 1.0 if hits <= 0 else _beta_cdf(rate, hits, trials - hits + 1)
 
 
 def _beta_quantile(share: float, a: float, b: float) -> float:

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from patternmark.bench import backbone, design, detectors, null, protein, secrecy
+from patternmark.bench import (
+    backbone,
+    design,
+    detectors_page,
+    null,
+    protein,
+    secrecy,
+    validity_page,
+)
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 PAGES = {
@@ -13,9 +21,10 @@ PAGES = {
     "design-cpu": design.to_markdown,
     "design-cuda": design.to_markdown,
     "protein": protein.to_markdown,
-    "detectors": detectors.to_markdown,
+    "detectors": detectors_page.to_markdown,
     "secrecy": secrecy.to_markdown,
     "backbone": backbone.to_markdown,
+    "validity": validity_page.to_markdown,
 }
 
 
@@ -27,3 +36,17 @@ def test_page_and_numbers_agree(name: str) -> None:
 
 def test_no_result_lacks_a_page() -> None:
     assert {path.stem for path in RESULTS.glob("*.json")} == set(PAGES)
+
+
+def test_detectors_are_drawn_and_missed_goals_named(tmp_path: Path) -> None:
+    result = json.loads((RESULTS / "detectors.json").read_text())
+    detectors_page.plot(result, tmp_path / "detectors.png")
+    assert (tmp_path / "detectors.png").stat().st_size > 0
+    for row in result["rates"]:
+        row["tpr"] = row["high"] = 1.0
+    assert "All 19 goals are reached." in detectors_page.to_markdown(result)
+    for row in result["rates"]:
+        row["tpr"] = row["high"] = 0.5
+    page = detectors_page.to_markdown(result)
+    assert "- paper, none, delta 0.75: 50.0 of 95, **missed**" in page
+    assert "5 % indels, delta 1: 50.0 of 50" not in page  # reached: exactly

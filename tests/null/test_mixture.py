@@ -94,3 +94,13 @@ def test_nonces_share_the_chances() -> None:
 def test_too_short_for_the_table_is_markov() -> None:
     null = MixtureNull.shipped("paper")
     assert null.log_tail(np.array([4.0]), np.array([10])) == pytest.approx(-4.0)
+
+
+def test_ratios_beyond_floats_have_a_p_value() -> None:
+    """A long marked record: e^1000 is no float, its p-value is as small as Markov's bound."""
+    null = MixtureNull.shipped("hardened")
+    ratios = np.array([0.0, 1e-12, 50.0, 1000.0])
+    log_p = null.log_tail(ratios, np.full(4, 3000), nonces=64)
+    assert np.all(np.isfinite(log_p))
+    assert log_p[0] == 0.0
+    assert -1010.0 < log_p[-1] <= -1000.0

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.attacks.edits import cut_window, insert_and_delete, splice, substitute
-from patternmark.bench.protein import design_all, numbered_keys
+from patternmark.bench.protein import design_all, numbered_keys, visible
 from patternmark.bench.report import environment
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
@@ -157,19 +157,14 @@ def _designs(
     places[UNMARKED, 0.0] = [len(conditions) + number for number in range(len(keys["paper"]))]
     conditions += [(None, 0.0)] * len(keys["paper"])
     made = design_all(model, backbone, conditions, seed)
-    visible = [_visible(row, backbone) for row in made["sequences"]]
-    designs = {case: [visible[at] for at in where] for case, where in places.items()}
+    shown = [visible(row, backbone) for row in made["sequences"]]
+    designs = {case: [shown[at] for at in where] for case, where in places.items()}
     nll = {case: float(np.mean(made["nll"][where])) for case, where in places.items()}
     return designs, nll
 
 
 def _deltas(scheme: str) -> list[float]:
     return sorted({case.delta for case in CASES if scheme in case.goals})
-
-
-def _visible(sequence: NDArray[np.int64], backbone: Backbone) -> NDArray[np.int64]:
-    """Return a design as it is printed: residues without coordinates are X."""
-    return np.where(backbone.is_complete, sequence, PROTEIN.letters.index("X"))
 
 
 Job = tuple[str, Made, NDArray[np.int64], int]
@@ -243,61 +238,3 @@ def _quality(by_backbone: Sequence[dict[tuple[str, float], float]]) -> list[dict
         half = 1.96 * float(nll.std(ddof=1)) / len(nll) ** 0.5 if len(nll) > 1 else 0.0
         rows.append({"scheme": scheme, "delta": delta, "nll": float(nll.mean()), "half": half})
     return rows
-
-
-def to_markdown(result: dict[str, Any]) -> str:
-    """Return the results page."""
-    at = {
-        (r["scheme"], r["attack"], r["delta"], r["detector"]): r
-        for r in result["rates"]
-        if r["fpr"] == REPORTED
-    }
-    count = len(result["backbones"])
-    lines = [
-        "# Detectors: how weak a mark is found",
-        "",
-        f"Made by `patternmark bench detectors STRUCTURES --keys {result['num_keys']} -o "
-        f"docs/results` with patternmark {result['version']}, numpy {result['numpy']}. Real "
-        f"ProteinMPNN ({result['model']}), T = 0.1, {count} PoseBusters chains of 300 to 500 "
-        f"residues, {result['num_keys']} fresh keys each, which no other has: TPR in percent at "
-        "p <= 0.1 %, with its 95 % interval (Clopper-Pearson). Chains on which rates and weights "
-        "were chosen are left out.",
-        "",
-        "## The default detector",
-        "",
-        "| attack | delta | " + " | ".join(f"{s}: goal | `auto`" for s in SCHEMES) + " |",
-        "|---|---:|" + "---:|---|" * len(SCHEMES),
-    ]
-    for case in CASES:
-        cells = []
-        for scheme in SCHEMES:
-            row = at.get((scheme, case.attack, case.delta, "auto"))
-            cells.append(f"{case.goals[scheme]:g} | {_percent(row)}" if row else " | ")
-        lines.append(f"| {case.attack} | {case.delta:g} | " + " | ".join(cells) + " |")
-    for scheme in SCHEMES:
-        names = DETECTORS[scheme]
-        if len(names) > 1:
-            lines += ["", f"## Every detector: {scheme}", ""]
-            lines += ["| attack | delta | " + " | ".join(names) + " |"]
-            lines += ["|---|---:|" + "---|" * len(names)]
-            for case in CASES:
-                rows = [at[scheme, case.attack, case.delta, name] for name in names]
-                found = " | ".join(f"{100 * r['tpr']:.1f}" for r in rows)
-                lines.append(f"| {case.attack} | {case.delta:g} | {found} |")
-    lines += [
-        "",
-        "## Quality",
-        "",
-        "| scheme | delta | negative log-likelihood |",
-        "|---|---:|---|",
-    ]
-    for made in result["quality"]:
-        lines.append(
-            f"| {made['scheme']} | {made['delta']:g} | {made['nll']:.4f} ± {made['half']:.4f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _percent(row: dict[str, Any]) -> str:
-    rate, low, high = (100 * row[name] for name in ("tpr", "low", "high"))
-    return f"**{rate:.1f}** ({low:.1f} to {high:.1f}, n = {row['trials']})"

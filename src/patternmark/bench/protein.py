@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.alphabet import PROTEIN
 from patternmark.bench.report import environment, mean_interval
 from patternmark.derive import Secret
 from patternmark.detect import Detector
@@ -39,14 +40,19 @@ PAPER = {
 }
 
 
-def suitable_chains(files: Sequence[Path], most: int | None = None) -> list[Backbone]:
-    """Return one chain of 300 to 500 residues from each structure that has one."""
+def suitable_chains(
+    files: Sequence[Path],
+    most: int | None = None,
+    shortest: int = SHORTEST,
+    longest: float = LONGEST,
+) -> list[Backbone]:
+    """Return one chain of so many residues from each structure that has one."""
     chosen = []
     for file in files:
         backbone = read_backbone(file)
         for chain in backbone.chain_ids:
             rows = backbone.chain(chain)
-            if SHORTEST <= np.count_nonzero(backbone.is_complete[rows]) <= LONGEST:
+            if shortest <= np.count_nonzero(backbone.is_complete[rows]) <= longest:
                 chosen.append(_only(backbone, chain))
                 break
         if most is not None and len(chosen) == most:
@@ -146,6 +152,11 @@ def design_all(
         "nll": -sampled.log_p.cpu().numpy()[:, plan.designed].mean(axis=1),
         "recovery": (sequences == backbone.sequence)[:, plan.designed].mean(axis=1),
     }
+
+
+def visible(sequence: NDArray[np.int64], backbone: Backbone) -> NDArray[np.int64]:
+    """Return a design as it is printed: residues without coordinates are X."""
+    return np.where(backbone.is_complete, sequence, PROTEIN.letters.index("X"))
 
 
 def _verdicts(

@@ -7,13 +7,9 @@ default detector judges at its default false positive rate.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +19,7 @@ from numpy.typing import NDArray
 from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
 from patternmark.attacks.forge import draw_unmarked, forge, strip
 from patternmark.attacks.split import SplitKnowledge
+from patternmark.bench.jobs import Kept, run_all
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import DEFAULT_FPR, Detector
@@ -36,7 +33,6 @@ from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
 LENGTH = 400
 SHORT_PERIOD = 16  # what a schedule must not be
 _OUTCOMES = ("forged", "forced", "before", "stripped", "alone", "random")
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -182,48 +178,18 @@ def secrecy_curve(
         for delta in deltas
         for number in range(trials)
     ]
-    wanted = {trial.name for trial in work}
-    finished = {f["trial"]: f for f in _finished(partial) if f["trial"] in wanted}
+    kept = Kept(partial, "trial")
+    before = {trial.name: kept.get(trial.name) for trial in work}
+    finished = {name: done for name, done in before.items() if done is not None}
     left = [trial for trial in work if trial.name not in finished]
-    for done in _run_all(left, workers):
+    # The slowest first, so that none of them is left for the end.
+    left.sort(key=lambda trial: (-max(trial.counts), -trial.profile.nonces))
+    for done in run_all(run_trial, left, workers):
         finished[done["trial"]] = done
-        if partial is not None:
-            with partial.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(done) + "\n")
+        kept.add(done)
         if step is not None:
             step(f"{done['scheme']}, {done['nonces']} nonces, delta {done['delta']:g}")
     return _summarised([finished[trial.name] for trial in work])
-
-
-def _finished(partial: Path | None) -> list[dict[str, Any]]:
-    """Return the trials an earlier run has finished."""
-    if partial is None or not partial.exists():
-        return []
-    return [json.loads(line) for line in partial.read_text(encoding="utf-8").splitlines()]
-
-
-def _run_all(work: list[Trial], workers: int) -> Iterator[dict[str, Any]]:
-    if workers == 1:
-        yield from map(run_trial, work)
-        return
-    # One thread each, or the workers' matrix products would fight for the cores. It is set before
-    # the children import numpy, which is why they are spawned.
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    try:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            # The slowest first, so that none of them is left for the end.
-            slowest_first = sorted(
-                work, key=lambda trial: (max(trial.counts), trial.profile.nonces), reverse=True
-            )
-            for future in as_completed([pool.submit(run_trial, trial) for trial in slowest_first]):
-                yield future.result()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _summarised(trials: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

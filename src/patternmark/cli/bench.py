@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markdown import Markdown
 
-from patternmark.cli.output import Verbose, progress, results, say
+from patternmark.cli.output import Verbose, progress, results, say, warn
 from patternmark.errors import InputError, PatternmarkError
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ Structures = Annotated[
     list[Path], typer.Argument(metavar="STRUCTURE...", help="PDB or mmCIF files, or folders.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes to run at once.")]
+Partial = Annotated[
+    Path | None, typer.Option(help="Keep finished keys in this file; go on from it.")
+]
 
 
 @bench_app.command()
@@ -129,7 +132,8 @@ def detectors(
     verbose: Verbose = False,
 ) -> None:
     """How weak a mark each detector finds, intact and attacked, under both schemes."""
-    from patternmark.bench.detectors import run_detector_benchmark, to_markdown
+    from patternmark.bench.detectors import run_detector_benchmark
+    from patternmark.bench.detectors_page import plot, to_markdown
     from patternmark.models.weights import weights_file
 
     weights = weights_file(model, report=say)
@@ -144,6 +148,7 @@ def detectors(
             step=step,
         )
     _show(result, to_markdown(result), output, as_json)
+    _draw(plot, result, output)
 
 
 @bench_app.command()
@@ -220,16 +225,12 @@ def secrecy(
     size: Annotated[str, typer.Option(help="smoke, or full (up to 10,000 sequences).")] = "smoke",
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, sequences and attacks.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    partial: Annotated[
-        Path | None, typer.Option(help="Keep finished keys in this file; go on from it.")
-    ] = None,
+    partial: Partial = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """What marked sequences of one key teach: forging and stripping against sequences seen."""
-    from importlib.util import find_spec
-
     from patternmark.bench.secrecy import SIZES, num_trials, plot, run_secrecy_benchmark
     from patternmark.bench.secrecy import to_markdown as page_of
 
@@ -241,8 +242,82 @@ def secrecy(
 
         result = run_secrecy_benchmark(size, seed, workers, step, partial)
     _show(result, page_of(result), output, as_json)
+    _draw(plot, result, output)
+
+
+@bench_app.command()
+def validity(
+    files: Annotated[
+        list[str], typer.Argument(metavar="NULL...", help="Files of sequences without a mark.")
+    ],
+    structures: Annotated[
+        list[Path] | None,
+        typer.Option(help="Structures, or folders of them, to design on without a mark."),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Designs on each structure.")] = 4,
+    keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
+    sequences: Annotated[int, typer.Option(min=1, help="Sequences each key judges.")] = 25_000,
+    sequences_r64: Annotated[
+        int | None,
+        typer.Option(
+            "--sequences-r64", min=1, help="The same for R = 64, which is slower; default: a fifth."
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
+    device: Annotated[str, typer.Option(help="cpu or cuda, for the designs.")] = "cpu",
+    workers: Workers = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys, choices and designs.")] = 1,
+    partial: Partial = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Are the p-values true? False positives of all detectors, over many keys and sequences."""
+    from patternmark.bench.protein import suitable_chains
+    from patternmark.bench.validity import SCHEMES, SHORTEST, read_unmarked, run_validity_benchmark
+    from patternmark.bench.validity_page import plot, to_markdown
+    from patternmark.io.structures import find_structures
+    from patternmark.models.weights import weights_file
+
+    natural, skipped = read_unmarked(files)
+    if skipped:
+        warn(f"{skipped} records are no proteins and are left out")
+    weights = weights_file(model, report=say) if structures else None
+    with progress("keys and structures") as bar:
+        task = bar.add_task("reading", total=None)
+        found = find_structures(structures) if structures else []
+        backbones = suitable_chains(found, None, SHORTEST, float("inf"))
+        bar.update(task, total=len(backbones) + keys * len(SCHEMES))
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = run_validity_benchmark(
+            natural,
+            num_keys=keys,
+            per_key=sequences,
+            per_r64_key=sequences_r64,
+            weights=weights,
+            backbones=backbones,
+            samples=samples,
+            seed=seed,
+            device=device,
+            workers=workers,
+            partial=partial,
+            step=step,
+        )
+    _show(result, to_markdown(result), output, as_json)
+    _draw(plot, result, output)
+
+
+def _draw(
+    plot: Callable[[dict[str, Any], Path], None], result: dict[str, Any], output: Path | None
+) -> None:
+    """Put the picture beside the page, where matplotlib is installed."""
+    from importlib.util import find_spec
+
     if output is not None and find_spec("matplotlib") is not None:
-        plot(result, output / "secrecy.png")
+        plot(result, output / f"{result['benchmark']}.png")
 
 
 def _shipped_structure() -> Path:

@@ -1,0 +1,332 @@
+"""`patternmark bench validity`: whether the p-values are true.
+
+False positives of every detector are counted at small nominal rates, under many fresh keys, on
+natural sequences and on what ProteinMPNN designs without a mark. Nothing is left out for its
+repeats or its length. Every key judges a random part of the natural sequences, so that all are
+used over the keys, and all of the designs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.bench.detectors import DETECTORS
+from patternmark.bench.jobs import Kept, run_all
+from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
+from patternmark.bench.report import environment, mean_interval
+from patternmark.detect import Detector
+from patternmark.errors import InputError, ParameterError, SequenceError
+from patternmark.intervals import binomial_tail, rate_interval
+from patternmark.io.records import Problem, read_records
+from patternmark.io.structures import Backbone
+from patternmark.key import Key
+from patternmark.profile import HARDENED, Profile
+from patternmark.reading import Reading
+from patternmark.statistics import make_statistic
+from patternmark.statistics.ratio import RatioStatistic
+
+LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
+TOLERATED = 1.1  # times the nominal rate
+SHORTEST = 50  # residues of a chain that is designed on; there is no longest
+SCHEMES = {
+    "paper": Profile(),
+    "hardened R=1": Profile(scheme=HARDENED, nonces=1),
+    "hardened R=64": Profile(scheme=HARDENED, nonces=64),  # what keygen makes
+}
+NATURAL, DESIGNED = "natural", "designed"
+_BATCH = 1024  # readings measured at once: many nonces take memory for each
+_R64_SHARE = 5  # R = 64 judges one in so many, unless told otherwise: it takes longer
+
+Symbols = NDArray[np.int64]
+
+
+def detectors_of(scheme: str) -> tuple[str, ...]:
+    """Return every detector that keys of a scheme have."""
+    return DETECTORS["hardened R=1" if SCHEMES[scheme].is_hardened else "paper"]
+
+
+def read_unmarked(files: Iterable[str]) -> tuple[list[Symbols], int]:
+    """Return the proteins of files, and how many records could not be read."""
+    sequences, skipped = [], 0
+    for file in files:
+        for record in read_records(file):
+            if isinstance(record, Problem):
+                skipped += record.skipped
+                continue
+            try:
+                sequences.append(PROTEIN.encode(record.sequence))
+            except SequenceError:
+                skipped += 1
+    return sequences, skipped
+
+
+@dataclass(frozen=True, eq=False)
+class PackedReadings:
+    """Readings end to end, in few bytes: every process holds all of them."""
+
+    symbols: NDArray[np.int8]
+    ends: NDArray[np.int64]  # [records]
+    chains: list[tuple[slice, ...]]
+
+    @classmethod
+    def of(cls, readings: Sequence[Reading]) -> PackedReadings:
+        """Pack those of which a detector can say something."""
+        told = [reading for reading in readings if reading.num_scored]
+        rows = [reading.symbols.astype(np.int8) for reading in told]
+        ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
+        symbols = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int8)
+        return cls(symbols, ends, [reading.chains for reading in told])
+
+    def __len__(self) -> int:
+        return len(self.chains)
+
+    def take(self, numbers: Sequence[int]) -> list[Reading]:
+        """Unpack some."""
+        starts = np.append(0, self.ends)
+        return [
+            Reading(self.symbols[starts[i] : starts[i + 1]].astype(np.int64), self.chains[i])
+            for i in numbers
+        ]
+
+
+class Job(NamedTuple):
+    """One key of a scheme: all its detectors judge the same readings."""
+
+    scheme: str
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What a process needs for every job."""
+
+    readings: dict[str, dict[str, PackedReadings]]  # by scheme and source
+    per_key: dict[str, int]  # natural sequences that a key of a scheme judges
+    seed: int
+
+    def __call__(self, job: Job) -> dict[str, Any]:
+        """Count what each detector calls marked at each level."""
+        key = key_of(job, self.seed)
+        counts = {}
+        for source, packed in self.readings[job.scheme].items():
+            chosen = self._chosen(job, source, len(packed))
+            hits = dict.fromkeys(detectors_of(job.scheme), np.zeros(len(LEVELS), dtype=np.int64))
+            for at in range(0, len(chosen), _BATCH):
+                readings = packed.take(chosen[at : at + _BATCH])
+                for detector, log_p in log_ps(key, detectors_of(job.scheme), readings).items():
+                    hits[detector] = hits[detector] + [np.sum(log_p <= log(x)) for x in LEVELS]
+            found = {detector: count.tolist() for detector, count in hits.items()}
+            counts[source] = {"pairs": len(chosen), "hits": found}
+        return {"scheme": job.scheme, "key": job.number, "key_id": key.key_id, "counts": counts}
+
+    def _chosen(self, job: Job, source: str, count: int) -> list[int]:
+        """Choose the sequences of a key: by its number, the same for all schemes."""
+        if source != NATURAL or self.per_key[job.scheme] >= count:
+            return list(range(count))
+        rng = np.random.default_rng([self.seed, job.number])
+        return [int(i) for i in rng.permutation(count)[: self.per_key[job.scheme]]]
+
+
+def key_of(job: Job, seed: int) -> Key:
+    """Return the key of a job."""
+    label = f"bench validity {seed} {job.scheme} {job.number}"
+    return numbered_keys(label, SCHEMES[job.scheme], 1)[0]
+
+
+def log_ps(
+    key: Key, detectors: Sequence[str], readings: Sequence[Reading]
+) -> dict[str, NDArray[np.float64]]:
+    """Return ln p of every reading by each detector."""
+    found = {}
+    for name in detectors:
+        if name == RatioStatistic.name:
+            continue  # comes with auto
+        statistic = make_statistic(name, key)
+        measured = statistic.measure(readings)
+        found[name] = np.array([one.log_p for one in measured])
+        if isinstance(statistic, RatioStatistic):
+            # One ratio, two nulls: what costs is computed once.
+            ratio = np.array([one.statistic for one in measured])
+            scored = np.array([reading.num_scored for reading in readings])
+            found[RatioStatistic.name] = RatioStatistic.log_p(statistic, ratio, scored)
+    return found
+
+
+def run_validity_benchmark(
+    natural: Sequence[Symbols],
+    *,
+    num_keys: int = 200,
+    per_key: int = 25_000,
+    per_r64_key: int | None = None,
+    weights: Path | None = None,
+    backbones: Sequence[Backbone] = (),
+    samples: int = 4,
+    seed: int = 1,
+    device: str = "cpu",
+    workers: int = 1,
+    partial: Path | None = None,
+    step: Callable[[str], None] = lambda what: None,
+) -> dict[str, Any]:
+    """Count false positives; `step` hears of every finished backbone and key.
+
+    `per_key` natural sequences are judged by every key, by those of R = 64 a fifth as many unless
+    `per_r64_key` says otherwise. `samples` are designed on each of the `backbones`. With `partial`,
+    a file that keeps finished jobs, a run goes on where another stopped.
+    """
+    if num_keys < 2:
+        raise ParameterError("keys differ: give at least two, better some hundred")
+    kept = Kept(partial)
+    sources = {NATURAL: list(natural)}
+    if backbones:
+        if weights is None:
+            raise ParameterError("designs need the weights of a model")
+        sources[DESIGNED] = _designs(weights, backbones, samples, seed, device, kept, step)
+    slow = per_r64_key or -(-per_key // _R64_SHARE)
+    wanted = {s: slow if p.nonces > 1 and p.is_hardened else per_key for s, p in SCHEMES.items()}
+    readings = {scheme: _read(scheme, sources) for scheme in SCHEMES}
+    if not len(readings["paper"][NATURAL]):
+        raise InputError("no sequence could be judged")
+    counted = _count_all(Judge(readings, wanted, seed), sources, num_keys, workers, kept, step)
+    result: dict[str, Any] = {"benchmark": "validity", **environment()}
+    return result | {
+        "seed": seed,
+        "num_keys": num_keys,
+        "per_key": {scheme: min(count, len(natural)) for scheme, count in wanted.items()},
+        "sources": {name: _described(some) for name, some in sources.items()},
+        "model": weights.stem if weights and backbones else None,
+        "temperature": TEMPERATURE,
+        "samples": samples if backbones else 0,
+        "backbones": len(backbones),
+        "rates": summarised(counted),
+    }
+
+
+def _described(sequences: Sequence[Symbols]) -> dict[str, int]:
+    lengths = [len(symbols) for symbols in sequences]
+    shape = {"shortest": min(lengths), "median": int(np.median(lengths)), "longest": max(lengths)}
+    return {"sequences": len(sequences), **shape}
+
+
+def _read(scheme: str, sources: dict[str, list[Symbols]]) -> dict[str, PackedReadings]:
+    """Read by any key of the scheme: which repeats count once does not depend on the secret."""
+    reader = Detector(key_of(Job(scheme, 0), 0), "auto")
+    return {name: PackedReadings.of(reader.read(some)) for name, some in sources.items()}
+
+
+def _designs(
+    weights: Path,
+    backbones: Sequence[Backbone],
+    samples: int,
+    seed: int,
+    device: str,
+    kept: Kept,
+    step: Callable[[str], None],
+) -> list[Symbols]:
+    """Sample without a mark on every backbone."""
+    from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
+
+    model = None
+    sequences = []
+    for backbone in backbones:
+        shape = sha256(backbone.coordinates.tobytes()).hexdigest()[:16]
+        name = f"design/{weights.stem}/{backbone.name}/{shape}/{samples}/{seed}"
+        done = kept.get(name)
+        if done is None:
+            model = model or ProteinMPNN.load(weights, device)
+            made = design_all(model, backbone, [(None, 0.0)] * samples, seed)["sequences"]
+            letters = ["".join(PROTEIN.letters[i] for i in visible(r, backbone)) for r in made]
+            done = {"job": name, "sequences": letters}
+            kept.add(done)
+        sequences += [PROTEIN.encode(letters) for letters in done["sequences"]]
+        step(f"designing: {backbone.name}")
+    return sequences
+
+
+def _count_all(
+    judge: Judge,
+    sources: dict[str, list[Symbols]],
+    num_keys: int,
+    workers: int,
+    kept: Kept,
+    step: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """Return the counts of all jobs, of those kept without counting again."""
+    digest = sha256()
+    for name, some in sources.items():
+        for symbols in some:
+            digest.update(f"{name} {len(symbols)} ".encode() + symbols.tobytes())
+    about = f"{judge.seed}/{digest.hexdigest()[:16]}"
+    # The slowest first, so that none of them is left for the end.
+    jobs = [Job(scheme, number) for scheme in reversed(SCHEMES) for number in range(num_keys)]
+    names = {job: f"{job.scheme}/{judge.per_key[job.scheme]}/{about}/{job.number}" for job in jobs}
+    finished: dict[Job, dict[str, Any]] = {}
+    for job in jobs:
+        if (known := kept.get(names[job])) is not None:
+            finished[job] = known
+            step(f"kept: {job.scheme}")
+    for done in run_all(judge, [job for job in jobs if job not in finished], workers):
+        job = Job(done["scheme"], done["key"])
+        finished[job] = {"job": names[job], **done}
+        kept.add(finished[job])
+        step(f"counting: {job.scheme}")
+    return [finished[job] for job in jobs]
+
+
+def summarised(counted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for every scheme, source, detector and level."""
+    rows = []
+    for scheme in SCHEMES:
+        keys = [key for key in counted if key["scheme"] == scheme]
+        for source in keys[0]["counts"]:
+            pairs = np.array([key["counts"][source]["pairs"] for key in keys])
+            for detector in detectors_of(scheme):
+                hits = np.array([key["counts"][source]["hits"][detector] for key in keys])
+                for column, level in enumerate(LEVELS):
+                    where = {"scheme": scheme, "source": source, "detector": detector}
+                    ids = [key["key_id"] for key in keys]
+                    rows.append(where | _rate(level, hits[:, column], pairs, ids))
+    return rows
+
+
+def _rate(
+    level: float, hits: NDArray[np.int64], pairs: NDArray[np.int64], key_ids: Sequence[str]
+) -> dict[str, Any]:
+    """Return a rate over keys [keys], its two intervals, its worst key, and whether it is ok."""
+    count, trials = int(hits.sum()), int(pairs.sum())
+    low, high = rate_interval(count, trials)
+    by_key = mean_interval(hits / pairs)
+    wider = max((low, high), (by_key["low"], by_key["high"]), key=lambda ends: ends[1] - ends[0])
+    fpr = count / trials
+    worst = int(np.argmax(hits / pairs))
+    its_hits, its_pairs = int(hits[worst]), int(pairs[worst])
+    its_low, its_high = rate_interval(its_hits, its_pairs)
+    return {
+        "nominal": level,
+        "pairs": trials,
+        "hits": count,
+        "fpr": fpr,
+        "ratio": fpr / level,
+        "low": low,
+        "high": high,
+        "by_key": by_key,
+        "ok": fpr <= TOLERATED * level or wider[0] <= TOLERATED * level,
+        "worst_key": {
+            "key_id": key_ids[worst],
+            "pairs": its_pairs,
+            "hits": its_hits,
+            "fpr": its_hits / its_pairs,
+            "low": its_low,
+            "high": its_high,
+            # That the worst of so many keys, all of them true to the level, is as bad by chance.
+            "chance": min(1.0, len(hits) * binomial_tail(its_hits, its_pairs, level)),
+        },
+    }

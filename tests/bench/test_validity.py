@@ -1,0 +1,179 @@
+"""The benchmark that counts false positives: it counts right, and it can fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from patternmark import PROTEIN, Detector
+from patternmark.bench.jobs import Kept
+from patternmark.bench.validity import (
+    DESIGNED,
+    LEVELS,
+    NATURAL,
+    SCHEMES,
+    Job,
+    PackedReadings,
+    detectors_of,
+    key_of,
+    log_ps,
+    read_unmarked,
+    run_validity_benchmark,
+)
+from patternmark.bench.validity_page import to_markdown
+from patternmark.intervals import binomial_tail
+from patternmark.io.structures import Backbone
+from patternmark.reading import Reading
+from patternmark.simulate import plain_sequences
+from patternmark.statistics.base import Measurement
+from patternmark.statistics.phases import PhaseStatistic
+from tests.conftest import Outcome
+from tests.synthetic import plain, write_fasta
+
+
+@pytest.fixture
+def null_file(tmp_path: Path, rng: np.random.Generator) -> Path:
+    sequences = {f"u{i}": plain(int(rng.integers(30, 90)), rng) for i in range(12)}
+    return write_fasta(tmp_path / "null.fa", sequences | {"twins": "MKTAYIAKQRQISF/MKTAYIAKQR"})
+
+
+def test_the_command_counts_what_detectors_call_marked(
+    run: Callable[..., Outcome], null_file: Path, tmp_path: Path
+) -> None:
+    kept, folder = tmp_path / "kept.jsonl", tmp_path / "out"
+    size = ["--keys", 2, "--sequences", 9, "--sequences-r64", 3, "--partial", kept]
+    done = run("bench", "validity", null_file, *size, "--json", "-o", folder)
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    assert result == json.loads((folder / "validity.json").read_text())
+    assert (folder / "validity.md").read_text() == to_markdown(result)
+    assert (folder / "validity.png").stat().st_size > 0
+    rows = {(r["scheme"], r["detector"], r["nominal"]): r for r in result["rates"]}
+    assert len(rows) == sum(len(detectors_of(scheme)) for scheme in SCHEMES) * len(LEVELS)
+    pairs = {scheme: rows[scheme, "auto", 0.01]["pairs"] for scheme in SCHEMES}
+    assert pairs == {"paper": 18, "hardened R=1": 18, "hardened R=64": 6}
+    assert len(kept.read_text().splitlines()) == 6
+
+
+def test_stopped_runs_go_on_with_the_same_result(null_file: Path, tmp_path: Path) -> None:
+    natural, skipped = read_unmarked([str(null_file)])
+    assert (len(natural), skipped) == (13, 0)
+    kept = tmp_path / "kept.jsonl"
+    size = {"num_keys": 2, "per_key": 8}
+    whole = run_validity_benchmark(natural, **size, partial=kept)
+    lines = kept.read_bytes().splitlines(keepends=True)
+    kept.write_bytes(b"".join(lines[:3]) + lines[3][:20])  # killed while it wrote the fourth
+    done: list[str] = []
+    assert run_validity_benchmark(natural, **size, partial=kept, step=done.append) == whole
+    assert sum(what.startswith("kept") for what in done) == 3
+    assert run_validity_benchmark(natural, **size, workers=2) == whole
+    other: list[str] = []  # other sequences: nothing of it may be taken over
+    run_validity_benchmark(natural[1:], **size, partial=kept, step=other.append)
+    assert not any(what.startswith("kept") for what in other)
+
+
+def test_all_detectors_are_those_of_users(rng: np.random.Generator) -> None:
+    """Packed readings and the shared ratio change no p-value."""
+    texts = [PROTEIN.encode(plain(60, rng)) for _ in range(4)]
+    texts += [PROTEIN.encode("ACDEFGHIKLXX" * 3 + "/MKTAYIAKQRQISFVK"), PROTEIN.encode("XX")]
+    for scheme in SCHEMES:
+        key = key_of(Job(scheme, 1), 5)
+        packed = PackedReadings.of(Detector(key).read(texts))
+        assert len(packed) == 5  # nothing can be said of the last
+        found = log_ps(key, detectors_of(scheme), packed.take([0, 3, 4]))
+        assert set(found) == set(detectors_of(scheme))
+        for detector, log_p in found.items():
+            verdicts = Detector(key, detector).detect_many([texts[i] for i in (0, 3, 4)])
+            expected = [verdict.log10_p * log(10) for verdict in verdicts]
+            assert log_p == pytest.approx(expected, abs=1e-9)
+
+
+def test_designs_are_judged_by_every_key_and_kept(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    only = {"paper": ("phase",), "hardened R=1": ("phase",)}
+    monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
+    monkeypatch.setattr("patternmark.models.mpnn.ProteinMPNN.load", lambda *_: object())
+    made = {"sequences": plain_sequences(PROTEIN, 3, 60, rng)}
+    calls: list[int] = []
+
+    def designed(model: object, backbone: Backbone, conditions: list, seed: int) -> dict:
+        assert conditions == [(None, 0.0)] * 3
+        calls.append(seed)
+        return made
+
+    monkeypatch.setattr("patternmark.bench.validity.design_all", designed)
+    coordinates = np.zeros((60, 4, 3), dtype=np.float32)
+    coordinates[5] = np.nan  # not seen in the crystal: X in a design
+    labels = tuple(map(str, range(60)))
+    nowhere = np.zeros(60, dtype=np.int64)
+    backbone = Backbone("1abc", coordinates, made["sequences"][0], nowhere, ("A",), labels)
+    natural = [PROTEIN.encode(plain(50, rng)) for _ in range(3)]
+    kept = tmp_path / "kept.jsonl"
+    size = {"num_keys": 2, "weights": Path("v.pt"), "backbones": [backbone], "samples": 3}
+    result = run_validity_benchmark(natural, **size, partial=kept)
+    assert result["sources"]["designed"]["sequences"] == 3
+    assert {r["pairs"] for r in result["rates"] if r["source"] == DESIGNED} == {6}
+    first = json.loads(kept.read_text().splitlines()[0])["sequences"][0]
+    assert (first[5], "X" in first[6:]) == ("X", False)
+    assert run_validity_benchmark(natural, **size, partial=kept) == result
+    assert calls == [1]
+    assert "3 on each of 1 chains" in to_markdown(result)
+
+
+def _phase_rows(result: dict) -> list[dict]:
+    wanted = ("paper", "phase", NATURAL)
+    return [r for r in result["rates"] if (r["scheme"], r["detector"], r["source"]) == wanted]
+
+
+def test_an_invalid_detector_is_flagged(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    only = {"paper": ("phase",), "hardened R=1": ("phase",)}
+    monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
+    natural = list(plain_sequences(PROTEIN, 1000, 101, rng))
+    size = {"num_keys": 5, "per_key": 800, "per_r64_key": 10}
+    honest = run_validity_benchmark(natural, **size)
+    assert all(row["ok"] for row in honest["rates"])
+    assert "All 12 rates below are `ok`." in to_markdown(honest)
+
+    measure = PhaseStatistic.measure
+
+    def too_sure(self: PhaseStatistic, readings: Sequence[Reading]) -> list[Measurement]:
+        return [replace(one, log_p=one.log_p - log(3)) for one in measure(self, readings)]
+
+    monkeypatch.setattr(PhaseStatistic, "measure", too_sure)
+    result = run_validity_benchmark(natural, **size)
+    worst = _phase_rows(result)[0]
+    assert not worst["ok"]
+    assert worst["ratio"] > 1.8
+    assert worst["worst_key"]["chance"] < 1e-3
+    page = to_markdown(result)
+    assert "- paper, `phase`, natural sequences, at 1 %" in page
+    assert f"| **{worst['ratio']:.2f}** |" in page
+
+
+def test_the_tail_of_a_count() -> None:
+    from math import comb
+
+    for hits, trials, rate in ((3, 20, 0.05), (20, 20, 0.5), (1, 7, 0.3), (0, 5, 0.1)):
+        exact = sum(
+            comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1)
+        )
+        assert binomial_tail(hits, trials, rate) == pytest.approx(exact, rel=1e-9)
+
+
+def test_kept_jobs_survive_a_line_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "kept.jsonl"
+    path.write_text('{"job": "a", "x": 1}\n{"job": "b", "x"')
+    kept = Kept(path)
+    assert kept.get("b") is None
+    kept.add({"job": "c", "x": 3})
+    again = Kept(path)
+    assert [again.get(name) for name in "abc"] == [{"job": "a", "x": 1}, None, {"job": "c", "x": 3}]

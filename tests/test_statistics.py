@@ -150,12 +150,14 @@ def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:
     """With many nonces, the right one must be chosen by a part of the sequence."""
     key = Key.of(Secret(bytes(32)), Profile(scheme="hardened"))
     detector = Detector(key, "lr")
-    designs = [np.delete(marked(key, 401, rng, seed=seed), 200) for seed in range(8)]
-    for ids, seed in zip(designs, range(8), strict=True):
-        keys = Marker(key).key_sequence(1, seed=seed)
-        verdict = detector.detect(ids)  # of strength 1, half of it in another phase
-        assert verdict.prediction
-        assert verdict.payload == keys[0] // 512
+    found = 0
+    for seed in range(16):
+        nonce = Marker(key).key_sequence(1, seed=seed)[0] // 512
+        # Of strength 1, half of it in another phase.
+        verdict = detector.detect(np.delete(marked(key, 401, rng, seed=seed), 200))
+        assert verdict.payload in (nonce, None)
+        found += verdict.prediction
+    assert found >= 15
 
 
 def test_a_stretch_is_found_where_it_lies(rng: np.random.Generator) -> None:

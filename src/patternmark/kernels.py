@@ -156,20 +156,20 @@ def best_in_part(
     bonus: int,
     best: NDArray[np.int64],
 ) -> None:
-    """Find the best phase of the whole, of a block, or of two: [R, V + 1, 2P], [B, n] -> [B, R].
+    """Find the best run of blocks in one phase: [R, V + 1, 2P], [B, n] -> [B, R].
 
     Values are at most 31, so that four of them fit a byte; rows are multiples of four long.
     """
     period = windows.shape[2] // 2
     here = np.zeros(period, np.int16)
-    last = np.zeros(period, np.int16)
+    run = np.zeros(period, np.int32)
     whole = np.zeros(period, np.int32)
     for b in range(symbols.shape[0]):
         row = symbols[b]
         for r in range(windows.shape[0]):
             whole[:] = 0
-            last[:] = 0
-            top = 0
+            run[:] = 0
+            top = np.int32(0)
             for at in range(0, lasts[b], block):
                 here[:] = 0
                 for i in range(at, min(at + block, lasts[b]), 4):
@@ -180,18 +180,14 @@ def best_in_part(
                     for p in range(period):
                         four = np.int8(np.int8(w0[p] + w1[p]) + np.int8(w2[p] + w3[p]))
                         here[p] = np.int16(here[p] + four)
-                peak = np.int16(0)
                 for p in range(period):
-                    both = np.int16(here[p] + last[p])
-                    peak = max(peak, here[p], both)
-                    last[p] = here[p]
-                    whole[p] += here[p]
-                top = max(top, int(peak))
-            for p in range(period):
-                top = max(top, int(whole[p]))
-            for p in range(0, period, share):
-                top = max(top, int(whole[p]) + bonus)
+                    added = np.int32(here[p])
+                    whole[p] += added
+                    run[p] = np.int32(max(run[p], np.int32(0)) + added)
+                    top = max(top, run[p])
             best[b, r] = top
+            for p in range(0, period, share):
+                best[b, r] = max(best[b, r], whole[p] + bonus)
 
 
 @njit(cache=True, nogil=True)

@@ -16,7 +16,7 @@ from patternmark.compiled import kernels
 from patternmark.likelihood import UNREAD
 
 Value = TypeVar("Value", bound=np.generic)
-_BLOCK = 128  # positions; a nonce may show in one or two blocks alone
+_BLOCK = 32  # positions; a nonce may show in a run of some blocks alone
 _LARGEST = 31  # of a rounded value: four of them fit a byte
 _BYTES_AT_ONCE = 2**26
 _UNIT = 2.0**-20
@@ -61,7 +61,7 @@ class PhaseSums:
 
 
 class NonceScreen:
-    """Which nonces are worth a look, by the best phase of a part of the sequence.
+    """Which nonces are worth a look, by the best run of blocks in one phase.
 
     A lost symbol moves all that follows to another phase, in which it speaks against the first: on
     the whole, the right nonce then looks no better than others. Values are rounded to whole numbers
@@ -87,7 +87,7 @@ class NonceScreen:
         return np.argsort(-best, axis=1, kind="stable")[:, :few]
 
     def best_in_part(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the best sum of each nonce on the whole, a block or two: [B, n] -> [B, R]."""
+        """Return the best sum of each nonce over any run of blocks: [B, n] -> [B, R]."""
         period = self._values.shape[1]
         loops = kernels(symbols.size * self.nonces * period)
         if loops is None:
@@ -110,16 +110,14 @@ class NonceScreen:
 
     def _some(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         best = np.zeros((len(symbols), self.nonces), dtype=np.int64)
-        before = whole = np.zeros((), dtype=np.int64)
+        shape = (len(symbols), self.nonces, self._values.shape[1])
+        whole, run = np.zeros((2, *shape), dtype=np.int64)
         for block in self._blocks(symbols):
-            whole = whole + block
-            for sums in (block, before + block):
-                best = np.maximum(best, sums.max(axis=2))
-            before = block
-        if not symbols.shape[1]:
-            return best + self._bonus
+            whole += block
+            run = np.maximum(run, 0) + block
+            best = np.maximum(best, run.max(axis=2))
         from_start = whole[..., self._starts].max(axis=2) + self._bonus
-        return np.asarray(np.maximum(best, np.maximum(whole.max(axis=2), from_start)))
+        return np.asarray(np.maximum(best, from_start))
 
     def _blocks(self, symbols: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         assert self._sums is not None  # noqa: S101

@@ -103,7 +103,7 @@ HARDENED_MIXTURE = Mixture(
         Component(3, slip=0.2),
         Component(2, slip=0.005, edge=0.01, anywhere=True),
     ),
-    weights=(0.07, 0.03, 0.04, 0.05, 0.04, 0.45, 0.32),
+    weights=(0.04, 0.30, 0.02, 0.07, 0.03, 0.34, 0.20),
     short_weights=(0.02, 0.06, 0.80, 0.03, 0.02, 0.03, 0.04),
 )
 

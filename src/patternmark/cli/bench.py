@@ -181,10 +181,10 @@ def mixture_null(
     verbose: Verbose = False,
 ) -> None:
     """Simulate the null of the default detector (the package's mixture_null.json)."""
-    from patternmark.bench.mixture import LENGTHS, PROFILES, simulate_tables
+    from patternmark.bench.mixture import LENGTHS, simulate_tables
 
     with progress("tables") as bar:
-        task = bar.add_task("simulating", total=len(LENGTHS) * len(PROFILES))
+        task = bar.add_task("simulating", total=sum(map(len, LENGTHS.values())))
 
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)

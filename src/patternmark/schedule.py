@@ -23,7 +23,7 @@ Other alphabets are paired by a secret shuffle.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,12 @@ PROTEIN_PAIRS = ("AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST")
 DEFAULT_PERIOD, DEFAULT_BLOCK, DEFAULT_STARTS, DEFAULT_NONCES = 512, 4, 16, 64
 
 
+@cache
 def protein_pairs() -> NDArray[np.int64]:
     """Return the pairs of amino acids of which a hardened key promotes one each: [pairs, 2]."""
-    return np.array([PROTEIN.encode(pair) for pair in PROTEIN_PAIRS])
+    pairs = np.array([PROTEIN.encode(pair) for pair in PROTEIN_PAIRS])
+    pairs.setflags(write=False)  # all schedules share it
+    return pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ numpy find the same keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from math import gcd
 
@@ -37,6 +36,7 @@ from patternmark.screen import LEVEL
 _KEPT_BYTES = 2**30  # bits up to this size are kept; more are derived anew for every batch
 _BYTES_AT_ONCE = 2**23  # of bits that are derived or unpacked together
 _SCHEDULES_AT_ONCE = 64  # that are laid out together: they should fit a cache
+_PER_BYTE = 16  # additions that take numpy as long as one byte of bits
 _MOST = 2**16 - 1  # that a start may be worth
 
 Progress = Callable[[int, int], None]  # keys that are done, and all
@@ -48,7 +48,9 @@ class BitScreen:
     def __init__(self, keys: Sequence[Key]) -> None:
         self._keys = list(keys)
         self._profile = profile = self._keys[0].profile
-        self._schedule = _schedule_of(self._keys[0])
+        schedule = self._keys[0].schedule
+        assert isinstance(schedule, HardenedSchedule)  # noqa: S101
+        self._schedule = schedule
         self._pairs = len(protein_pairs())
         self._width = -(-self._schedule.bits // 32) * 4  # bytes: the loops take four at once
         self._rows = _rows_of_symbols(profile)
@@ -72,18 +74,15 @@ class BitScreen:
         if self._is_kept and self._kept is None:
             self._kept = self._derived(self._keys)
 
-    def from_starts(
-        self, readings: Sequence[Reading], progress: Progress | None = None
-    ) -> NDArray[np.int64]:
+    def from_starts(self, readings: Sequence[Reading]) -> NDArray[np.int64]:
         """Score every record and key by the best nonce, each chain at its best start: [B, K]."""
         result = np.zeros((len(readings), len(self._keys)), dtype=np.int64)
         worth = [StartWorth(self.coefficients(r), self._width) for r in readings]
-        for keys, bits in self._blocks(_BYTES_AT_ONCE // (self._profile.nonces * self._width)):
+        at_once = _BYTES_AT_ONCE // (self._profile.nonces * self._width)
+        for keys, bits in self._blocks(len(self._keys) if self._is_kept else at_once):
             for record, best in enumerate(worth):
                 by_nonce = best(bits).reshape(-1, self._profile.nonces)
                 result[record, keys] = by_nonce.max(axis=1)
-            if progress is not None:
-                progress(keys.stop, len(self._keys))
         return result
 
     def anywhere(
@@ -145,15 +144,9 @@ class BitScreen:
     def _derived(self, keys: Sequence[Key]) -> NDArray[np.uint8]:
         bits = np.zeros((len(keys), self._profile.nonces, self._width), dtype=np.uint8)
         for row, key in zip(bits, keys, strict=True):
-            made = _schedule_of(key).secret_bits
+            made = self._schedule.bits_of(key.require_secret())
             row[:, : made.shape[1]] = made
         return bits.reshape(-1, self._width)
-
-
-def _schedule_of(key: Key) -> HardenedSchedule:
-    schedule = replace(key).schedule  # a copy's, since a key keeps what it was asked for
-    assert isinstance(schedule, HardenedSchedule)  # noqa: S101
-    return schedule
 
 
 def _rows_of_symbols(profile: Profile) -> NDArray[np.int64]:
@@ -221,7 +214,7 @@ class StartWorth:
     def __call__(self, bits: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the worth of each schedule: [S, bytes] -> [S]."""
         best = np.zeros(len(bits), dtype=np.int64)
-        loops = kernels(len(self._weights) * bits.size * 8)
+        loops = kernels(len(self._weights) * bits.size * _PER_BYTE)
         if loops is not None:
             loops.best_starts(bits, self._tables, best)
             return best

@@ -116,11 +116,15 @@ class HardenedSchedule:
     @cached_property
     def secret_bits(self) -> NDArray[np.uint8]:
         """The bits of every nonce, block by block and pair by pair, eight a byte: [R, bytes]."""
+        return self.bits_of(self._secret)
+
+    def bits_of(self, secret: Secret) -> NDArray[np.uint8]:
+        """Return the bits that another secret has in a schedule of this shape: [R, bytes]."""
         each = -(-self.bits // 8)
-        octets = self._secret.octets(self._label, self.nonces * each)
+        octets = secret.octets(self._label, self.nonces * each)
         return octets.reshape(self.nonces, each)
 
-    @property
+    @cached_property
     def _label(self) -> str:
         return f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}"
 

@@ -6,7 +6,7 @@ coefficients on by whole blocks. Two stages, each for the keys that the one befo
 
 - from the starts: what every byte of bits is worth under every start is looked up in a table.
   10,000 keys of 64 nonces take less than a second. It finds what is intact;
-- anywhere: every phase of the whole and of its parts (`phases.PartScreen`). It takes some ten times
+- anywhere: every phase of the whole and of its parts (`phases.PartScreen`). It takes thirty times
   as long, and finds what lost or gained symbols, or was cut out of something longer.
 
 A screen is only a screen: see `screen`. Nothing but whole numbers is added up, so that numba and

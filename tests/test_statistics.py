@@ -8,6 +8,7 @@ import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
 from patternmark.alignment import local_paths, slip_paths
+from patternmark.alphabet import SEPARATOR
 from patternmark.derive import Secret
 from patternmark.likelihood import UNREAD
 from patternmark.null.local import LocalRules
@@ -144,6 +145,19 @@ def test_the_payload_is_read_back(name: str, rng: np.random.Generator) -> None:
         assert verdict.payload_error < 1e-3
     unmarked = detector_of("hardened", name).detect(plain(250, rng))
     assert (unmarked.payload, unmarked.payload_error) == (None, None)
+
+
+def test_an_unmarked_chain_does_not_hide_the_mark_of_another(rng: np.random.Generator) -> None:
+    """Chains of a record have one nonce: it is chosen by all of them together."""
+    key = Key.of(Secret(bytes(32)), Profile(scheme="hardened"))
+    detector = Detector(key)
+    first, second = marked(key, 300, rng, seed=4), plain(100, rng)
+    alone = detector.detect(first)
+    beside = detector.detect(np.concatenate([first, [SEPARATOR], second]))
+    assert beside.payload == alone.payload
+    assert beside.log10_p < 0.6 * alone.log10_p < -6
+    other = marked(key, 300, rng, seed=5)  # of another nonce: no chain of the same design
+    assert detector.detect(np.concatenate([first, [SEPARATOR], other])).log10_p <= 0.0
 
 
 def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:

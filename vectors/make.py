@@ -1,14 +1,16 @@
 """Write v1.json, the published test vectors: `python -m vectors.make`.
 
 Each case walks the whole way, secret -> parts -> key sequence -> bias -> sequence -> recovered
-keys -> count -> p, so that a port in another language can be checked at every step. The secrets
-here are published: never use them for anything else.
+keys -> count -> p, so that a port in another language can be checked at every step; those of the
+hardened scheme secret -> schedule -> nonce, start and key sequence -> bias. The secrets here are
+published: never use them for anything else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from vectors import port
 
 TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]
 TEMPERATURE = 0.1
+SHOWN = 12  # keys whose promoted symbols are written out
 
 
 def profiles() -> dict[str, Profile]:
@@ -47,9 +50,50 @@ def profiles() -> dict[str, Profile]:
     }
 
 
+def hardened_profiles() -> dict[str, tuple[Profile, int | None]]:
+    """Return the cases of the hardened scheme, each with its payload."""
+    tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])  # 61 are scored: odd
+    small = Profile(scheme="hardened", period=24, block=6, starts=3, nonces=5)
+    return {
+        "hardened": (Profile(scheme="hardened"), None),
+        "hardened-payload": (Profile(scheme="hardened", delta=0.75), 37),
+        "hardened-small": (small, None),
+        "hardened-tokens": (replace(small, alphabet=tokens), 4),
+    }
+
+
+def hardened_case(
+    name: str, profile: Profile, payload: int | None, symbols: list[str]
+) -> dict[str, Any]:
+    """Compute one vector of the hardened scheme with the package."""
+    raw = _published_secret(name)
+    key = Key.of(Secret(raw), profile)
+    marker = Marker(key, payload=payload)
+    keys = marker.key_sequence(40, seed=3, index=1)
+    nonce = int(keys[0]) // profile.period
+    promoted = key.schedule.promoted(nonce)
+    return {
+        "name": name,
+        "secret": raw.hex(),
+        "symbols": symbols,
+        "parameters": profile.to_tables(),
+        "key_id": key.key_id,
+        "seed": 3,
+        "index": 1,
+        "payload": payload,
+        "nonce": nonce,
+        "start": int(keys[0]) % profile.period,
+        "key_sequence": keys.tolist(),
+        "promoted_by_first_keys": [np.flatnonzero(row).tolist() for row in promoted[:SHOWN]],
+        "schedule_sha256": hashlib.sha256(np.packbits(promoted).tobytes()).hexdigest(),
+        "temperature": TEMPERATURE,
+        "bias_of_first_two_positions": marker.bias(keys[:2], temperature=TEMPERATURE).tolist(),
+    }
+
+
 def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
     """Compute one vector with the package."""
-    raw = hashlib.sha256(f"patternmark test vector {name}".encode()).digest()
+    raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
     marker = Marker(key)
     keys = marker.key_sequence(40, seed=3, index=1)
@@ -82,6 +126,14 @@ def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
     }
 
 
+def _published_secret(name: str) -> bytes:
+    return hashlib.sha256(f"patternmark test vector {name}".encode()).digest()
+
+
+def _symbols(profile: Profile) -> list[str]:
+    return list(PROTEIN.letters) if profile.alphabet == PROTEIN else TOKENS
+
+
 def _follow(keys: np.ndarray, members: np.ndarray, alphabet: Alphabet) -> np.ndarray:
     """Make a sequence that mostly follows the keys, with one unscored symbol and some misses."""
     sequence = np.array([np.flatnonzero(members[k])[i % 5] for i, k in enumerate(keys)])
@@ -92,9 +144,10 @@ def _follow(keys: np.ndarray, members: np.ndarray, alphabet: Alphabet) -> np.nda
 
 
 def main() -> None:
-    vectors = [
-        case(name, profile, list(PROTEIN.letters) if profile.alphabet == PROTEIN else TOKENS)
-        for name, profile in profiles().items()
+    vectors = [case(name, profile, _symbols(profile)) for name, profile in profiles().items()]
+    vectors += [
+        hardened_case(name, profile, payload, _symbols(profile))
+        for name, (profile, payload) in hardened_profiles().items()
     ]
     lines = ",\n".join(json.dumps(vector) for vector in vectors)
     Path(__file__).with_name("v1.json").write_text(f"[\n{lines}\n]\n")

@@ -182,17 +182,23 @@ class CyclicRatio:
         self._rates, self._frequencies = rates, frequencies
         self._paths: dict[int, PathRatios] = {}
 
-    def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ln LR of nonces and components: symbols [B, n] -> [B, R, C]; -inf: left out."""
+    def log_ratios(
+        self, symbols: NDArray[np.int64], chosen: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return ln LR of nonces and components: symbols [B, n] -> [B, R, C]; -inf: left out.
+
+        The nonces to look at may be `chosen` [B, few] by more than these rows.
+        """
         result = np.full((len(symbols), self.nonces, len(self.components)), -np.inf)
-        chosen = self._screen.likeliest(symbols, FEW_NONCES)
+        if chosen is None:
+            chosen = self.screen.likeliest(symbols, FEW_NONCES)
         for nonce in np.unique(chosen).tolist():
             rows = np.flatnonzero((chosen == nonce).any(axis=1))
             result[rows, nonce] = self._paths_of(nonce).log_ratios(symbols[rows])
         return result
 
     @cached_property
-    def _screen(self) -> NonceScreen:
+    def screen(self) -> NonceScreen:
         """Looks for what a steady mark of the greatest strength among the components shows."""
         level = max([c.level for c in self.components if c.is_steady], default=0)
         tables = [self._table(nonce, level) for nonce in range(self.nonces)]

@@ -1,9 +1,10 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `screen`); the detector `auto` tests these in full.
-The p-value of the best is multiplied by the number of *all* keys (Bonferroni): without a mark, the
-chance that any of K keys shows a corrected p <= x is at most x, however the keys depend on each
-other, and leaving keys out only makes it less.
+A quick screen over all keys picks a few (see `screen` and `bit_screen`); the detector `auto` tests
+these in full. Where none of them has marked a sequence, a thorough screen picks more. The p-value
+of the best is multiplied by the number of *all* keys (Bonferroni): without a mark, the chance that
+any of K keys shows a corrected p <= x is at most x, however the keys depend on each other and
+however those to be tested are picked: leaving keys out only makes it less.
 
 A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
 paper's scheme: splits of the alphabet overlap, and one that resembles the true split fits too. Keys
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.bit_screen import BitScreen, Progress
 from patternmark.cyclic import CyclicRatio
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import ParameterError
@@ -31,6 +33,8 @@ from patternmark.statistics.ratio import mixture_of, ratio_of
 from patternmark.verdict import LN10, p_value_of
 
 SHORTLIST = 24
+_INTACT = 3  # the one of so many places on the list that keys have whose mark is intact
+_STAGES = 2
 _BATCH = 32
 _KEPT_DETECTORS = 64
 
@@ -113,13 +117,15 @@ class Identifier:
         *,
         fpr: float = DEFAULT_FPR,
         shortlist: int = SHORTLIST,
+        progress: Progress | None = None,
     ) -> None:
+        """`progress` is told how many keys a thorough screen is through with, of how many."""
         if not candidates:
             raise ParameterError("there are no keys to choose from")
         if not 0.0 < fpr < 1.0:
             raise ParameterError(f"a false positive rate lies between 0 and 1, not {fpr}")
         self.candidates = list(candidates)
-        self.fpr, self._shortlist = fpr, shortlist
+        self.fpr, self._progress = fpr, progress
         self.alphabet = self.candidates[0].key.profile.alphabet
         for other in self.candidates:
             if other.key.profile.alphabet != self.alphabet:
@@ -129,14 +135,13 @@ class Identifier:
                     f"{self.candidates[0].file or self.candidates[0].name} is "
                     f"{self.alphabet.name!r}: identify with keys of one alphabet at a time"
                 )
-        self._screens = self._make_screens()
+        self._groups = self._grouped(shortlist)
         self._detectors: dict[int, Detector] = {}
 
     def prepare(self) -> None:
         """Derive what can be kept for all sequences."""
-        for screen, _ in self._screens:
-            if screen is not None:
-                screen.prepare()
+        for group in self._groups:
+            group.prepare()
 
     def identify(
         self,
@@ -163,48 +168,70 @@ class Identifier:
                 )
         return result
 
-    def _make_screens(self) -> list[tuple[Screen | None, list[int]]]:
-        """Group keys by the shape of their schedules; chains that are no cycle have no screen."""
-        groups: dict[Any, list[int]] = {}
+    def _grouped(self, shortlist: int) -> list[_Group]:
+        """Group keys by the shape of their schedules."""
+        numbers_of: dict[Any, list[int]] = {}
         for number, candidate in enumerate(self.candidates):
             p = candidate.key.profile
-            shape = (p.scheme, p.chain, p.period, p.starts, p.nonces)
-            groups.setdefault(shape, []).append(number)
-        screens: list[tuple[Screen | None, list[int]]] = []
-        for numbers in groups.values():
-            keys = [self.candidates[number].key for number in numbers]
-            few = len(keys) <= self._shortlist
-            ratio = None if few else ratio_of(keys[0], mixture_of(keys[0].profile))
-            screens.append((Screen(keys) if isinstance(ratio, CyclicRatio) else None, numbers))
-        return screens
+            shape = (p.scheme, p.chain, p.period, p.block, p.starts, p.nonces)
+            numbers_of.setdefault(shape, []).append(number)
+        return [
+            _Group(numbers, [self.candidates[number].key for number in numbers], shortlist)
+            for numbers in numbers_of.values()
+        ]
 
     def _suspects(self, readings: Sequence[Reading]) -> list[list[Suspect]]:
         """Return each record's tested keys, best first."""
-        records_of: dict[int, list[int]] = {}  # of each key that is tested in full
-        for screen, numbers in self._screens:
-            if screen is None:
-                records_of |= {number: list(range(len(readings))) for number in numbers}
-                continue
-            for record, scores in enumerate(screen.scores(readings)):
-                for place in self._best_places(scores):
-                    records_of.setdefault(numbers[place], []).append(record)
-        found: list[list[tuple[float, float, int]]] = [[] for _ in readings]
-        for number, records in records_of.items():
-            statistic = self._detector(number).statistic
-            measured = statistic.measure([readings[record] for record in records])
-            for record, measurement in zip(records, measured, strict=True):
-                found[record].append((*_order(measurement), number))
-        return [[self._suspect(log_p, n) for log_p, _, n in sorted(row)] for row in found]
+        found: list[dict[int, tuple[float, float]]] = [{} for _ in readings]
+        for stage in range(_STAGES):
+            open_ = [r for r, row in enumerate(found) if self._is_open(readings[r], row)]
+            self._test(self._picked(stage, readings, open_), readings, found)
+        ordered = [sorted((*order, number) for number, order in row.items()) for row in found]
+        return [[self._suspect(log_p, number) for log_p, _, number in row] for row in ordered]
 
-    def _best_places(self, scores: NDArray[np.float32]) -> list[int]:
-        """Return the places of the highest scores of either kind: [K, 2] -> some."""
-        each = max(1, self._shortlist // 2)
-        best = np.argpartition(-scores, each - 1, axis=0)[:each]
-        return [int(place) for place in np.unique(best)]
+    def _is_open(self, reading: Reading, found: dict[int, tuple[float, float]]) -> bool:
+        """Whether a record is worth a further search, or any."""
+        if not found:
+            return True
+        best = self._corrected(min(log_p for log_p, _ in found.values()))
+        return reading.num_scored > 0 and best > log(self.fpr)
+
+    def _picked(
+        self, stage: int, readings: Sequence[Reading], records: list[int]
+    ) -> dict[int, list[int]]:
+        """Return the keys that a stage picks, each with the records it is picked for."""
+        records_of: dict[int, list[int]] = {}
+        if not records:
+            return records_of
+        some = [readings[record] for record in records]
+        for group in self._groups:
+            for record, numbers in zip(
+                records, group.picked(stage, some, self._progress), strict=True
+            ):
+                for number in numbers:
+                    records_of.setdefault(number, []).append(record)
+        return records_of
+
+    def _test(
+        self,
+        records_of: dict[int, list[int]],
+        readings: Sequence[Reading],
+        found: list[dict[int, tuple[float, float]]],
+    ) -> None:
+        """Test keys in full against the records they were picked for, unless that was done."""
+        for number, records in records_of.items():
+            fresh = [record for record in records if number not in found[record]]
+            if fresh:
+                statistic = self._detector(number).statistic
+                measured = statistic.measure([readings[record] for record in fresh])
+                for record, measurement in zip(fresh, measured, strict=True):
+                    found[record][number] = _order(measurement)
 
     def _suspect(self, log_p: float, number: int) -> Suspect:
-        corrected = min(0.0, log_p + log(len(self.candidates)))
-        return Suspect(self.candidates[number], log_p, corrected)
+        return Suspect(self.candidates[number], log_p, self._corrected(log_p))
+
+    def _corrected(self, log_p: float) -> float:
+        return min(0.0, log_p + log(len(self.candidates)))
 
     def _detector(self, number: int) -> Detector:
         if number not in self._detectors:
@@ -217,3 +244,49 @@ class Identifier:
 def _order(found: Measurement) -> tuple[float, float]:
     """Best first; where p-values are 1 alike, by the statistic."""
     return found.log_p, -found.statistic
+
+
+class _Group:
+    """Keys whose schedules have one shape, and the screen that picks some for a full test."""
+
+    def __init__(self, numbers: list[int], keys: list[Key], shortlist: int) -> None:
+        self._numbers, self._few = numbers, shortlist
+        self._screen = _screen_of(keys) if len(keys) > shortlist else None
+
+    def prepare(self) -> None:
+        if self._screen is not None:
+            self._screen.prepare()
+
+    def picked(
+        self, stage: int, readings: Sequence[Reading], progress: Progress | None
+    ) -> list[list[int]]:
+        """Return the numbers of the keys that a stage picks for each record, perhaps none."""
+        screen, is_first = self._screen, stage == 0
+        if isinstance(screen, BitScreen):
+            if is_first and screen.has_whole_shifts:
+                return self._best(screen.from_starts(readings), self._few // _INTACT)
+            if is_first != screen.has_whole_shifts:
+                return self._best(screen.anywhere(readings, progress), self._few)
+        elif is_first:
+            if screen is None:
+                return [self._numbers] * len(readings)
+            # Two kinds of scores share the list.
+            both = [
+                self._best(s, self._few // 2) for s in np.moveaxis(screen.scores(readings), 2, 0)
+            ]
+            return [[*steady, *moving] for steady, moving in zip(*both, strict=True)]
+        return [[] for _ in readings]
+
+    def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
+        """Return the keys of the highest scores of each record: [B, K]."""
+        places = np.argsort(-scores, axis=1, kind="stable")[:, : max(1, few)]
+        return [[self._numbers[place] for place in row] for row in places.tolist()]
+
+
+def _screen_of(keys: list[Key]) -> Screen | BitScreen | None:
+    """Return a screen; there is none for chains that are no cycle."""
+    first = keys[0]
+    if BitScreen.serves(first.profile):
+        return BitScreen(keys)
+    is_cyclic = isinstance(ratio_of(first, mixture_of(first.profile)), CyclicRatio)
+    return Screen(keys) if is_cyclic else None

@@ -136,7 +136,7 @@ def key_id(secret: Secret, profile: Profile, parts: Parts | None) -> str:
     It is keyed with the secret, so it can be published: nobody else can compute it, and it gives
     no handle on adopted parts, which a bare hash of some 92,378 splits would.
     """
-    content = {"public": profile.to_tables(), "parts": parts}
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    adopted = json.dumps(parts, separators=(",", ":"))
+    canonical = f'{{"parts":{adopted},"public":{profile.canonical}}}'
     digest = hmac.digest(secret.subkey("key id"), canonical.encode(), "sha256")
     return digest.hex()[:_KEY_ID_DIGITS]

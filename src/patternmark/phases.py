@@ -60,42 +60,38 @@ class PhaseSums:
         return np.fft.irfft(products, n=self.period, axis=0).transpose(2, 1, 0)
 
 
-class NonceScreen:
-    """Which nonces are worth a look, by the best run of blocks in one phase.
+def rounded(log_factors: NDArray[np.float64]) -> tuple[NDArray[np.int8], float]:
+    """Return whole numbers of at most 31, four of which fit a byte, and the scale they are in."""
+    scale = _LARGEST / max(float(np.abs(log_factors).max()), 1e-9)
+    return np.rint(log_factors * scale).astype(np.int8), scale
+
+
+class PartScreen:
+    """How well the best phase of a part of the sequence fits each of many schedules.
 
     A lost symbol moves all that follows to another phase, in which it speaks against the first: on
-    the whole, the right nonce then looks no better than others. Values are rounded to whole numbers
-    so that no rounding of sums decides between nonces that are alike. What begins at a start is
-    worth more than any phase, by how many phases there are for each start.
+    the whole, the right schedule then looks no better than others. Values are whole numbers so that
+    no rounding of sums decides between schedules that are alike. What begins at a start is worth
+    more than any phase, by how many phases there are for each start.
     """
 
-    def __init__(self, log_factors: NDArray[np.float64], starts: NDArray[np.int64]) -> None:
-        """`log_factors` are those of each nonce: [R, P, V + 1]; `starts` lie evenly."""
-        self.nonces, period, _ = log_factors.shape
-        self._starts = starts
-        scale = _LARGEST / max(float(np.abs(log_factors).max()), 1e-9)
-        self._values = np.rint(log_factors * scale).astype(np.int8)
-        self._bonus = int(np.rint(scale * np.log(period / len(starts))))
-        self._sums: PhaseSums | None = None
-        self._windows: NDArray[np.int8] | None = None
+    def __init__(self, windows: NDArray[np.int8], scale: float, starts: NDArray[np.int64]) -> None:
+        """`windows` has values that were `rounded`, laid `around`: [R, V + 1, 2P].
 
-    def likeliest(self, symbols: NDArray[np.int64], few: int) -> NDArray[np.int64]:
-        """Return the few best nonces of each row: [B, few]."""
-        if self.nonces <= few:
-            return np.tile(np.arange(self.nonces), (len(symbols), 1))
-        best = self.best_in_part(symbols)
-        return np.argsort(-best, axis=1, kind="stable")[:, :few]
+        `starts` lie evenly.
+        """
+        self.nonces, self._period = windows.shape[0], windows.shape[2] // 2
+        self._windows, self._starts = windows, starts
+        self._bonus = int(np.rint(scale * np.log(self._period / len(starts))))
+        self._sums: PhaseSums | None = None
 
     def best_in_part(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the best sum of each nonce over any run of blocks: [B, n] -> [B, R]."""
-        period = self._values.shape[1]
-        loops = kernels(symbols.size * self.nonces * period)
+        """Return each schedule's best sum over any run of blocks: [B, n] -> [B, R]."""
+        loops = kernels(symbols.size * self.nonces * self._period)
         if loops is None:
             return self._by_transform(symbols)
-        if self._windows is None:
-            self._windows = around(self._values)
         best = np.zeros((len(symbols), self.nonces), dtype=np.int64)
-        share = period // len(self._starts)
+        share = self._period // len(self._starts)
         lasts = last_read(symbols)
         rule = (_BLOCK, share, self._bonus)
         loops.best_in_part(self._windows, in_fours(symbols), lasts, *rule, best)
@@ -103,14 +99,15 @@ class NonceScreen:
 
     def _by_transform(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._sums is None:
-            self._sums = PhaseSums(self._values.astype(np.float64))
-        rows = max(1, _BYTES_AT_ONCE // (8 * self._values.shape[0] * self._values.shape[1]))
+            once = np.moveaxis(self._windows[..., : self._period], 1, 2)
+            self._sums = PhaseSums(once.astype(np.float64))
+        rows = max(1, _BYTES_AT_ONCE // (8 * self.nonces * self._period))
         parts = [self._some(symbols[at : at + rows]) for at in range(0, len(symbols), rows)]
         return np.concatenate(parts) if parts else np.zeros((0, self.nonces), dtype=np.int64)
 
     def _some(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         best = np.zeros((len(symbols), self.nonces), dtype=np.int64)
-        shape = (len(symbols), self.nonces, self._values.shape[1])
+        shape = (len(symbols), self.nonces, self._period)
         whole, run = np.zeros((2, *shape), dtype=np.int64)
         for block in self._blocks(symbols):
             whole += block
@@ -123,6 +120,22 @@ class NonceScreen:
         assert self._sums is not None  # noqa: S101
         for first in range(0, symbols.shape[1], _BLOCK):
             yield np.rint(self._sums(symbols[:, first : first + _BLOCK], first)).astype(np.int64)
+
+
+class NonceScreen(PartScreen):
+    """Which nonces of a key are worth a look."""
+
+    def __init__(self, log_factors: NDArray[np.float64], starts: NDArray[np.int64]) -> None:
+        """`log_factors` are those of each nonce: [R, P, V + 1]; `starts` lie evenly."""
+        values, scale = rounded(log_factors)
+        super().__init__(around(values), scale, starts)
+
+    def likeliest(self, symbols: NDArray[np.int64], few: int) -> NDArray[np.int64]:
+        """Return the few best nonces of each row: [B, few]."""
+        if self.nonces <= few:
+            return np.tile(np.arange(self.nonces), (len(symbols), 1))
+        best = self.best_in_part(symbols)
+        return np.argsort(-best, axis=1, kind="stable")[:, :few]
 
 
 def in_fours(symbols: NDArray[np.int64]) -> NDArray[np.int64]:

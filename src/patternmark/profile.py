@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from patternmark.alphabet import PROTEIN, Alphabet
@@ -120,6 +122,11 @@ class Profile:
             },
             "promotion": {"delta": float(self.delta), "delta_at": self.delta_at},
         }
+
+    @cached_property
+    def canonical(self) -> str:
+        """The tables as JSON text, sorted and without spaces: thousands of keys may share it."""
+        return json.dumps(self.to_tables(), sort_keys=True, separators=(",", ":"))
 
     def _alphabet_table(self) -> dict[str, Any]:
         return {

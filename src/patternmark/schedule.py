@@ -23,7 +23,7 @@ Other alphabets are paired by a secret shuffle.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,12 @@ PROTEIN_PAIRS = ("AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST")
 DEFAULT_PERIOD, DEFAULT_BLOCK, DEFAULT_STARTS, DEFAULT_NONCES = 512, 4, 16, 64
 
 
+@cache
 def protein_pairs() -> NDArray[np.int64]:
     """Return the pairs of amino acids of which a hardened key promotes one each: [pairs, 2]."""
-    return np.array([PROTEIN.encode(pair) for pair in PROTEIN_PAIRS])
+    pairs = np.array([PROTEIN.encode(pair) for pair in PROTEIN_PAIRS])
+    pairs.setflags(write=False)  # all schedules share it
+    return pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +116,15 @@ class HardenedSchedule:
     @cached_property
     def secret_bits(self) -> NDArray[np.uint8]:
         """The bits of every nonce, block by block and pair by pair, eight a byte: [R, bytes]."""
+        return self.bits_of(self._secret)
+
+    def bits_of(self, secret: Secret) -> NDArray[np.uint8]:
+        """Return the bits that another secret has in a schedule of this shape: [R, bytes]."""
         each = -(-self.bits // 8)
-        octets = self._secret.octets(self._label, self.nonces * each)
+        octets = secret.octets(self._label, self.nonces * each)
         return octets.reshape(self.nonces, each)
 
-    @property
+    @cached_property
     def _label(self) -> str:
         return f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}"
 

@@ -21,7 +21,7 @@ from patternmark.likelihood import UNREAD
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.reading import Reading
 
-_LEVEL = 1  # the strength that is looked for: delta 0.75
+LEVEL = 1  # the strength that is looked for: delta 0.75
 _ENTRIES_AT_ONCE = 2**24  # of schedules (period times symbols) that are transformed together
 _KEPT_BYTES = 2**30  # transforms up to this size are kept; more are made anew for every batch
 _MOST_WINDOWS, _WINDOW = 4, 50
@@ -38,7 +38,7 @@ class Screen:
         self._period, self._nonces = schedule.period, schedule.nonces
         self._starts = schedule.starts
         chance = 0.5 if first.profile.is_hardened else 1.0 / first.profile.num_keys
-        rates = agreement_rates(first.profile.alphabet, first.profile.scheme)[_LEVEL]
+        rates = agreement_rates(first.profile.alphabet, first.profile.scheme)[LEVEL]
         rates = with_chance(rates, chance)
         self._agreeing = np.log(rates / chance).astype(np.float32)  # [V]
         self._other = np.log((1.0 - rates) / (1.0 - chance)).astype(np.float32)

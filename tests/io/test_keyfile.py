@@ -148,3 +148,32 @@ def test_the_id_is_bound_to_secret_parameters_and_parts(secret: Secret) -> None:
     }
     assert len(ids) == 7
     assert all(len(i) == 16 for i in ids)
+
+
+def test_sub_keys_that_share_their_parameters_are_checked_all_the_same(
+    secret: Secret, tmp_path: Path
+) -> None:
+    """What is the same in a thousand files is read once; what is not must be seen every time."""
+    master = Key.of(secret, Profile(scheme="hardened"))
+    for name in "ab":
+        save_key(master.derive(name), tmp_path / name)
+    assert [load_key(tmp_path / name) for name in "ab"] == [master.derive(name) for name in "ab"]
+    a, b = (master.derive(name) for name in "ab")
+    assert a.secret is not None
+    assert b.secret is not None
+    text = dump_key(a)
+    edits = [
+        text.replace(a.key_id, b.key_id),
+        text.replace(a.secret.reveal_hex(), b.secret.reveal_hex()),
+        text.replace("nonces = 64", "nonces = 32"),
+        text.replace("delta = 1.0", "delta = 2.0"),
+    ]
+    for number, edited in enumerate(edits):
+        file = tmp_path / f"edited-{number}"
+        file.write_text(edited)
+        file.chmod(0o600)
+        with pytest.raises(KeyFileError, match="do not fit its key id"):
+            load_key(file)
+    (tmp_path / "b").chmod(0o644)
+    with pytest.raises(KeyFileError, match="lets others read"):
+        load_key(tmp_path / "b")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 
 from patternmark.cli.detect import read_items
@@ -46,15 +47,17 @@ def identify(
         task = bar.add_task("loading keys", total=None)
         candidates = _candidates(keys, master, ids, allow_open_key)
         bar.advance(task, len(candidates))
-        search = Identifier(candidates, fpr=fpr)
+        watch = _Watch()
+        search = Identifier(candidates, fpr=fpr, progress=watch)
         bar.update(task, description="deriving schedules")
         search.prepare()
     items = list(read_items(files, "auto", search.alphabet))
     if not items:
         raise InputError("no sequence could be judged")
     found: list[tuple[str, Identification]] = []
-    with progress("sequences") as bar:
-        task = bar.add_task("identifying", total=len(items))
+    with progress("done") as bar:
+        task = bar.add_task("identifying sequences", total=len(items))
+        watch.show_in(bar)
         for at in range(0, len(items), 32):
             some = items[at : at + 32]
             named = search.identify(
@@ -69,6 +72,17 @@ def identify(
             bar.advance(task, len(some))
     if not as_json:
         _print_table(found, search)
+
+
+class _Watch:
+    """Shows how far a thorough search is, which takes a while, over a batch of sequences."""
+
+    def show_in(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("searching every phase of keys", visible=False)
+
+    def __call__(self, done: int, keys: int) -> None:
+        self._bar.update(self._task, completed=done, total=keys, visible=done < keys)
 
 
 def _candidates(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -30,6 +31,14 @@ _KEY_HEADER = """\
 _PUBLIC_HEADER = """\
 # The public half of a patternmark key: it names the mark and its parameters, and holds no secret.
 """
+
+_DIGITS = re.compile(
+    rb'(?P<before>.*\nkey_id = ")(?P<id>[0-9a-f]{16})(?P<between>"\n.*\nkey = ")'
+    rb'(?P<secret>[0-9a-f]{64})(?P<after>"\n.*)',
+    re.DOTALL,
+)
+_MOST_FRAMES = 64
+_profile_of: dict[tuple[bytes, bytes, bytes], Profile] = {}
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +119,30 @@ def _line(field: str, value: Any) -> str:
 
 
 def _parse(content: bytes) -> Key:
+    """Read the text of a key file.
+
+    Sub-keys differ in their secrets and ids alone, and the rest takes far longer to read. Where
+    that was seen before, so was what it says: to put other hexadecimal digits into the place of
+    some can change no more than the two values these were found to be.
+    """
+    digits = _DIGITS.fullmatch(content)
+    if digits is None:
+        return _read(content)
+    stated_id, hidden = digits["id"].decode(), digits["secret"].decode()
+    frame = (digits["before"], digits["between"], digits["after"])
+    profile = _profile_of.get(frame)
+    if profile is not None:
+        return _with_secret(profile, {"key": hidden}, stated_id)
+    key = _read(content)
+    is_plain = key.parts is None and key.secret == Secret(bytes.fromhex(hidden))
+    if is_plain and key.key_id == stated_id:
+        if len(_profile_of) >= _MOST_FRAMES:
+            _profile_of.clear()
+        _profile_of[frame] = key.profile
+    return key
+
+
+def _read(content: bytes) -> Key:
     try:
         tables = tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):

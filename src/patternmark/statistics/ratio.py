@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
-from patternmark.cyclic import CyclicRatio
+from patternmark.cyclic import FEW_NONCES, CyclicRatio
 from patternmark.key import Key
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
@@ -68,10 +68,31 @@ class RatioStatistic:
         """Return ln of the mixed ratio for each nonce: [records, R]."""
         chains = [(i, part) for i, reading in enumerate(readings) for part in reading.parts]
         found = np.zeros((len(readings), self._nonces, len(self.mixture.components)))
+        chosen = self._chosen_nonces(chains, len(readings))
         for numbers, symbols in batches([part for _, part in chains]):
-            for number, row in zip(numbers, self.ratio.log_ratios(symbols), strict=True):
+            if isinstance(self.ratio, CyclicRatio):
+                ratios = self.ratio.log_ratios(symbols, chosen[numbers])
+            else:
+                ratios = self.ratio.log_ratios(symbols)
+            for number, row in zip(numbers, ratios, strict=True):
                 found[chains[number][0]] += row
         return self.mixture.mix(found, np.array([reading.num_scored for reading in readings]))
+
+    def _chosen_nonces(
+        self, chains: Sequence[tuple[int, NDArray[np.int64]]], records: int
+    ) -> NDArray[np.int64]:
+        """Return the nonces to look at, the same for all chains of a record: [chains, few].
+
+        Chains of a record have one nonce, so that what they say of it is added up.
+        """
+        if not isinstance(self.ratio, CyclicRatio) or self._nonces <= FEW_NONCES:
+            return np.tile(np.arange(self._nonces), (len(chains), 1))
+        scores = np.zeros((records, self._nonces), dtype=np.int64)
+        record_of = np.array([record for record, _ in chains], dtype=np.int64)
+        for numbers, symbols in batches([part for _, part in chains]):
+            np.add.at(scores, record_of[numbers], self.ratio.screen.best_in_part(symbols))
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :FEW_NONCES]
+        return np.asarray(best[record_of])
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return ln p against the ratio's logarithm."""

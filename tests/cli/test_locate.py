@@ -67,10 +67,13 @@ def test_a_lone_stretch_has_the_p_value_of_the_detector(key: Key, rng: np.random
 
 def test_a_hardened_key_is_located_too(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme="hardened", nonces=1))
-    sequence = plain(80, rng) + marked(key, 220, rng) + plain(80, rng)
-    found = Locator(key).in_protein(key.profile.alphabet.encode(sequence))
-    assert len(found.segments) == 1
-    assert (found.segments[0].start, found.segments[0].end) == pytest.approx((80, 300), abs=NEAR)
+    locator, errors = Locator(key), []
+    for _ in range(12):
+        sequence = plain(80, rng) + marked(key, 220, rng) + plain(80, rng)
+        (segment,) = locator.in_protein(key.profile.alphabet.encode(sequence)).segments
+        errors += [abs(segment.start - 80), abs(segment.end - 300)]
+    assert np.median(errors) <= 10  # chance lets a stretch run on a little
+    assert max(errors) < 80
 
 
 def test_chains_are_named(

@@ -32,7 +32,13 @@ from patternmark.likelihood import UNREAD, log_mean_exp
 from patternmark.null.signs import SignedSum
 from patternmark.reading import Reading
 from patternmark.schedule import HardenedSchedule, Schedule, protein_pairs
-from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, combined
+from patternmark.statistics.base import (
+    CURVE_POINTS,
+    Measurement,
+    NullCurve,
+    combined,
+    likeliest_nonce,
+)
 
 _AT_STARTS = 0.8  # the share of false positives granted to phases that are starts
 _FINEST = 0.02  # to which weights are rounded, in nats
@@ -100,7 +106,7 @@ class BackboneStatistic:
             return Measurement(0.0, None, 0.0, 0.0)
         found = [chain.best() for chain in chains]
         by_nonce = np.sum([chain.log_ratios() for chain in chains], axis=0)
-        payload, error = _likeliest(by_nonce)
+        payload, error = likeliest_nonce(by_nonce)
         return Measurement(
             statistic=float(sum(one.evidence for one in found)),
             expected=None,
@@ -242,12 +248,3 @@ def _coins(
 @lru_cache(_KNOWN_NULLS)
 def _null_of(weights: bytes) -> SignedSum:
     return SignedSum(np.frombuffer(weights, dtype=np.int64))
-
-
-def _likeliest(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:
-    """Return the likeliest nonce, and how likely it is another if the sequence is marked."""
-    if len(by_nonce) == 1:
-        return None, None
-    best = int(np.argmax(by_nonce))
-    others = log_mean_exp(np.delete(by_nonce, best), total=True)
-    return best, float(1.0 / (1.0 + np.exp(by_nonce[best] - others)))

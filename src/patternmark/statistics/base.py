@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.likelihood import UNREAD
+from patternmark.likelihood import UNREAD, log_mean_exp
 from patternmark.reading import Reading
 
 _BATCH = 256  # chains of like length that are measured together
@@ -123,3 +123,18 @@ def combined(log_ps: Sequence[float]) -> float:
         terms.append(term)
     highest = max(terms)
     return min(0.0, -total + highest + log(sum(np.exp(np.array(terms) - highest))))
+
+
+def likeliest_nonce(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:
+    """Return the likeliest nonce, and how likely it is another if the sequence is marked.
+
+    Nonces that were not looked at are taken to be as likely as the least likely that was.
+    """
+    if len(by_nonce) == 1:
+        return None, None
+    best = int(np.argmax(by_nonce))
+    others = np.delete(by_nonce, best)
+    seen = np.isfinite(others)
+    least = float(others[seen].min()) if seen.any() else float(by_nonce[best])
+    log_others = log_mean_exp(np.where(seen, others, least), total=True) - by_nonce[best]
+    return best, float(1.0 / (1.0 + np.exp(-log_others)))

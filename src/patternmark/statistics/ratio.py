@@ -22,7 +22,13 @@ from patternmark.profile import Profile
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.reading import Reading
 from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_STARTS
-from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, batches
+from patternmark.statistics.base import (
+    CURVE_POINTS,
+    Measurement,
+    NullCurve,
+    batches,
+    likeliest_nonce,
+)
 
 
 class RatioStatistic:
@@ -51,7 +57,7 @@ class RatioStatistic:
         total[scored == 0] = 0.0  # not what rounding makes of the weights' sum
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
         log_p, floor = self.log_p(total, scored), self.log_p(most, scored)
-        payloads = [_payload(row) for row in by_nonce]
+        payloads = [likeliest_nonce(row) for row in by_nonce]
         return [
             Measurement(
                 statistic=float(total[i]),
@@ -175,18 +181,3 @@ def _is_usual(profile: Profile) -> bool:
         usual = (DEFAULT_PERIOD, DEFAULT_BLOCK, DEFAULT_STARTS)
         return (profile.period, profile.block, profile.starts) == usual
     return _is_cycle(profile) and profile.num_keys == 2
-
-
-def _payload(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:
-    """Return the likeliest nonce, and how likely it is another if the sequence is marked.
-
-    Nonces that were not looked at are taken to be as likely as the least likely that was.
-    """
-    if len(by_nonce) == 1:
-        return None, None
-    best = int(np.argmax(by_nonce))
-    others = np.delete(by_nonce, best)
-    seen = np.isfinite(others)
-    least = float(others[seen].min()) if seen.any() else float(by_nonce[best])
-    log_others = log_mean_exp(np.where(seen, others, least), total=True) - by_nonce[best]
-    return best, float(1.0 / (1.0 + np.exp(-log_others)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from patternmark import alignment, compiled, cyclic, phases
+from patternmark import alignment, compiled, phases
 from patternmark.derive import Secret
 from patternmark.key import Key
 from patternmark.likelihood import UNREAD
@@ -17,10 +17,8 @@ from patternmark.null.local import LocalRules
 from patternmark.profile import HARDENED, Profile
 from patternmark.reading import read_many
 from patternmark.statistics import make_statistic
-from patternmark.statistics import phases as phase_statistics
 
-loops = pytest.importorskip("patternmark.kernels")
-USERS = (alignment, cyclic, phases, phase_statistics)
+pytest.importorskip("numba")
 PROFILES = {
     "paper": Profile(),
     "one nonce": Profile(scheme=HARDENED, nonces=1),
@@ -30,15 +28,15 @@ PROFILES = {
 
 
 @pytest.fixture
-def either(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
+def either() -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
     """Run something with the loops and without."""
 
     def run(what: Callable[[], Any]) -> tuple[Any, Any]:
         results = []
-        for module in (loops, None):
-            for user in USERS:
-                monkeypatch.setattr(user, "kernels", lambda *_, m=module, **__: m)
-            results.append(what())
+        for use in (True, False):
+            with compiled.forced(use) as used:
+                assert used is use
+                results.append(what())
         return results[0], results[1]
 
     return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
@@ -13,6 +15,7 @@ STARTS_AT_ONCE = 16  # that are scored side by side, 16 bits each
 _PER_ADDITION, _PER_CALL = 1e-9, 5e-6  # seconds that numpy takes, about
 _TO_LOAD = 0.7  # seconds that it takes to import numba and the loops
 _seconds = 0.0  # that numpy took for what the loops could have done
+_forced: bool | None = None  # whether they are used, whatever there is to do
 
 
 def kernels(additions: int, calls: int = 1) -> ModuleType | None:
@@ -21,11 +24,24 @@ def kernels(additions: int, calls: int = 1) -> ModuleType | None:
     They are loaded once numpy has spent as long on such work as it takes to load them.
     """
     global _seconds  # noqa: PLW0603  # one process, one decision
+    if _forced is not None:
+        return _module() if _forced else None
     if _module.cache_info().currsize == 0:
         _seconds += additions * _PER_ADDITION + calls * _PER_CALL
         if _seconds < _TO_LOAD:
             return None
     return _module()
+
+
+@contextmanager
+def forced(use: bool) -> Iterator[bool]:
+    """Use the loops from now on, or do not; the value says whether they are used."""
+    global _forced  # noqa: PLW0603
+    before, _forced = _forced, use
+    try:
+        yield kernels(1) is not None
+    finally:
+        _forced = before
 
 
 @cache

@@ -12,6 +12,7 @@ from patternmark.bench import (
     null,
     protein,
     secrecy,
+    speed,
     validity_page,
 )
 
@@ -23,6 +24,7 @@ PAGES = {
     "protein": protein.to_markdown,
     "detectors": detectors_page.to_markdown,
     "secrecy": secrecy.to_markdown,
+    "speed": speed.to_markdown,
     "backbone": backbone.to_markdown,
     "validity": validity_page.to_markdown,
 }

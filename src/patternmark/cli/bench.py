@@ -58,6 +58,25 @@ def null(
 
 
 @bench_app.command()
+def speed(
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Time of the default detector for a sequence, with the compiled loops and without."""
+    from patternmark.bench.speed import LENGTHS, SCHEMES, run_speed_benchmark, to_markdown
+
+    with progress("lengths") as bar:
+        task = bar.add_task("measuring", total=len(SCHEMES) * len(LENGTHS))
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = run_speed_benchmark(step)
+    _show(result, to_markdown(result), output, as_json)
+
+
+@bench_app.command()
 def design(
     structure: Annotated[
         Path | None, typer.Option(help="A structure; default: 2GTL as shipped by tmtools.")

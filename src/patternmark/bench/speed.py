@@ -84,8 +84,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"Made by `patternmark bench speed -o docs/results` with patternmark {result['version']}, "
         f"Python {result['python']}, numpy {result['numpy']}, numba {result['numba'] or 'absent'}, "
         f"on {result['machine']}: one thread, batches of {result['batch']} after warm-up, the best "
-        f"of {_ROUNDS} rounds, reading and masking of repeats included. The goal: {GOAL_MS:g} ms at "
-        f"{GOAL_LENGTH} residues.",
+        f"of {_ROUNDS} rounds, reading and masking of repeats included. The goal: {GOAL_MS:g} ms "
+        f"at {GOAL_LENGTH} residues.",
         "",
         "| scheme | residues | ms | numpy alone: ms | times faster |",
         "|---|---:|---:|---:|---:|",

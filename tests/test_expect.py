@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, ParameterError, Profile
+from patternmark import PROTEIN, Detector, Key, ParameterError, Profile
 from patternmark.alphabet import Alphabet
 from patternmark.expect import _DOUBT, STRENGTHS, position_rates, random_halves
 from patternmark.profile import HARDENED
 from patternmark.schedule import protein_pairs
+from patternmark.statistics.backbone import BackboneStatistic
 
 PROFILES = {"paper": Profile(), "hardened": Profile(scheme=HARDENED)}
 both = pytest.mark.parametrize("scheme", PROFILES)
@@ -88,3 +89,22 @@ def test_other_alphabets_are_refused() -> None:
     words = Profile(alphabet=Alphabet("words", 100, (), "0" * 64))
     with pytest.raises(ParameterError, match="proteins alone"):
         position_rates(np.full((1, 1, 100), 0.01), np.zeros(1, dtype=int), words, 1.0)
+
+
+@both
+def test_at_a_temperature_near_zero_rates_are_still_rates(
+    scheme: str, rng: np.random.Generator
+) -> None:
+    laws = softmax(rng.normal(size=(2, 40, PROTEIN.size)) / 1e-4)
+    symbols = rng.choice(PROTEIN.scored, 40)
+    found = position_rates(laws, symbols, PROFILES[scheme], 1e-4)
+    assert np.all((found > 0.0) & (found < 1.0))
+
+
+def test_what_is_no_rate_is_refused(rng: np.random.Generator) -> None:
+    key = Key.generate(Profile(scheme=HARDENED, nonces=1))
+    detector = Detector(key, BackboneStatistic(key))
+    sequence = rng.choice(PROTEIN.scored, 30)
+    for rates in (np.full((3, 30), np.nan), np.full((3, 30), 1.0), np.full((3, 29), 0.6)):
+        with pytest.raises(ParameterError, match="rates"):
+            detector.detect_many([sequence], rates=[rates])

@@ -160,6 +160,20 @@ def test_an_unmarked_chain_does_not_hide_the_mark_of_another(rng: np.random.Gene
     assert detector.detect(np.concatenate([first, [SEPARATOR], other])).log10_p <= 0.0
 
 
+@pytest.mark.parametrize(("chains", "length"), [(4, 60), (12, 20)])
+def test_records_of_many_short_chains_keep_to_the_rate(
+    chains: int, length: int, rng: np.random.Generator
+) -> None:
+    """A product of ratios is no ratio of one long chain: its tail is bounded by one factor's."""
+    hits = 0
+    for number in range(10):
+        key = Key.of(Secret(bytes([number] * 32)), Profile(scheme="hardened", nonces=1))
+        parts = [[plain(length, rng) for _ in range(chains)] for _ in range(200)]
+        records = [np.concatenate([np.append(p, SEPARATOR) for p in some])[:-1] for some in parts]
+        hits += sum(v.log10_p <= -1.0 for v in Detector(key).detect_many(records))
+    assert hits <= 230  # of 2000, at 10 %: two standard deviations above
+
+
 def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:
     """With many nonces, the right one must be chosen by a part of the sequence."""
     key = Key.of(Secret(bytes(32)), Profile(scheme="hardened"))

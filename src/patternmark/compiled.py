@@ -48,6 +48,6 @@ def forced(use: bool) -> Iterator[bool]:
 def _module() -> ModuleType | None:
     try:
         from patternmark import kernels as module  # noqa: PLC0415  # numba is an extra
-    except ImportError:
+    except (ImportError, RuntimeError, OSError):  # absent, or no place for what it compiles
         return None
     return module

@@ -13,7 +13,7 @@ from patternmark.alphabet import SEPARATOR
 from patternmark.chain import KeyChain
 from patternmark.errors import ParameterError, SequenceError
 from patternmark.key import Key
-from patternmark.reading import Reading, read_many
+from patternmark.reading import Reading, checked_rates, read_many
 from patternmark.statistics import Measurement, Statistic, make_statistic
 from patternmark.verdict import LN10, Verdict, p_value_of
 
@@ -103,7 +103,10 @@ class Detector:
         if rates is None:
             return readings
         pairs = zip(readings, rates, strict=True)
-        return [reading._replace(rates=expected) for reading, expected in pairs]
+        return [
+            reading._replace(rates=checked_rates(expected, len(reading.symbols)))
+            for reading, expected in pairs
+        ]
 
     def _encode(self, name: str, sequence: str | ArrayLike) -> NDArray[np.int64]:
         try:

@@ -26,6 +26,7 @@ STRENGTHS = (0.25, 0.5, 1.0)  # the deltas that are looked for; what lies betwee
 _HALVES = 64  # each with its complement
 _SEED = 20261115  # of the halves
 _DOUBT = 0.02  # the share of positions that were not written as expected: no rate is near 1
+_SMALLEST = 1e-300  # where neither delta nor the model leaves a half any mass
 _LEAST = 1e-6  # a decoding order in which a letter was unlikely counts for little, not for nothing
 
 
@@ -46,10 +47,12 @@ def position_rates(
     trust = chosen / chosen.sum(axis=0)
     rates = []
     for delta in STRENGTHS:
-        raised = np.exp(delta / temperature if profile.delta_at == "logits" else delta)
-        odds = np.einsum("on,onh->nh", trust, 1.0 / (1.0 + (raised - 1.0) * masses))
-        inside = raised * np.where(contained, odds, 0.0).sum(axis=1)
-        outside = np.where(contained, 0.0, odds).sum(axis=1)
+        # Divided by e^delta on both sides: at a low temperature that is more than floats hold.
+        lowered = np.exp(-(delta / temperature if profile.delta_at == "logits" else delta))
+        share = np.maximum(lowered + (1.0 - lowered) * masses, _SMALLEST)
+        odds = np.einsum("on,onh->nh", trust, 1.0 / share)
+        inside = np.where(contained, odds, 0.0).sum(axis=1)
+        outside = lowered * np.where(contained, 0.0, odds).sum(axis=1)
         rates.append(inside / (inside + outside))
     return np.asarray((1.0 - _DOUBT) * np.array(rates) + _DOUBT / 2)
 

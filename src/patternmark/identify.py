@@ -39,6 +39,9 @@ _BATCH = 32
 _KEPT_DETECTORS = 64
 
 
+Readings = Sequence[Sequence[Reading]]  # of every group of keys, the records
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A key that may have marked the sequence, and where it comes from."""
@@ -53,6 +56,7 @@ class Suspect:
     """A candidate with the p-value of its own test, and corrected for the number of keys."""
 
     candidate: Candidate
+    number: int  # among the candidates
     log_p_of_key: float
     log_p: float
 
@@ -136,6 +140,9 @@ class Identifier:
                     f"{self.alphabet.name!r}: identify with keys of one alphabet at a time"
                 )
         self._groups = self._grouped(shortlist)
+        self._group_of = {
+            number: place for place, group in enumerate(self._groups) for number in group.numbers
+        }
         self._detectors: dict[int, Detector] = {}
 
     def prepare(self) -> None:
@@ -150,16 +157,20 @@ class Identifier:
         scored: Sequence[NDArray[np.bool_] | None] | None = None,
     ) -> list[Identification]:
         """Name the best keys of each encoded sequence."""
-        readings = self._detector(0).read(list(sequences), scored)
+        # Which repeats count once depends on the shape of the schedule, not on the secret.
+        readings = [
+            self._detector(group.numbers[0]).read(list(sequences), scored) for group in self._groups
+        ]
         result = []
-        for at in range(0, len(readings), _BATCH):
-            some = readings[at : at + _BATCH]
+        for at in range(0, len(sequences), _BATCH):
+            some = [of_group[at : at + _BATCH] for of_group in readings]
             for row, suspects in enumerate(self._suspects(some), start=at):
+                own = self._group_of[suspects[0].number]
                 result.append(
                     Identification(
                         id=ids[row],
                         length=int(np.count_nonzero(sequences[row] >= 0)),
-                        num_tokens_scored=readings[row].num_scored,
+                        num_tokens_scored=readings[own][row].num_scored,
                         num_keys=len(self.candidates),
                         fpr=self.fpr,
                         best=suspects[0],
@@ -180,11 +191,11 @@ class Identifier:
             for numbers in numbers_of.values()
         ]
 
-    def _suspects(self, readings: Sequence[Reading]) -> list[list[Suspect]]:
+    def _suspects(self, readings: Readings) -> list[list[Suspect]]:
         """Return each record's tested keys, best first."""
-        found: list[dict[int, tuple[float, float]]] = [{} for _ in readings]
+        found: list[dict[int, tuple[float, float]]] = [{} for _ in readings[0]]
         for stage in range(_STAGES):
-            open_ = [r for r, row in enumerate(found) if self._is_open(readings[r], row)]
+            open_ = [r for r, row in enumerate(found) if self._is_open(readings[0][r], row)]
             self._test(self._picked(stage, readings, open_), readings, found)
         ordered = [sorted((*order, number) for number, order in row.items()) for row in found]
         return [[self._suspect(log_p, number) for log_p, _, number in row] for row in ordered]
@@ -196,15 +207,13 @@ class Identifier:
         best = self._corrected(min(log_p for log_p, _ in found.values()))
         return reading.num_scored > 0 and best > log(self.fpr)
 
-    def _picked(
-        self, stage: int, readings: Sequence[Reading], records: list[int]
-    ) -> dict[int, list[int]]:
+    def _picked(self, stage: int, readings: Readings, records: list[int]) -> dict[int, list[int]]:
         """Return the keys that a stage picks, each with the records it is picked for."""
         records_of: dict[int, list[int]] = {}
         if not records:
             return records_of
-        some = [readings[record] for record in records]
-        for group in self._groups:
+        for group, of_group in zip(self._groups, readings, strict=True):
+            some = [of_group[record] for record in records]
             for record, numbers in zip(
                 records, group.picked(stage, some, self._progress), strict=True
             ):
@@ -215,7 +224,7 @@ class Identifier:
     def _test(
         self,
         records_of: dict[int, list[int]],
-        readings: Sequence[Reading],
+        readings: Readings,
         found: list[dict[int, tuple[float, float]]],
     ) -> None:
         """Test keys in full against the records they were picked for, unless that was done."""
@@ -223,12 +232,13 @@ class Identifier:
             fresh = [record for record in records if number not in found[record]]
             if fresh:
                 statistic = self._detector(number).statistic
-                measured = statistic.measure([readings[record] for record in fresh])
+                own = readings[self._group_of[number]]
+                measured = statistic.measure([own[record] for record in fresh])
                 for record, measurement in zip(fresh, measured, strict=True):
                     found[record][number] = _order(measurement)
 
     def _suspect(self, log_p: float, number: int) -> Suspect:
-        return Suspect(self.candidates[number], log_p, self._corrected(log_p))
+        return Suspect(self.candidates[number], number, log_p, self._corrected(log_p))
 
     def _corrected(self, log_p: float) -> float:
         return min(0.0, log_p + log(len(self.candidates)))
@@ -250,7 +260,7 @@ class _Group:
     """Keys whose schedules have one shape, and the screen that picks some for a full test."""
 
     def __init__(self, numbers: list[int], keys: list[Key], shortlist: int) -> None:
-        self._numbers, self._few = numbers, shortlist
+        self.numbers, self._few = numbers, shortlist
         self._screen = _screen_of(keys) if len(keys) > shortlist else None
 
     def prepare(self) -> None:
@@ -269,7 +279,7 @@ class _Group:
                 return self._best(screen.anywhere(readings, progress), self._few)
         elif is_first:
             if screen is None:
-                return [self._numbers] * len(readings)
+                return [self.numbers] * len(readings)
             # Two kinds of scores share the list.
             both = [
                 self._best(s, self._few // 2) for s in np.moveaxis(screen.scores(readings), 2, 0)
@@ -280,7 +290,7 @@ class _Group:
     def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
         """Return the keys of the highest scores of each record: [B, K]."""
         places = np.argsort(-scores, axis=1, kind="stable")[:, : max(1, few)]
-        return [[self._numbers[place] for place in row] for row in places.tolist()]
+        return [[self.numbers[place] for place in row] for row in places.tolist()]
 
 
 def _screen_of(keys: list[Key]) -> Screen | BitScreen | None:

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.errors import ParameterError
 from patternmark.likelihood import UNREAD
 from patternmark.repeats import Lags, repeated_many
+
+_MUCH = 0.25  # of a record
 
 
 class Reading(NamedTuple):
@@ -62,12 +65,27 @@ def read_many(
 
     Unscored symbols and positions that are not `scored` say nothing. Nor, unless told otherwise,
     do repeats of what stands before them in the record, copies of a chain among them: chance
-    would count their luck twice. `matters` tells at which lags it would; without it at all.
+    would count their luck twice. `matters` tells at which lags it would; without it at all. Where
+    much of a record is repeats, all of them are left out whatever their lag: which symbols stand
+    beside each other in a block would be the same again and again.
     """
-    repeats = repeated_many(records, alphabet, matters) if mask_repeats else [None] * len(records)
+    repeats = _repeats(records, alphabet, matters) if mask_repeats else [None] * len(records)
     return [
         _read(ids, alphabet, mask, again)
         for ids, mask, again in zip(records, scored, repeats, strict=True)
+    ]
+
+
+def _repeats(
+    records: Sequence[NDArray[np.int64]], alphabet: Alphabet, matters: Lags | None
+) -> Sequence[NDArray[np.bool_]]:
+    every = repeated_many(records, alphabet, None)
+    if matters is None:
+        return every
+    some = repeated_many(records, alphabet, matters)
+    return [
+        strict if np.count_nonzero(strict) > _MUCH * len(strict) else lenient
+        for strict, lenient in zip(every, some, strict=True)
     ]
 
 
@@ -101,3 +119,14 @@ def _silence_copies(
         if content in seen:
             symbols[chain] = UNREAD
         seen.add(content)
+
+
+def checked_rates(rates: NDArray[np.float64] | None, length: int) -> NDArray[np.float64] | None:
+    """Refuse rates that are not probabilities of that many positions: [levels, n]."""
+    if rates is None:
+        return None
+    if rates.ndim != 2 or rates.shape[1] != length:
+        raise ParameterError(f"rates have the shape [levels, {length}], not {rates.shape}")
+    if not np.all((rates > 0.0) & (rates < 1.0)):  # nan is neither
+        raise ParameterError("rates lie between 0 and 1")
+    return rates

@@ -152,3 +152,18 @@ def test_keys_of_two_alphabets_are_refused(secret: Secret) -> None:
     keys = [Key.of(secret, LONE), Key.of(secret, Profile(alphabet=tokens))]
     with pytest.raises(ParameterError, match=r"b\.key: its alphabet is 'tokenizer:v'"):
         Identifier([Candidate(k, n, n) for k, n in zip(keys, ("a.key", "b.key"), strict=True)])
+
+
+def test_keys_of_both_schemes_read_repeats_each_their_way(rng: np.random.Generator) -> None:
+    """A repeat is news to a hardened key and none to the paper's, whichever comes first."""
+    hardened = Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme="hardened", nonces=1)), "h")
+    papers = [Candidate(Key.of(Secret(rng.bytes(32)), Profile()), f"p{i}") for i in range(10)]
+    repeats = [np.tile(rng.integers(0, 20, size=31), 12) for _ in range(20)]
+    names = [str(number) for number in range(20)]
+    found = [
+        Identifier(candidates).identify(repeats, names)
+        for candidates in ([hardened, *papers], [*papers, hardened])
+    ]
+    assert not any(one.prediction for one in found[0] + found[1])
+    for one, other in zip(*found, strict=True):
+        assert one.best.log_p_of_key == other.best.log_p_of_key

@@ -157,7 +157,7 @@ def log_ps(
             # One ratio, two nulls: what costs is computed once.
             ratio = np.array([one.statistic for one in measured])
             scored = np.array([reading.num_scored for reading in readings])
-            found[RatioStatistic.name] = RatioStatistic.log_p(statistic, ratio, scored)
+            found[RatioStatistic.name] = RatioStatistic.log_p(statistic, ratio, scored, scored)
     return found
 
 
@@ -267,7 +267,11 @@ def _count_all(
     about = f"{judge.seed}/{digest.hexdigest()[:16]}"
     # The slowest first, so that none of them is left for the end.
     jobs = [Job(scheme, number) for scheme in reversed(SCHEMES) for number in range(num_keys)]
-    names = {job: f"{job.scheme}/{judge.per_key[job.scheme]}/{about}/{job.number}" for job in jobs}
+    means = {scheme: _signatures(scheme) for scheme in SCHEMES}
+    names = {
+        job: f"{job.scheme}/{judge.per_key[job.scheme]}/{about}/{means[job.scheme]}/{job.number}"
+        for job in jobs
+    }
     finished: dict[Job, dict[str, Any]] = {}
     for job in jobs:
         if (known := kept.get(names[job])) is not None:
@@ -279,6 +283,13 @@ def _count_all(
         kept.add(finished[job])
         step(f"counting: {job.scheme}")
     return [finished[job] for job in jobs]
+
+
+def _signatures(scheme: str) -> str:
+    """Return what tells the detectors from those of other weights, tables or parameters."""
+    key = key_of(Job(scheme, 0), 0)
+    all_of_them = [make_statistic(name, key).signature for name in detectors_of(scheme)]
+    return sha256("|".join(all_of_them).encode()).hexdigest()[:8]
 
 
 def summarised(counted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -43,6 +44,12 @@ class MixtureNull:
         # Between two lengths the larger p of both holds; below the first, Markov's bound.
         markov = np.minimum(-GRID, 0.0)[None]
         self._log_p = np.maximum(log_p, np.concatenate([markov, log_p[:-1]]))
+        self._log_c = np.max(self._log_p + GRID, axis=1)  # [lengths] ln of the largest C
+
+    @property
+    def digest(self) -> str:
+        """What tells this table from others."""
+        return sha256(self._log_p.tobytes()).hexdigest()[:8]
 
     @classmethod
     def shipped(cls, scheme: str) -> MixtureNull:
@@ -51,24 +58,38 @@ class MixtureNull:
         return cls(np.array(table["lengths"]), np.array(table["log_p"]))
 
     def log_tail(
-        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64], nonces: int = 1
+        self,
+        log_ratio: NDArray[np.float64],
+        scored: NDArray[np.int64],
+        nonces: int = 1,
+        longest: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
         """Return ln p of ln E [B] for `scored` symbols [B].
 
         E of several nonces is the mean of theirs: where one of R stands out, the mean reaches t
         when that one reaches R t, which has R chances; less what the others add, 1 on average.
+
+        E of several chains is a product. Whatever the others show, the factor of one chain must
+        make up for the rest: P(E >= t) = mean of C(t / E') / t over the alternative of the others,
+        at most the largest C of that chain over t. The `longest` [B] has the smallest.
         """
         alone = np.asarray(log_ratio)
         if nonces > 1:
             less = np.log(-np.expm1(-np.maximum(alone, 1e-300)))  # ln (E - 1) - ln E
             alone = np.where(alone > 0.0, alone + less, -1e3)
         lone = alone + np.log(nonces)
-        rows = np.minimum(np.searchsorted(self._lengths, scored), len(self._lengths) - 1)
         inside = np.minimum(lone, GRID[-1])
+        rows = self._rows(scored)
         found = [np.interp(e, GRID, self._log_p[r]) for e, r in zip(inside, rows, strict=True)]
         sharpened = np.where(lone < GRID[0], 0.0, np.array(found) - (lone - inside))
+        if longest is not None:
+            bound = np.minimum(self._log_c[self._rows(longest)] - lone, 0.0)
+            sharpened = np.where(longest < scored, bound, sharpened)
         markov = np.minimum(-np.asarray(log_ratio), 0.0)
         return np.asarray(np.minimum(sharpened + np.log(nonces), markov))
+
+    def _rows(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.minimum(np.searchsorted(self._lengths, lengths), len(self._lengths) - 1)
 
 
 @cache

@@ -52,7 +52,7 @@ class SignedSum:
         if least <= 0:
             return 0.0
         if least > self.most:
-            return -inf
+            return -inf  # no sum of these weights
         if len(self._weights) <= _MOST_IN_TABLE:
             return float(self._table[least])
         return self._tilted_log_tail(least)

@@ -10,9 +10,9 @@ to the starts of the schedule, where an uncut design begins.
 
 Of a hardened key nothing is assumed about the sequence. A sign rests on one secret bit: that of its
 block and pair of letters. Positions that share a bit are taken together, as one weight (agreeing
-letters add up, opposite ones cancel), and different bits are independent coins, so the p-value
-is exact over keys for every single sequence, repeats and all. The paper's scheme has one split for
-all positions; signs count as independent, as in all its other detectors.
+letters add up, opposite ones cancel), and different bits are independent coins, so the p-value of
+a phase is exact over keys for every single chain, repeats and all. The paper's scheme has one split
+for all positions; signs count as independent, as in all its other detectors.
 """
 
 from __future__ import annotations

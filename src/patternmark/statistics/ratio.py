@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from patternmark.key import Key
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
     PAPER_MIXTURE,
+    UNREAD,
     ChainRatio,
     Mixture,
     log_mean_exp,
@@ -43,7 +45,7 @@ class RatioStatistic:
         self._key = key
         self.mixture = mixture_of(key.profile)
         self.ratio = ratio_of(key, self.mixture)
-        self.signature = f"mixture:{len(self.mixture.components)}"
+        self.signature = f"mixture:{_digest(repr(self.mixture))}"
         self._nonces = key.schedule.nonces
         rates = with_chance(_rates(key), _chance(key))
         best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
@@ -56,7 +58,8 @@ class RatioStatistic:
         scored = np.array([reading.num_scored for reading in readings])
         total[scored == 0] = 0.0  # not what rounding makes of the weights' sum
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
-        log_p, floor = self.log_p(total, scored), self.log_p(most, scored)
+        longest = np.array([_longest(reading) for reading in readings])
+        log_p, floor = (self.log_p(ratio, scored, longest) for ratio in (total, most))
         payloads = [likeliest_nonce(row) for row in by_nonce]
         return [
             Measurement(
@@ -103,14 +106,18 @@ class RatioStatistic:
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return ln p against the ratio's logarithm."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
-        heights = self.log_p(values, np.full(len(values), reading.num_scored))
+        shape = np.ones(len(values), dtype=np.int64)
+        heights = self.log_p(values, reading.num_scored * shape, _longest(reading) * shape)
         return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
 
     def log_p(
-        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64]
+        self,
+        log_ratio: NDArray[np.float64],
+        scored: NDArray[np.int64],
+        longest: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Return ln p: Markov's bound."""
-        del scored  # it holds at any length
+        """Return ln p for records of so many scored symbols, so many in the longest chain."""
+        del scored, longest  # Markov's bound holds at any length
         return np.minimum(-log_ratio, 0.0)
 
 
@@ -128,15 +135,23 @@ class AutoStatistic(RatioStatistic):
         self._null: MixtureNull | None = None
         if profile.alphabet == PROTEIN and _is_usual(profile):
             self._null = MixtureNull.shipped(profile.scheme)
-        self.signature += f"|null:{'measured' if self._null else 'markov'}"
+        self.signature += f"|null:{self._null.digest if self._null else 'markov'}"
 
     def log_p(
-        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64]
+        self,
+        log_ratio: NDArray[np.float64],
+        scored: NDArray[np.int64],
+        longest: NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """Return ln p from the table."""
         if self._null is None:
-            return super().log_p(log_ratio, scored)
-        return self._null.log_tail(log_ratio, scored, self._nonces)
+            return super().log_p(log_ratio, scored, longest)
+        return self._null.log_tail(log_ratio, scored, self._nonces, longest)
+
+
+def _longest(reading: Reading) -> int:
+    """Return how many symbols of the longest chain are scored."""
+    return max((int(np.count_nonzero(part != UNREAD)) for part in reading.parts), default=0)
 
 
 def mixture_of(profile: Profile) -> Mixture:
@@ -159,6 +174,10 @@ def ratio_of(key: Key, mixture: Mixture) -> CyclicRatio | ChainRatio:
         np.array(chain.initial),
         mixture.components,
     )
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]
 
 
 def _rates(key: Key) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +26,21 @@ def _benchmarks() -> None:
     """Measure, in ratios of one run."""
 
 
+def _made(folder: Path | None) -> Path | None:
+    """Make the folder for results now: a run of hours must not find out at its end."""
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"{folder}: cannot be written to")
+    return folder
+
+
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Folder for the JSON and the page.")
+    Path | None,
+    typer.Option("--output", "-o", help="Folder for the JSON and the page.", callback=_made),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Structures = Annotated[

@@ -82,11 +82,13 @@ def _repeats(
     every = repeated_many(records, alphabet, None)
     if matters is None:
         return every
-    some = repeated_many(records, alphabet, matters)
-    return [
-        strict if np.count_nonzero(strict) > _MUCH * len(strict) else lenient
-        for strict, lenient in zip(every, some, strict=True)
-    ]
+    # Few records have repeats at all, and fewer have some that matter little.
+    partly = [i for i, mask in enumerate(every) if 0 < np.count_nonzero(mask) <= _MUCH * len(mask)]
+    lenient = repeated_many([records[i] for i in partly], alphabet, matters)
+    masks = list(every)
+    for i, mask in zip(partly, lenient, strict=True):
+        masks[i] = mask
+    return masks
 
 
 def _read(

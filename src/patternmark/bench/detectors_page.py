@@ -18,9 +18,9 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"Made by `patternmark bench detectors STRUCTURES --keys {result['num_keys']} -o "
         f"docs/results` with patternmark {result['version']}, numpy {result['numpy']}. Real "
         f"ProteinMPNN ({result['model']}), T = 0.1, {count} PoseBusters chains of 300 to 500 "
-        f"residues, {result['num_keys']} fresh keys each, which no other has: TPR in percent at p <= 0.1 %, with its "
-        "95 % interval (Clopper-Pearson). Chains on which rates and weights were chosen are left "
-        "out.",
+        f"residues, {result['num_keys']} fresh keys each, which no other has: TPR in percent at "
+        "p <= 0.1 %, with its 95 % interval (Clopper-Pearson). Chains on which rates and weights "
+        "were chosen are left out.",
         "",
         "![Marks found by each detector, and the goals](detectors.png)",
         "",

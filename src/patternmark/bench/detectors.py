@@ -8,7 +8,6 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.attacks.edits import cut_window, insert_and_delete, splice, substitute
+from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import design_all, numbered_keys, visible
 from patternmark.bench.report import environment
 from patternmark.detect import Detector
@@ -111,7 +111,8 @@ def run_detector_benchmark(
         for at, own in enumerate(made)
     ]
     found: dict[tuple[str, str, float, str], list[NDArray[np.float64]]] = {}
-    for name, measured in _in_parallel(jobs, workers, step):
+    for name, measured in run_all(_measure, jobs, workers):
+        step(f"detecting: {name}")
         for (attack, delta, detector), log_p in measured.items():
             found.setdefault((name, attack, delta, detector), []).append(log_p)
     result: dict[str, Any] = {"benchmark": "detectors", **environment()}
@@ -188,27 +189,14 @@ def _measure(job: Job) -> tuple[str, Measured]:
     return name, {case: np.array(log_ps) for case, log_ps in found.items()}
 
 
-def _in_parallel(
-    jobs: list[Job], workers: int, step: Callable[[str], None]
-) -> list[tuple[str, Measured]]:
-    results = []
-    if workers > 1:
-        with ProcessPoolExecutor(workers) as pool:
-            for result in pool.map(_measure, jobs):
-                results.append(result)
-                step(f"detecting: {result[0]}")
-        return results
-    for job in jobs:
-        results.append(_measure(job))
-        step(f"detecting: {job[0]}")
-    return results
-
-
 def _rates(
     found: dict[tuple[str, str, float, str], list[NDArray[np.float64]]],
 ) -> list[dict[str, Any]]:
     rows = []
-    for (scheme, attack, delta, detector), by_backbone in found.items():
+    order = list(SCHEMES)  # processes finish in any
+    for (scheme, attack, delta, detector), by_backbone in sorted(
+        found.items(), key=lambda item: order.index(item[0][0])
+    ):
         log_p = np.array(by_backbone)  # [backbones, keys]
         for level in LEVELS:
             hits = log_p <= np.log10(level)

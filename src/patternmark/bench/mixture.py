@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND
+from patternmark.bench.jobs import run_all
 from patternmark.derive import Secret
 from patternmark.key import Key
 from patternmark.null.mixture import GRID, Simulation
@@ -37,12 +37,9 @@ def simulate_tables(
     """Return what `patternmark.null.mixture` ships, from `share` of the usual number of draws."""
     jobs = [(scheme, n, int(DRAWS[scheme] * share)) for scheme in PROFILES for n in LENGTHS[scheme]]
     found = {}
-    with ProcessPoolExecutor(workers) as pool:
-        waiting = {pool.submit(_simulate, *job): job for job in jobs}
-        for done in as_completed(waiting):
-            scheme, length, _ = waiting[done]
-            found[scheme, length] = done.result()
-            step(f"{scheme}, {length} residues")
+    for (scheme, length, _), log_p in run_all(_simulate_job, jobs, workers):
+        found[scheme, length] = log_p
+        step(f"{scheme}, {length} residues")
     about = (
         "ln P(E >= e) of the mixed likelihood ratio E on a grid of ln e from "
         f"{GRID[0]:g} to {GRID[-1]:g} in steps of {GRID[1] - GRID[0]:g}, for each number of scored "
@@ -57,6 +54,13 @@ def simulate_tables(
         for scheme in PROFILES
     }
     return {"about": about, **tables}
+
+
+Job = tuple[str, int, int]
+
+
+def _simulate_job(job: Job) -> tuple[Job, NDArray[np.float64]]:
+    return job, _simulate(*job)
 
 
 def _simulate(scheme: str, length: int, draws: int) -> NDArray[np.float64]:

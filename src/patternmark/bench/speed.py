@@ -17,14 +17,9 @@ from patternmark import compiled
 from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
+from patternmark.bench.validity import SCHEMES
 from patternmark.detect import Detector
-from patternmark.profile import HARDENED, Profile
 
-SCHEMES = {
-    "paper": Profile(),
-    "hardened R=1": Profile(scheme=HARDENED, nonces=1),
-    "hardened R=64": Profile(scheme=HARDENED, nonces=64),
-}
 LENGTHS = (250, 500, 1000, 2000, 4000)
 GOAL_LENGTH, GOAL_MS = 500, 1.0
 _BATCH, _ROUNDS = 128, 5

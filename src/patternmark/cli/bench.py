@@ -78,7 +78,8 @@ def speed(
     verbose: Verbose = False,
 ) -> None:
     """Time of the default detector for a sequence, with the compiled loops and without."""
-    from patternmark.bench.speed import LENGTHS, SCHEMES, run_speed_benchmark, to_markdown
+    from patternmark.bench.speed import LENGTHS, run_speed_benchmark, to_markdown
+    from patternmark.bench.validity import SCHEMES
 
     with progress("lengths") as bar:
         task = bar.add_task("measuring", total=len(SCHEMES) * len(LENGTHS))

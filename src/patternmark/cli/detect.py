@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -129,9 +129,7 @@ def detect(
         from patternmark.plot import require_matplotlib
 
         require_matplotlib()
-    verdicts: list[Judged] = []
-    strongest: list[Judged] = []
-    judgeable = False
+    seen = _Seen(as_json, keeps_all=combine or not as_json)
     with progress("sequences") as bar:
         task = bar.add_task("detecting", total=None)
         kind = cast(Format, format)
@@ -142,24 +140,39 @@ def detect(
             judged = compare_with_keys(
                 judged, make_detector, judge, num_fresh, bar, decides=by_keys
             )
-            strongest = sorted(strongest + judged, key=lambda pair: pair[0].log10_p)[:_PICTURES]
-            for verdict, item in judged:
-                if as_json:
-                    typer.echo(verdict.to_json(file=item.file))
-                if combine or not as_json:
-                    verdicts.append((verdict, item))
-                if verdict.note.startswith((NOTHING, TOO_SHORT)):
-                    warn(Problem(item.file, item.place, verdict.note))
-                else:
-                    judgeable = True
+            seen.add(judged)
             bar.advance(task, len(judged))
-    if not as_json and verdicts:
-        _print_table(verdicts, judge)
-    if not judgeable:
+    if not as_json and seen.verdicts:
+        _print_table(seen.verdicts, judge)
+    if not seen.any_judgeable:
         raise InputError("no sequence could be judged")
-    print_combined(verdicts, judge, wanted=combine, as_json=as_json)
+    print_combined(seen.verdicts, judge, wanted=combine, as_json=as_json)
     if plot is not None:
-        _draw(judge, strongest, plot, quiet=as_json)
+        _draw(judge, seen.strongest, plot, quiet=as_json)
+
+
+@dataclass
+class _Seen:
+    """What was judged so far: printed at once as JSON, kept as far as it is needed later."""
+
+    as_json: bool
+    keeps_all: bool
+    verdicts: list[Judged] = field(default_factory=list)
+    strongest: list[Judged] = field(default_factory=list)  # for the picture
+    any_judgeable: bool = False
+
+    def add(self, judged: list[Judged]) -> None:
+        both = sorted(self.strongest + judged, key=lambda pair: pair[0].log10_p)
+        self.strongest = both[:_PICTURES]
+        for verdict, item in judged:
+            if self.as_json:
+                typer.echo(verdict.to_json(file=item.file))
+            if self.keeps_all:
+                self.verdicts.append((verdict, item))
+            if verdict.note.startswith((NOTHING, TOO_SHORT)):
+                warn(Problem(item.file, item.place, verdict.note))
+            else:
+                self.any_judgeable = True
 
 
 def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> None:

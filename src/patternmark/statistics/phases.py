@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from math import log
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from patternmark.alignment import local_paths, slip_paths
 from patternmark.compiled import kernels
+from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.likelihood import UNREAD
@@ -34,10 +36,9 @@ from patternmark.statistics.base import (
 
 SLIP_COST = 6
 _MARKED_RATE = 0.7  # how often marked symbols agree, to choose nonces by
-_LONE_NONCES = 2  # how many nonces are searched for slips: those that agree best
 
 
-class _OfPhases:
+class _OfPhases(ABC):
     """What the three share: agreement with phases, for keys that promote half of the symbols."""
 
     name = ""
@@ -58,9 +59,9 @@ class _OfPhases:
 
     columns = 1  # of scores
 
+    @abstractmethod
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
-        raise NotImplementedError
 
     def scores(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return what is counted of each chain: [chains, columns]."""
@@ -69,9 +70,9 @@ class _OfPhases:
             found[numbers] = self._scores(symbols)
         return found
 
+    @abstractmethod
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the scores of chains of like length: [B, n] -> [B, columns]."""
-        raise NotImplementedError
 
     @property
     def is_mirrored(self) -> bool:
@@ -122,7 +123,7 @@ class _OfPhases:
         self, symbols: NDArray[np.int64]
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield nonces that are worth a look, with the rows they are worth it for."""
-        chosen = self.screen.likeliest(symbols, _LONE_NONCES)
+        chosen = self.screen.likeliest(symbols, FEW_NONCES)
         for nonce in np.unique(chosen).tolist():
             rows = np.flatnonzero((chosen == nonce).any(axis=1))
             yield nonce, rows, symbols[rows]
@@ -175,13 +176,13 @@ class _OfChains(_OfPhases):
             )
         return result
 
+    @abstractmethod
     def _log_p(self, found: NDArray[np.int64], scored: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln p of scores [chains, columns]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _expected(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the mean of the first score."""
-        raise NotImplementedError
 
 
 class PhaseStatistic(_OfChains):

@@ -23,6 +23,7 @@ from patternmark.cli.output import fail
 from patternmark.cli.power import power
 from patternmark.cli.report import report
 from patternmark.cli.score import score
+from patternmark.cli.train import train_app
 from patternmark.errors import PatternmarkError
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ app.command()(bias)
 app.command()(score)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")
+app.add_typer(train_app, name="train")
 
 
 def _print_version(wanted: bool) -> None:

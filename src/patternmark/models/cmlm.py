@@ -1,0 +1,381 @@
+"""CMLM, the conditional masked language model of Mask-Predict (Ghazvininejad et al., 2019).
+
+An encoder reads the source and says how long the translation will be. A decoder without a causal
+mask sees the whole translation, some of it masked, and predicts every masked token at once.
+Decoding begins with masks alone; each iteration predicts them and masks again what the model was
+least sure of, fewer every time. Several lengths are tried side by side.
+
+The mark enters where the logits are made: before the token is chosen, and before the confidence
+that decides whether it stays. Position j of a candidate has the key j, whenever it is decoded.
+
+Shapes: B sentences, S source tokens, N candidates (sentences times lengths), L target tokens,
+D width, V vocabulary. The published checkpoints differ in details that `Config` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of a network, and in what published ones differ from ours."""
+
+    vocab: int
+    width: int = 320
+    hidden: int = 1152
+    heads: int = 5
+    encoder_layers: int = 6
+    decoder_layers: int = 4
+    dropout: float = 0.1
+    pad: int = 0
+    begin: int = 1
+    end: int = 2
+    mask: int = 3
+    causal: bool = False  # the autoregressive teacher is the same network with a causal decoder
+    norm_first: bool = True
+    activation: Literal["gelu", "relu"] = "gelu"
+    norm_eps: float = 1e-5
+    learned_positions: int = 0  # rows of a learned table, the first for position 0; 0: waves
+    scaled_embedding: bool = True  # by the square root of the width
+    length_from: Literal["token", "mean"] = "token"  # the encoder's state that tells the length
+    lengths: int = 256  # classes
+    length_offset: int | None = 128  # class 128: as long as the source; None: classes are lengths
+    ends: Literal["none", "predicted", "given"] = "none"  # does the canvas hold <s> and </s>?
+    never: tuple[int, ...] = (0, 1, 2, 3, 4)  # ids that are never part of a translation
+
+
+class Attention(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.heads = config.heads
+        width = config.width
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        self.value, self.out = nn.Linear(width, width), nn.Linear(width, width)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values [B, heads, K, D / heads] of what is attended to [B, K, D]."""
+        return self._split(self.key(memory)), self._split(self.value(memory))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: tuple[Tensor, Tensor],
+        visible: Tensor | None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from x [B, L, D] to what is `visible` [B, 1, 1, K] of projected memory."""
+        key, value = memory
+        query = self._split(self.query(x))
+        found = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=visible, is_causal=causal
+        )
+        return self.out(found.transpose(1, 2).reshape(x.shape))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """One layer: self-attention, attention to the source in a decoder, and two matrices."""
+
+    def __init__(self, config: Config, *, decoder: bool) -> None:
+        super().__init__()
+        self.norm_first, self.gelu = config.norm_first, config.activation == "gelu"
+        self.own = Attention(config)
+        self.own_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.cross = Attention(config) if decoder else None
+        self.cross_norm = nn.LayerNorm(config.width, config.norm_eps) if decoder else None
+        self.up = nn.Linear(config.width, config.hidden)
+        self.down = nn.Linear(config.hidden, config.width)
+        self.last_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        visible: Tensor | None,
+        memory: tuple[Tensor, Tensor] | None = None,
+        memory_visible: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        def attend_to_itself(y: Tensor) -> Tensor:
+            return self.own(y, self.own.project(y), visible, causal)
+
+        x = self.around(x, self.own_norm, attend_to_itself)
+        if memory is not None:
+            x = self.attend_to_source(x, memory, memory_visible)
+        return self.transform(x)
+
+    def attend_to_source(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], visible: Tensor | None
+    ) -> Tensor:
+        assert self.cross is not None and self.cross_norm is not None  # noqa: S101
+        cross = self.cross
+        return self.around(x, self.cross_norm, lambda y: cross(y, memory, visible))
+
+    def transform(self, x: Tensor) -> Tensor:
+        activation = F.gelu if self.gelu else F.relu
+        return self.around(x, self.last_norm, lambda y: self.down(activation(self.up(y))))
+
+    def around(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
+        """Add what a part makes of x; the norm stands before the part or after the sum."""
+        if self.norm_first:
+            return x + self.dropout(part(norm(x)))
+        return norm(x + self.dropout(part(x)))
+
+
+class Memory(NamedTuple):
+    """What the decoder knows of source sentences."""
+
+    states: Tensor  # [B, S, D]
+    visible: Tensor  # [B, 1, 1, S]
+    log_lengths: Tensor  # [B, classes] ln of the probability of every length class
+    num_tokens: Tensor  # [B] of the source
+
+
+class CMLM(nn.Module):
+    """Encoder, length predictor and bidirectional decoder; one table of tokens for all."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.embedding = nn.Embedding(config.vocab, width)
+        self.length_embedding = nn.Embedding(config.lengths, width)
+        if config.learned_positions:
+            self.encoder_positions = nn.Embedding(config.learned_positions, width)
+            self.decoder_positions = nn.Embedding(config.learned_positions, width)
+        layers = range(config.encoder_layers), range(config.decoder_layers)
+        self.encoder = nn.ModuleList(Block(config, decoder=False) for _ in layers[0])
+        self.decoder = nn.ModuleList(Block(config, decoder=True) for _ in layers[1])
+        self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self._begin()
+
+    def _begin(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.width**-0.5)
+
+    def encode(self, source: Tensor) -> Memory:
+        """Read source ids [B, S], padded on the right."""
+        config = self.config
+        seen = source != config.pad  # [B, S]
+        x = self.embed(source, "encoder")
+        if config.length_from == "token":
+            first = self.length_embedding.weight[0].to(x.dtype).expand(len(x), 1, -1)
+            x = torch.cat([first, x], dim=1)
+            seen = F.pad(seen, (1, 0), value=True)
+        visible = seen[:, None, None]
+        for layer in self.encoder:
+            x = layer(x, visible)
+        x = self.encoder_norm(x)
+        if config.length_from == "token":
+            state, x, seen = x[:, 0], x[:, 1:], seen[:, 1:]
+        else:
+            state = (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
+        lengths = F.linear(state, self.length_embedding.weight.to(x.dtype)).float()
+        lengths[:, 0] = -math.inf  # never empty; of offsets, never so short
+        return Memory(x, seen[:, None, None], lengths.log_softmax(-1), seen.sum(1))
+
+    def project(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Return what each decoder layer attends to, the same in every iteration."""
+        return [layer.cross.project(states) for layer in self.decoder]
+
+    def states(
+        self,
+        tokens: Tensor,
+        memory: list[tuple[Tensor, Tensor]],
+        memory_visible: Tensor,
+        visible: Tensor | None,
+    ) -> Tensor:
+        """Return the decoder's last states of target tokens [N, L]: [N, L, D]."""
+        x = self.embed(tokens, "decoder")
+        for layer, attended in zip(self.decoder, memory, strict=True):
+            x = layer(x, visible, attended, memory_visible, self.config.causal)
+        return self.decoder_norm(x)
+
+    def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return states [B, L, D] and ln of the length probabilities [B, classes]: for training."""
+        memory = self.encode(source)
+        # Padding stands behind everything a causal decoder sees.
+        visible = None if self.config.causal else (target != self.config.pad)[:, None, None]
+        x = self.states(target, self.project(memory.states), memory.visible, visible)
+        return x, memory.log_lengths
+
+    def logits(self, states: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return the logits of states [..., D], with what is to be added to them: [..., V]."""
+        table = self.embedding.weight.to(states.dtype)
+        if bias is None:
+            return F.linear(states, table)
+        return torch.addmm(bias, states, table.T)
+
+    def length_class(self, target_length: Tensor, source_length: Tensor) -> Tensor:
+        """Return the class of a length (with given ends, if the canvas has them)."""
+        offset = self.config.length_offset
+        wanted = target_length if offset is None else target_length - source_length + offset
+        return wanted.clamp(1, self.config.lengths - 1)
+
+    def likeliest_lengths(self, memory: Memory, beam: int) -> Tensor:
+        """Return the most probable lengths of every sentence: [B, beam]."""
+        best = memory.log_lengths.topk(min(beam, self.config.lengths - 1), dim=-1).indices
+        if self.config.length_offset is not None:
+            best = best + memory.num_tokens[:, None] - self.config.length_offset
+        least = 2 if self.config.ends != "none" else 1
+        most = self.config.learned_positions - 2 if self.config.learned_positions else None
+        return best.clamp(least, most)
+
+    def embed(self, ids: Tensor, side: str, start: int = 0) -> Tensor:
+        """Return what the first layer sees of ids [B, L] from position `start` on: [B, L, D]."""
+        config = self.config
+        stop = start + ids.shape[1]
+        x = self.embedding(ids)
+        if config.scaled_embedding:
+            x = x * math.sqrt(config.width)
+        if config.learned_positions:
+            table = getattr(self, f"{side}_positions").weight
+            # Row 1 is the padding's; positions begin at row 2.
+            x = x + table[2 + start : 2 + stop]
+        else:
+            x = x + waves(stop, config.width, ids.device)[start:].to(x.dtype)
+        return self.dropout(x)
+
+
+def waves(length: int, width: int, device: Any) -> Tensor:
+    """Return sines and cosines of every position: [length, width]."""
+    rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(1e4) / width))
+    angles = torch.arange(length, device=device)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+class Promotion(NamedTuple):
+    """What to add to the logits: rows of `bias` [K, V], one for every position's key."""
+
+    bias: Tensor
+    rows: Tensor  # [B, longest] which row each position of a sentence has
+
+
+class Candidates(NamedTuple):
+    """Translations of different lengths: tokens [B, beam, L], padded, and how good they are."""
+
+    tokens: Tensor
+    lengths: Tensor  # [B, beam]
+    log_p: Tensor  # [B, beam] the mean of ln p over the tokens
+
+    def best(self) -> list[list[int]]:
+        """Return the tokens of each sentence's best candidate."""
+        which = self.log_p.argmax(dim=1)
+        every = torch.arange(len(which), device=which.device)
+        tokens, lengths = self.tokens[every, which], self.lengths[every, which]
+        pairs = zip(tokens.tolist(), lengths.tolist(), strict=True)
+        return [row[:length] for row, length in pairs]
+
+
+@torch.inference_mode()
+def mask_predict(
+    model: CMLM,
+    memory: Memory,
+    lengths: Tensor,
+    *,
+    iterations: int = 10,
+    promotion: Promotion | None = None,
+    temperature: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Candidates:
+    """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
+
+    Confidences are the probabilities from which tokens are chosen, with the promotion in them.
+    """
+    beam, flat = lengths.shape[1], lengths.flatten()
+    tokens, inside, is_open = _canvas(model.config, flat)
+    number = is_open.sum(dim=1)  # [N] tokens to predict
+    sentence = torch.arange(len(flat), device=flat.device) // beam
+    attended = [
+        (key.repeat_interleave(beam, 0), value.repeat_interleave(beam, 0))
+        for key, value in model.project(memory.states)
+    ]
+    memory_visible = memory.visible.repeat_interleave(beam, 0)
+    confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; what is given stays
+    masked = is_open
+    for iteration in range(iterations):
+        if iteration:
+            share = 1.0 - iteration / iterations
+            wanted = torch.minimum((number * share).long().clamp(min=1), number)
+            masked = _least(confidence, wanted)
+            tokens = torch.where(masked, model.config.mask, tokens)
+        states = model.states(tokens, attended, memory_visible, inside[:, None, None])
+        row, place = masked.nonzero(as_tuple=True)
+        for some in torch.arange(len(row), device=row.device).split(_ROWS_AT_ONCE):
+            at = row[some], place[some]
+            bias = None
+            if promotion is not None:
+                bias = promotion.bias[promotion.rows[sentence[at[0]], at[1]]]
+            logits = model.logits(states[at], bias)
+            logits[:, list(model.config.never)] = -math.inf
+            tokens[at], confidence[at] = _choose(logits, temperature, generator)
+    total = confidence.where(is_open, 0.0).sum(dim=1) / number.clamp(min=1)
+    return Candidates(
+        *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
+        total.view(lengths.shape),
+    )
+
+
+_ROWS_AT_ONCE = 2**15  # bounds the memory: that many times V logits
+
+
+def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return masks for every length [N], what is no padding, and what is open: [N, L] each."""
+    place = torch.arange(int(lengths.max()), device=lengths.device)
+    inside = place < lengths[:, None]
+    tokens = torch.where(inside, config.mask, config.pad)
+    if config.ends != "given":
+        return tokens, inside, inside
+    last = place == lengths[:, None] - 1
+    tokens = tokens.masked_fill(last, config.end)
+    tokens[:, 0] = config.begin
+    return tokens, inside, inside & ~last & (place > 0)
+
+
+def _least(confidence: Tensor, wanted: Tensor) -> Tensor:
+    """Mark the `wanted` [N] places of lowest confidence [N, L]."""
+    order = confidence.argsort(dim=1, stable=True)
+    chosen = torch.arange(confidence.shape[1], device=confidence.device) < wanted[:, None]
+    return torch.zeros_like(chosen).scatter(1, order, chosen)
+
+
+def _choose(
+    logits: Tensor, temperature: float, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Return the tokens chosen from logits [M, V] and ln of their probabilities."""
+    scaled = logits.float()
+    if temperature > 0.0:
+        scaled = scaled / temperature
+        uniform = torch.rand(scaled.shape, generator=generator, device=scaled.device)
+        chosen = (scaled - torch.log(-torch.log(uniform))).argmax(dim=1)
+    else:
+        chosen = scaled.argmax(dim=1)
+    picked = scaled.gather(1, chosen[:, None])[:, 0]
+    return chosen, picked - scaled.logsumexp(dim=1)
+
+
+def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Take <s> and </s> off candidates [B, beam, L]; a predicted </s> ends a translation."""
+    if config.ends == "given":
+        return tokens[..., 1:], lengths - 2
+    if config.ends == "predicted":
+        is_end = tokens == config.end
+        first = torch.where(is_end.any(-1), is_end.int().argmax(-1), lengths)
+        return tokens, torch.minimum(first, lengths)
+    return tokens, lengths

@@ -1,0 +1,94 @@
+"""Translate token ids in batches of like length, with CMLM or with its teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from patternmark.models.autoregressive import greedy
+from patternmark.models.cmlm import CMLM, Candidates, Memory, Promotion, mask_predict
+
+_TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How CMLM decodes."""
+
+    iterations: int = 10
+    length_beam: int = 5
+    temperature: float = 0.0
+    batch_tokens: int = 4096  # source tokens of a batch, padding included
+
+
+# Given the sentences of a batch and the longest candidate: what to promote.
+Promotes = Callable[[Sequence[int], int], Promotion]
+
+
+def translate_ids(
+    model: CMLM,
+    sources: Sequence[Sequence[int]],
+    decoding: Decoding,
+    *,
+    promotes: Promotes | None = None,
+    generator: torch.Generator | None = None,
+    step: Callable[[int], None] = lambda done: None,
+) -> list[list[int]]:
+    """Return the translation of every source, empty for an empty one."""
+    found: list[list[int]] = [[] for _ in sources]
+    device = model.embedding.weight.device
+    for rows in like_lengths(sources, decoding.batch_tokens):
+        batch = padded([sources[i] for i in rows], model.config.pad, device)
+        if model.config.causal:
+            slack, more = _TEACHER_SLACK
+            best = greedy(model, batch, int(slack * batch.shape[1]) + more)
+        else:
+            best = _candidates(model, batch, rows, decoding, promotes, generator).best()
+        for row, tokens in zip(rows, best, strict=True):
+            found[row] = tokens
+        step(len(rows))
+    return found
+
+
+def _candidates(
+    model: CMLM,
+    batch: Tensor,
+    rows: Sequence[int],
+    decoding: Decoding,
+    promotes: Promotes | None,
+    generator: torch.Generator | None,
+) -> Candidates:
+    with torch.inference_mode():
+        memory: Memory = model.encode(batch)
+        lengths = model.likeliest_lengths(memory, decoding.length_beam)
+    return mask_predict(
+        model,
+        memory,
+        lengths,
+        iterations=decoding.iterations,
+        promotion=None if promotes is None else promotes(rows, int(lengths.max())),
+        temperature=decoding.temperature,
+        generator=generator,
+    )
+
+
+def like_lengths(sources: Sequence[Sequence[int]], tokens: int) -> Iterator[list[int]]:
+    """Yield numbers of sources that are not empty, the longest first, so many tokens at a time."""
+    lengths = np.array([len(source) for source in sources], dtype=np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    start = 0
+    while start < len(order):
+        stop = start + max(1, tokens // int(lengths[order[start]]))
+        yield order[start:stop].tolist()
+        start = stop
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
+    """Return ids padded on the right: [B, L]."""
+    longest = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)

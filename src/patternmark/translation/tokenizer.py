@@ -1,0 +1,73 @@
+"""Byte-level BPE with one vocabulary for both languages: every text has tokens, none is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from patternmark.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    import tokenizers
+
+# Their ids are their places here, as `models.cmlm.Config` has them.
+SPECIAL = ("<pad>", "<s>", "</s>", "<mask>", "<length>")
+
+
+def train_bpe(texts: Iterable[str], vocab: int) -> tokenizers.Tokenizer:
+    """Learn merges from texts."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    symbols = pre_tokenizers.ByteLevel.alphabet()
+    if vocab < len(SPECIAL) + len(symbols):
+        raise ParameterError(
+            f"a vocabulary has at least {len(SPECIAL) + len(symbols)} entries, not {vocab}"
+        )
+    found = Tokenizer(models.BPE())
+    found.normalizer = normalizers.NFC()  # type: ignore[assignment]
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)  # type: ignore[assignment]
+    found.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=symbols,
+        show_progress=False,
+    )
+    found.train_from_iterator(texts, trainer)
+    return found
+
+
+class TextCodec:
+    """Texts to token ids and back."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.size: int = tokenizer.get_vocab_size()
+
+    @classmethod
+    def load(cls, file: Path) -> TextCodec:
+        """Read a tokenizer.json."""
+        from tokenizers import Tokenizer
+
+        try:
+            return cls(Tokenizer.from_str(file.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+        except Exception as error:  # the library raises nothing narrower
+            raise InputError(f"{file}: not a tokenizer.json: {error}") from None
+
+    def save(self, file: Path) -> None:
+        """Write it as tokenizer.json."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._tokenizer.save(str(file))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of texts, without special tokens."""
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in found]
+
+    def decode_batch(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the texts of ids."""
+        texts = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=True)
+        return [text.strip() for text in texts]

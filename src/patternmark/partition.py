@@ -34,6 +34,11 @@ class Partition:
         """Which symbols each key promotes: [l, V]."""
         return np.asarray(self.part_of == np.arange(self.num_parts)[:, None])
 
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many symbols each key promotes: [l]."""
+        return np.bincount(self.part_of[self.part_of != NO_KEY], minlength=self.num_parts)
+
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
         """Return each part's share of a background distribution over symbols."""
         weights = np.asarray(background, dtype=float)
@@ -41,8 +46,7 @@ class Partition:
         return np.asarray(mass / mass.sum())
 
     def __repr__(self) -> str:  # membership is as secret as the key it comes from
-        sizes = self.members.sum(axis=1).tolist()
-        return f"Partition({self.num_parts} parts of {sizes} symbols, hidden)"
+        return f"Partition({self.num_parts} parts of {self.sizes.tolist()} symbols, hidden)"
 
 
 def derive_partition(

@@ -8,7 +8,7 @@ import pytest
 
 from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
 from patternmark.derive import Secret
-from patternmark.promote import bias_table, promote
+from patternmark.promote import bias_table
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -109,9 +109,7 @@ def test_torch_gradients_pass_through(key: Key) -> None:
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     logits = torch.zeros(3, 21, requires_grad=True)
-    promote(
-        logits, [0, 1, NO_KEY], bias_table(key.partition.members, 1.0, "logits")
-    ).sum().backward()
+    Marker(key).promote(logits, [0, 1, NO_KEY], temperature=1.0).sum().backward()
     assert logits.grad is not None
     assert logits.grad.tolist() == torch.ones(3, 21).tolist()
 

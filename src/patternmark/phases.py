@@ -42,8 +42,14 @@ def laid_out(keyed: NDArray[np.bool_], worth: tuple[NDArray[Value], ...]) -> NDA
     `keyed` [V + 1, 2P] tells, twice around the period, which symbols each key promotes; `worth`
     has two arrays [P, V + 1], or [1, V + 1] where all keys are alike.
     """
-    agreeing, other = (v.T if len(v) == 1 else around(v) for v in worth)
-    return np.asarray(np.where(keyed, agreeing, other))
+    kind = worth[0].dtype
+    word = f"u{kind.itemsize}"
+    agreeing, other = ((v.T if len(v) == 1 else around(v)).view(word) for v in worth)
+    # np.where, bit by bit: as a product it is ten times as fast.
+    chosen = keyed.astype(word)
+    chosen *= agreeing ^ other
+    chosen ^= other
+    return chosen.view(kind)
 
 
 def exactly(worth: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -149,19 +149,27 @@ class HardenedSchedule:
     def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which symbols some keys promote: [len(keys), V]; key = nonce * period + phase."""
         keys = np.asarray(keys, dtype=np.int64)
-        rows = np.zeros((len(keys), self._alphabet.size), dtype=bool)
-        blocks, block_of = np.unique(keys // self.block, return_inverse=True)
-        for number, block in enumerate(blocks.tolist()):
-            nonce, at = divmod(block, self.period // self.block)
+        rows = np.empty((len(keys), self._alphabet.size), dtype=bool)
+        nonce_of = keys // self.period
+        for nonce in np.unique(nonce_of).tolist():
             places = self._places(nonce)
-            first, last = at * self._pairs, (at + 1) * self._pairs
-            octets = self.secret_bits[nonce][first >> 3 : (last + 7) >> 3]
-            bits = np.unpackbits(octets)[first & 7 :]
-            scored = places >= 0
-            half = ((bits[places >> 1] ^ places) & 1).astype(bool) & scored
-            own = np.flatnonzero(block_of == number)
-            rows[own] = np.where((keys[own] % 2 == 1)[:, None], half ^ scored, half)
+            pair = (places >> 1).astype(np.intp)  # numpy would make it so for every block
+            is_second, scored = (places & 1).astype(np.uint8), places >= 0
+            own = np.flatnonzero(nonce_of == nonce)
+            block_of = keys[own] % self.period // self.block
+            for block in np.unique(block_of).tolist():
+                bits = self._bits_of_block(nonce, block)
+                half = (bits[pair] ^ is_second).view(bool) & scored
+                complement = half ^ scored
+                for row in own[block_of == block].tolist():
+                    rows[row] = complement if keys[row] % 2 else half
         return rows
+
+    def _bits_of_block(self, nonce: int, block: int) -> NDArray[np.uint8]:
+        """Return a block's bits: [pairs], and up to seven more."""
+        first = block * self._pairs
+        octets = self.secret_bits[nonce][first >> 3 : (first + self._pairs + 7) >> 3]
+        return np.unpackbits(octets)[first & 7 :]
 
     def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether positions so far apart may meet the same block: neighbours, or after a round.

@@ -19,7 +19,8 @@ from patternmark.reading import Reading
 from patternmark.schedule import FEW_SYMBOLS, Excerpt
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 
-_ENTRIES_AT_ONCE = 2**22  # of an excerpt, keys times symbols: what is made of it takes 100 MB
+_ENTRIES_AT_ONCE = 2**23  # of an excerpt, keys times symbols: what is made of it takes 150 MB
+_LEAST_NONCES = 4  # the tables of one nonce take as much as the bits of some
 
 
 def needs_excerpts(key: Key) -> bool:
@@ -43,19 +44,35 @@ def _all_symbols(readings: Sequence[Reading]) -> NDArray[np.int64]:
     return np.concatenate([nothing, *(reading.symbols for reading in readings)])
 
 
+def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
+    """Yield readings in turn, as many together as have not too many symbols for one excerpt."""
+    nonces = max(key.schedule.nonces, _LEAST_NONCES)
+    most_symbols = _ENTRIES_AT_ONCE // (key.schedule.period * nonces)
+    some: list[Reading] = []
+    symbols: set[int] = set()
+    for reading in readings:
+        own = set(reading.symbols.tolist())
+        if some and len(symbols | own) > most_symbols:
+            yield some
+            some, symbols = [], set()
+        some.append(reading)
+        symbols |= own
+    if some:
+        yield some
+
+
 class OfExcerpts:
     """A statistic that is made anew for the symbols of each batch."""
 
     def __init__(self, make: Callable[[Key, Excerpt], Statistic], key: Key) -> None:
         self._make, self._key = make, key
-        self._most_symbols = _ENTRIES_AT_ONCE // (key.schedule.period * key.schedule.nonces)
         anyone = self._of([])[0]
         self.name, self.signature = anyone.name, anyone.signature
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
         found: list[Measurement] = []
-        for some in self._in_parts(readings):
+        for some in in_parts(self._key, readings):
             statistic, numbered = self._of(some)
             found += statistic.measure(numbered)
         return found
@@ -69,17 +86,3 @@ class OfExcerpts:
         excerpt, numbered = excerpt_of(self._key, readings)
         assert excerpt is not None  # noqa: S101
         return self._make(self._key, excerpt), numbered
-
-    def _in_parts(self, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
-        """Yield readings in turn, as many as have not too many symbols together."""
-        some: list[Reading] = []
-        symbols: set[int] = set()
-        for reading in readings:
-            own = set(reading.symbols.tolist())
-            if some and len(symbols | own) > self._most_symbols:
-                yield some
-                some, symbols = [], set()
-            some.append(reading)
-            symbols |= own
-        if some:
-            yield some

@@ -1,10 +1,10 @@
 """Which of many keys marked a sequence.
 
 A quick screen over all keys picks a few (see `screen`, `bit_screen` and `token_screen`); the
-detector `auto` tests these in full. Where none of them has marked a sequence, a thorough screen picks more. The p-value
-of the best is multiplied by the number of *all* keys (Bonferroni): without a mark, the chance that
-any of K keys shows a corrected p <= x is at most x, however the keys depend on each other and
-however those to be tested are picked: leaving keys out only makes it less.
+detector `auto` tests these in full. Where none of them has marked a sequence, a thorough screen
+picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni): without
+a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the keys depend
+on each other and however those to be tested are picked: leaving keys out only makes it less.
 
 A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
 paper's scheme: splits of the alphabet overlap, and one that resembles the true split fits too. Keys

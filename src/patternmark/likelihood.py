@@ -144,8 +144,9 @@ def worth(
     counted: of all symbols that any key promotes. With `frequencies` every key's factors have mean
     1 under them; otherwise under these chances.
     """
-    scored = promoted.any(axis=0)
+    scored: NDArray[np.bool_] = np.ones(promoted.shape[1], dtype=bool)  # as far as they are read
     if shares is None:
+        scored = np.asarray(promoted.any(axis=0))
         shares = promoted.sum(axis=1) / np.count_nonzero(scored)
     chance = shares[:1, None] if np.all(shares == shares[0]) else shares[:, None]
     both = (rates / chance, (1.0 - rates) / (1.0 - chance))

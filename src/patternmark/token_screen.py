@@ -9,7 +9,7 @@ of the keys' nonces: the larger the batch, the less of it for each sequence.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,24 @@ from patternmark.schedule import Excerpt
 from patternmark.screen import LEVEL
 from patternmark.statistics.base import padded
 from patternmark.statistics.excerpts import excerpt_of, in_parts
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some records of a batch, in the numbers of the excerpt that they need."""
+
+    symbols: NDArray[np.int64]  # [U] of the excerpt
+    records: int
+    chains: NDArray[np.int64]  # [chains, longest], padded with UNREAD
+    record_of: NDArray[np.int64]  # [chains]
+
+    @classmethod
+    def of(cls, key: Key, readings: Sequence[Reading]) -> _Part:
+        excerpt, numbered = excerpt_of(key, readings)
+        assert excerpt is not None  # noqa: S101
+        chains = [(record, part) for record, r in enumerate(numbered) for part in r.parts]
+        record_of = np.array([record for record, _ in chains], dtype=np.int64)
+        return cls(excerpt.symbols, len(readings), padded([part for _, part in chains]), record_of)
 
 
 class TokenScreen:
@@ -39,25 +57,20 @@ class TokenScreen:
 
     def scores(self, readings: Sequence[Reading]) -> NDArray[np.float32]:
         """Score every record and key by the best nonce, each chain at its best phase: [B, K, 1]."""
-        parts = [self._some(some) for some in in_parts(self._keys[0], readings)]
-        return np.concatenate(parts)[..., None].astype(np.float32)
-
-    def _some(self, readings: Sequence[Reading]) -> NDArray[np.int64]:
-        result = np.zeros((len(readings), len(self._keys)), dtype=np.int64)
-        excerpt, numbered = excerpt_of(self._keys[0], readings)
-        assert excerpt is not None  # noqa: S101
-        chains = [(record, part) for record, r in enumerate(numbered) for part in r.parts]
-        if not chains:
-            return result
-        record_of = np.array([record for record, _ in chains])
-        symbols = padded([part for _, part in chains])
+        parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
+        result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
         for number, key in enumerate(self._keys):
-            # A copy of the key, since a key keeps its shuffles.
-            own = Excerpt(replace(key).schedule, excerpt.symbols)
-            whole = np.zeros((len(readings), own.nonces), dtype=np.int64)
-            np.add.at(whole, record_of, self._screen(own).best_in_part(symbols))
-            result[:, number] = whole.max(axis=1)
-        return result
+            schedule = replace(key).schedule  # of a copy, since a key keeps its shuffles
+            found = [self._score(Excerpt(schedule, part.symbols), part) for part in parts]
+            result[:, number] = np.concatenate(found)
+        return result[..., None]
+
+    def _score(self, excerpt: Excerpt, part: _Part) -> NDArray[np.int64]:
+        """Return the score of every record of a part: [B]."""
+        by_nonce = np.zeros((part.records, excerpt.nonces), dtype=np.int64)
+        if len(part.chains):
+            np.add.at(by_nonce, part.record_of, self._screen(excerpt).best_in_part(part.chains))
+        return np.asarray(by_nonce.max(axis=1))
 
     def _screen(self, excerpt: Excerpt) -> NonceScreen:
         promoted = [excerpt.promoted(nonce) for nonce in range(excerpt.nonces)]

@@ -185,6 +185,9 @@ def test_what_is_prepared_stays_beside_tensors(
         ):
             assert marked.dtype == kind
             np.testing.assert_allclose(marked.double().numpy(), wanted, atol=precise)
+    elsewhere = marker.prepare(keys, 0.7, like=logits.to("meta"))
+    assert elsewhere.promoted.device.type == elsewhere.row_of.device.type == "meta"
+    assert elsewhere.add_to(logits.to("meta")).shape == logits.shape
     with pytest.raises(ParameterError, match=r"shape \(9, 300\) do not fit keys of shape \(2, 9\)"):
         bias.add_to(logits[0])
 

@@ -66,23 +66,24 @@ class OfExcerpts:
 
     def __init__(self, make: Callable[[Key, Excerpt], Statistic], key: Key) -> None:
         self._make, self._key = make, key
-        anyone = self._of([])[0]
+        anyone = self.made_for([])[0]
         self.name, self.signature = anyone.name, anyone.signature
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
         found: list[Measurement] = []
         for some in in_parts(self._key, readings):
-            statistic, numbered = self._of(some)
+            statistic, numbered = self.made_for(some)
             found += statistic.measure(numbered)
         return found
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return what chance does with a record whose `statistic` was measured."""
-        own, numbered = self._of([reading])
+        own, numbered = self.made_for([reading])
         return own.null_curve(numbered[0], statistic)
 
-    def _of(self, readings: Sequence[Reading]) -> tuple[Statistic, list[Reading]]:
+    def made_for(self, readings: Sequence[Reading]) -> tuple[Statistic, list[Reading]]:
+        """Return the statistic of the symbols that readings have, and them in its numbers."""
         excerpt, numbered = excerpt_of(self._key, readings)
         assert excerpt is not None  # noqa: S101
         return self._make(self._key, excerpt), numbered

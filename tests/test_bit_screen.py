@@ -12,7 +12,7 @@ from patternmark import PROTEIN, Key, Profile, bit_screen, phases
 from patternmark.bit_screen import BitScreen, StartWorth
 from patternmark.derive import Secret
 from patternmark.identify import Candidate, Identifier
-from patternmark.likelihood import UNREAD
+from patternmark.likelihood import UNREAD, Worth
 from patternmark.rates import agreement_rates
 from patternmark.reading import Reading, read
 from patternmark.simulate import marked_sequences, rates_at
@@ -133,10 +133,11 @@ def test_any_phase_is_scored_as_nonces_of_one_key_are(
     for row, part in zip(symbols, chains.parts, strict=True):
         row[: len(part)] = part
     for key, score in zip(keys, found.tolist(), strict=True):
-        promoted = np.stack([key.schedule.promoted(n) for n in range(key.profile.nonces)])
-        logs = np.zeros((*promoted.shape[:2], PROTEIN.size + 1))
-        logs[..., :20] = np.log(2.0 * np.where(promoted, rates, 1.0 - rates))[..., :20]
-        best = phases.NonceScreen(logs, key.schedule.starts).best_in_part(symbols)
+        promoted = [key.schedule.promoted(n) for n in range(key.profile.nonces)]
+        logs = np.zeros((2, 1, PROTEIN.size + 1))
+        logs[:, 0, :20] = np.log(2.0 * np.stack([rates, 1.0 - rates]))[:, :20]
+        every = [Worth(*logs)] * key.profile.nonces
+        best = phases.NonceScreen(promoted, every, key.schedule.starts).best_in_part(symbols)
         assert score == best.sum(axis=0).max()
 
 

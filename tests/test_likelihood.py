@@ -15,6 +15,7 @@ from patternmark.likelihood import (
     Component,
     factors,
     log_mean_exp,
+    worth,
 )
 from patternmark.phases import NonceScreen, PhaseSums
 
@@ -96,8 +97,8 @@ def test_slips_and_edges_are_summed_over_every_path(
 ) -> None:
     length = 3 * component.stride + (component.stride > 1)
     symbols = rows(rng, 3, length)
-    tables = {component.level: factors(PROMOTED, RATES[component.level])}
-    found = PathRatios(tables, STARTS, [component]).log_ratios(symbols)[:, 0]
+    worths = {component.level: worth(PROMOTED, RATES[component.level])}
+    found = PathRatios(PROMOTED, worths, STARTS, [component]).log_ratios(symbols)[:, 0]
     expected = [log(path_sum(row, component)) for row in symbols]
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6)  # single precision
 
@@ -125,10 +126,10 @@ def test_phase_scores_are_sums_of_logarithms(rng: np.random.Generator) -> None:
 def test_a_nonce_is_seen_in_a_part_of_a_sequence(rng: np.random.Generator) -> None:
     """Where the second half is in another phase, the best of the whole is no guide."""
     nonces = np.stack([rng.permuted(np.arange(20) < 10) for _ in range(8 * 64)]).reshape(8, 64, 20)
-    tables = np.stack([factors(p, np.full(20, 0.8)) for p in nonces])
+    logs = [worth(p, np.full(20, 0.8)).logs() for p in nonces]
     key = np.concatenate([np.arange(256), np.arange(257, 513)]) % 64
     symbols = np.array([[rng.choice(np.flatnonzero(nonces[5][k])) for k in key]])
-    best = NonceScreen(np.log(tables), np.arange(64)).best_in_part(symbols)[0]
+    best = NonceScreen(nonces, logs, np.arange(64)).best_in_part(symbols)[0]
     assert int(np.argmax(best)) == 5
     assert best[5] == pytest.approx(256 * log(1.6) * 31 / log(1 / 0.4), rel=0.2)
 

@@ -8,7 +8,8 @@ import pytest
 
 from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
 from patternmark.derive import Secret
-from patternmark.promote import bias_table, promote
+from patternmark.promote import bias_table
+from tests.synthetic import vocabulary
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -109,9 +110,7 @@ def test_torch_gradients_pass_through(key: Key) -> None:
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
     logits = torch.zeros(3, 21, requires_grad=True)
-    promote(
-        logits, [0, 1, NO_KEY], bias_table(key.partition.members, 1.0, "logits")
-    ).sum().backward()
+    Marker(key).promote(logits, [0, 1, NO_KEY], temperature=1.0).sum().backward()
     assert logits.grad is not None
     assert logits.grad.tolist() == torch.ones(3, 21).tolist()
 
@@ -125,3 +124,77 @@ def test_numpy_users_never_import_torch() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+TOKENS = vocabulary(300)
+SHAPES = {
+    "paper": Profile(alphabet=TOKENS, delta=0.8),
+    "hardened": Profile(alphabet=TOKENS, scheme="hardened", nonces=5, delta=0.8),
+    "tempered": Profile(alphabet=TOKENS, scheme="hardened", nonces=1, delta_at="tempered"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_prepared_once_adds_the_bias_of_every_key(
+    name: str, secret: Secret, rng: np.random.Generator
+) -> None:
+    marker = Marker(Key.of(secret, SHAPES[name]))
+    keys = marker.key_sequences([9, 4, 7], seed=3)
+    logits = rng.normal(size=(3, 9, 300))
+    expected = logits + marker.table(0.5)[keys]  # of all keys, written out
+    bias = marker.prepare(keys, temperature=0.5)
+    np.testing.assert_array_equal(bias.add_to(logits), expected)
+    np.testing.assert_array_equal(marker.promote(logits, keys, temperature=0.5), expected)
+    np.testing.assert_array_equal(marker.bias(keys, temperature=0.5), marker.table(0.5)[keys])
+    mask = rng.random((3, 9)) < 0.4
+    np.testing.assert_array_equal(bias.add_to(logits[mask], mask), expected[mask])
+    np.testing.assert_array_equal(bias.add_to(logits[1], 1), expected[1])
+    half = bias.add_to(logits.astype(np.float16))
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half, expected, atol=0.02)
+    assert len(bias.promoted) == len(np.unique(keys[keys != NO_KEY])) + 1
+
+
+def test_nothing_is_prepared_for_no_keys(key: Key) -> None:
+    bias = Marker(key).prepare(np.full((2, 3), NO_KEY), 1.0)
+    np.testing.assert_array_equal(bias.add_to(np.ones((2, 3, 21))), np.ones((2, 3, 21)))
+    assert Marker(key).prepare([], 1.0).add_to(np.zeros((0, 21))).shape == (0, 21)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_prepared_stays_beside_tensors(
+    name: str, secret: Secret, rng: np.random.Generator
+) -> None:
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    marker = Marker(Key.of(secret, SHAPES[name]))
+    keys = marker.key_sequences([9, 4], seed=3)
+    plain = rng.normal(size=(2, 9, 300))
+    expected = marker.promote(plain, keys, temperature=0.7)
+    mask = torch.tensor(rng.random((2, 9)) < 0.4)
+    for kind in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        logits = torch.tensor(plain, dtype=kind)
+        bias = marker.prepare(torch.tensor(keys), 0.7, like=logits)
+        assert bias.promoted.dtype == torch.bool
+        assert bias.beside(logits).promoted is bias.promoted  # nothing is copied again
+        precise = {torch.float64: 1e-12, torch.float32: 1e-6}.get(kind, 0.05)
+        for marked, wanted in (
+            (bias.add_to(logits), expected),
+            (bias.add_to(logits[mask], mask), expected[mask.numpy()]),
+            (marker.prepare(keys, 0.7).add_to(logits), expected),  # made without `like`
+        ):
+            assert marked.dtype == kind
+            np.testing.assert_allclose(marked.double().numpy(), wanted, atol=precise)
+    elsewhere = marker.prepare(keys, 0.7, like=logits.to("meta"))
+    assert elsewhere.promoted.device.type == elsewhere.row_of.device.type == "meta"
+    assert elsewhere.add_to(logits.to("meta")).shape == logits.shape
+    with pytest.raises(ParameterError, match=r"shape \(9, 300\) do not fit keys of shape \(2, 9\)"):
+        bias.add_to(logits[0])
+
+
+def test_keys_that_are_none_are_refused(key: Key) -> None:
+    for bad in ([2], [-2], [0.5]):
+        with pytest.raises(ParameterError, match="whole numbers from 0 to 1, or NO_KEY"):
+            Marker(key).prepare(bad, 1.0)
+    with pytest.raises(ParameterError, match="must be positive, not 0"):
+        Marker(key).prepare([0], 0.0)

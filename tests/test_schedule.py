@@ -3,10 +3,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from patternmark import PROTEIN, Alphabet, Key, ParameterError, Profile
+from patternmark import schedule as module
 from patternmark.derive import Secret
-from patternmark.schedule import PROTEIN_PAIRS, HardenedSchedule
+from patternmark.likelihood import UNREAD
+from patternmark.partition import derive_partition
+from patternmark.schedule import PROTEIN_PAIRS, Excerpt, HardenedSchedule, PartitionSchedule
+from vectors import port
 
 
 def schedule(secret: Secret, alphabet: Alphabet = PROTEIN, **sizes: int) -> HardenedSchedule:
@@ -122,3 +128,72 @@ def test_only_neighbours_and_whole_rounds_meet_a_half_again(secret: Secret, key:
 FROZEN_LETTERS = ["EGILNQRTWY", "ACDFHKMPSV", "EGILNQRTWY", "ACDFHKMPSV", "CDEFGHMRTV"]
 FROZEN_DIGEST = "bf19585f6ca480c4f5fad5d0fcc1190aae282ccc8b6a3ad95f36702c60c9eb47"
 FROZEN_TOKENS = "b236512074535138ad854b5d032a2fc036f3ec552758da94efd7ebbc462513d6"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_rows_and_columns_are_those_of_the_whole(data: st.DataObject) -> None:
+    """Against the pure Python port, for alphabets of any size and any shape of schedule."""
+    size = data.draw(st.integers(2, 40))
+    unscored = data.draw(st.sets(st.integers(0, size - 1), max_size=size - 2))
+    block = data.draw(st.sampled_from([2, 4, 6]))
+    period = block * data.draw(st.integers(1, 5))
+    nonces = data.draw(st.integers(1, 3))
+    names = [f"t{i}" for i in range(size)]
+    tokens = Alphabet.from_symbols("tokens", names, unscored)
+    raw = data.draw(st.binary(min_size=32, max_size=32))
+    made = HardenedSchedule(Secret(raw), tokens, period, block=block, nonces=nonces, starts=1)
+    shape = {"period": period, "block": block}
+    whole = np.zeros((nonces * period, size), dtype=bool)
+    for nonce in range(nonces):
+        halves = port.schedule(raw, names, sorted(unscored), shape, nonce)
+        for phase, half in enumerate(halves):
+            whole[nonce * period + phase, sorted(half)] = True
+    key_numbers = st.integers(0, nonces * period - 1)
+    keys = np.array(data.draw(st.lists(key_numbers, max_size=12)), dtype=np.int64)
+    np.testing.assert_array_equal(made.promoted_rows(keys), whole[keys])
+    some = np.array(data.draw(st.lists(st.integers(0, size - 1), max_size=9)), dtype=np.int64)
+    for nonce in range(nonces):
+        own = whole[nonce * period : (nonce + 1) * period]
+        np.testing.assert_array_equal(made.promoted_to(nonce, some), own[:, some])
+        np.testing.assert_array_equal(made.promoted(nonce), own)
+        excerpt = Excerpt.of(made, some)
+        np.testing.assert_array_equal(
+            excerpt.promoted(nonce)[:, excerpt.numbered(some)], own[:, some]
+        )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_a_partition_gives_rows_and_columns_too(data: st.DataObject) -> None:
+    tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(23)], [0, 22])
+    parts = data.draw(st.integers(2, 5))
+    raw = data.draw(st.binary(min_size=32, max_size=32))
+    made = PartitionSchedule(derive_partition(Secret(raw), tokens, parts))
+    whole = made.promoted(0)
+    some = np.array(data.draw(st.lists(st.integers(0, 22), max_size=9)), dtype=np.int64)
+    np.testing.assert_array_equal(made.promoted_to(0, some), whole[:, some])
+    keys = np.array(data.draw(st.lists(st.integers(0, parts - 1), max_size=9)), dtype=np.int64)
+    np.testing.assert_array_equal(made.promoted_rows(keys), whole[keys])
+    np.testing.assert_allclose(made.shares, whole.sum(axis=1) / 21)
+
+
+def test_an_excerpt_numbers_what_occurs(secret: Secret) -> None:
+    made = schedule(secret)
+    symbols = np.array([17, UNREAD, 3, 17, 9])
+    excerpt = Excerpt.of(made, symbols)
+    assert excerpt.symbols.tolist() == [3, 9, 17]
+    assert excerpt.numbered(symbols).tolist() == [2, UNREAD, 0, 2, 1]
+    assert (excerpt.period, excerpt.nonces) == (made.period, made.nonces)
+    assert Excerpt.of(made, np.array([UNREAD])).promoted(0).shape == (made.period, 0)
+
+
+def test_only_some_shuffles_are_kept(secret: Secret, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(100)], [])
+    made = schedule(secret, tokens)
+    every = [made.promoted(nonce) for nonce in range(made.nonces)]
+    monkeypatch.setattr(module, "_KEPT_PLACES", 150)  # of one nonce
+    again = schedule(secret, tokens)
+    for nonce in (0, 1, 0, 2):
+        np.testing.assert_array_equal(again.promoted(nonce), every[nonce])
+        assert len(again._known_places) == 1

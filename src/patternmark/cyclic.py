@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import LANES, NEGLIGIBLE, RESCALE, kernels
-from patternmark.likelihood import Component, factors, log_mean_exp
-from patternmark.phases import NonceScreen, around, exactly, in_fours, last_read
+from patternmark.likelihood import Component, Worth, log_mean_exp, with_unread, worth
+from patternmark.phases import NonceScreen, around, exactly, in_fours, laid_out, last_read
 
 _AT_ONCE = 2**22  # phases times positions times sequences that are looked up together
 FEW_NONCES = 2  # of many that are looked at
@@ -25,18 +25,25 @@ class PathRatios:
 
     def __init__(
         self,
-        tables: dict[int, NDArray[np.float64]],
+        promoted: NDArray[np.bool_],
+        worths: dict[int, Worth],
         starts: NDArray[np.int64],
         components: Sequence[Component],
     ) -> None:
-        """`tables` has the factors of each level: [P, V + 1]."""
+        """`promoted` [P, V] are each key's symbols, `worths` the factors of each level."""
         self.components = tuple(components)
-        self.period = len(next(iter(tables.values()))) if tables else 1
+        self.period = len(promoted)
         self._starts = starts
-        levels = {c.level for c in components if not c.is_steady}
-        self._factors = {level: around(tables[level].astype(np.float32)) for level in levels}
+        keyed = around(with_unread(promoted))
+        self._factors = {
+            c.level: laid_out(keyed, tuple(v.astype(np.float32) for v in worths[c.level]))
+            for c in components
+            if not c.is_steady
+        }
         self._logs = {
-            c.level: around(exactly(np.log(tables[c.level]))) for c in components if c.is_steady
+            c.level: laid_out(keyed, tuple(exactly(v) for v in worths[c.level].logs()))
+            for c in components
+            if c.is_steady
         }
 
     def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -164,8 +171,9 @@ class CyclicRatio:
     """Likelihood ratios of the likeliest nonces.
 
     `promoted` [P, V] says for each nonce which symbols its keys promote; `rates` [levels, V] how
-    often a marked symbol agrees; `starts` are the keys a sequence may begin with. Of many nonces a
-    few are looked at: what is left out of a mixture makes it smaller, never invalid.
+    often a marked symbol agrees; `starts` are the keys a sequence may begin with; `shares` how
+    often chance agrees (see `likelihood.worth`). Of many nonces a few are looked at: what is left
+    out of a mixture makes it smaller, never invalid.
     """
 
     def __init__(
@@ -175,11 +183,12 @@ class CyclicRatio:
         starts: NDArray[np.int64],
         components: Sequence[Component],
         frequencies: NDArray[np.float64] | None = None,
+        shares: NDArray[np.float64] | None = None,
     ) -> None:
         self.components = tuple(components)
         self.nonces = len(promoted)
         self._starts, self._promoted = starts, promoted
-        self._rates, self._frequencies = rates, frequencies
+        self._rates, self._frequencies, self._shares = rates, frequencies, shares
         self._paths: dict[int, PathRatios] = {}
 
     def log_ratios(
@@ -201,14 +210,16 @@ class CyclicRatio:
     def screen(self) -> NonceScreen:
         """Looks for what a steady mark of the greatest strength among the components shows."""
         level = max([c.level for c in self.components if c.is_steady], default=0)
-        tables = [self._table(nonce, level) for nonce in range(self.nonces)]
-        return NonceScreen(np.log(np.stack(tables)), self._starts)
+        logs = [self._worth(nonce, level).logs() for nonce in range(self.nonces)]
+        return NonceScreen(self._promoted, logs, self._starts)
 
-    def _table(self, nonce: int, level: int) -> NDArray[np.float64]:
-        return factors(self._promoted[nonce], self._rates[level], self._frequencies)
+    def _worth(self, nonce: int, level: int) -> Worth:
+        return worth(self._promoted[nonce], self._rates[level], self._frequencies, self._shares)
 
     def _paths_of(self, nonce: int) -> PathRatios:
         if nonce not in self._paths:
-            tables = {c.level: self._table(nonce, c.level) for c in self.components}
-            self._paths[nonce] = PathRatios(tables, self._starts, self.components)
+            worths = {c.level: self._worth(nonce, c.level) for c in self.components}
+            self._paths[nonce] = PathRatios(
+                self._promoted[nonce], worths, self._starts, self.components
+            )
         return self._paths[nonce]

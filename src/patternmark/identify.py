@@ -1,10 +1,10 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `screen` and `bit_screen`); the detector `auto` tests
-these in full. Where none of them has marked a sequence, a thorough screen picks more. The p-value
-of the best is multiplied by the number of *all* keys (Bonferroni): without a mark, the chance that
-any of K keys shows a corrected p <= x is at most x, however the keys depend on each other and
-however those to be tested are picked: leaving keys out only makes it less.
+A quick screen over all keys picks a few (see `screen`, `bit_screen` and `token_screen`); the
+detector `auto` tests these in full. Where none of them has marked a sequence, a thorough screen
+picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni): without
+a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the keys depend
+on each other and however those to be tested are picked: leaving keys out only makes it less.
 
 A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
 paper's scheme: splits of the alphabet overlap, and one that resembles the true split fits too. Keys
@@ -14,7 +14,7 @@ of the hardened scheme have next to nothing in common.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -22,21 +22,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.bit_screen import BitScreen, Progress
-from patternmark.cyclic import CyclicRatio
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.reading import Reading
 from patternmark.screen import Screen
 from patternmark.statistics import Measurement
-from patternmark.statistics.ratio import mixture_of, ratio_of
+from patternmark.statistics.excerpts import needs_excerpts
+from patternmark.statistics.ratio import is_cyclic
+from patternmark.token_screen import TokenScreen
 from patternmark.verdict import LN10, p_value_of
 
 SHORTLIST = 24
 _INTACT = 3  # the one of so many places on the list that keys have whose mark is intact
 _STAGES = 2
 _BATCH = 32
-_KEPT_DETECTORS = 64
+_KEPT_DETECTORS, _KEPT_OF_TOKENS = 64, 8
 
 
 Readings = Sequence[Sequence[Reading]]  # of every group of keys, the records
@@ -245,9 +246,13 @@ class Identifier:
 
     def _detector(self, number: int) -> Detector:
         if number not in self._detectors:
-            if len(self._detectors) >= _KEPT_DETECTORS:
+            key = self.candidates[number].key
+            most = _KEPT_OF_TOKENS if needs_excerpts(key) else _KEPT_DETECTORS
+            if len(self._detectors) >= most:
                 self._detectors.pop(next(iter(self._detectors)))
-            self._detectors[number] = Detector(self.candidates[number].key, fpr=self.fpr)
+            # A copy: what a hardened key derives goes with its detector.
+            own = replace(key) if key.profile.is_hardened else key
+            self._detectors[number] = Detector(own, fpr=self.fpr)
         return self._detectors[number]
 
 
@@ -280,11 +285,10 @@ class _Group:
         elif is_first:
             if screen is None:
                 return [self.numbers] * len(readings)
-            # Two kinds of scores share the list.
-            both = [
-                self._best(s, self._few // 2) for s in np.moveaxis(screen.scores(readings), 2, 0)
-            ]
-            return [[*steady, *moving] for steady, moving in zip(*both, strict=True)]
+            # All kinds of scores share the list.
+            kinds = np.moveaxis(screen.scores(readings), 2, 0)
+            best = [self._best(scores, self._few // len(kinds)) for scores in kinds]
+            return [[n for numbers in row for n in numbers] for row in zip(*best, strict=True)]
         return [[] for _ in readings]
 
     def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
@@ -293,10 +297,11 @@ class _Group:
         return [[self.numbers[place] for place in row] for row in places.tolist()]
 
 
-def _screen_of(keys: list[Key]) -> Screen | BitScreen | None:
+def _screen_of(keys: list[Key]) -> Screen | BitScreen | TokenScreen | None:
     """Return a screen; there is none for chains that are no cycle."""
-    first = keys[0]
-    if BitScreen.serves(first.profile):
+    profile = keys[0].profile
+    if BitScreen.serves(profile):
         return BitScreen(keys)
-    is_cyclic = isinstance(ratio_of(first, mixture_of(first.profile)), CyclicRatio)
-    return Screen(keys) if is_cyclic else None
+    if not is_cyclic(profile):
+        return None
+    return TokenScreen(keys) if needs_excerpts(keys[0]) else Screen(keys)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,23 +109,67 @@ HARDENED_MIXTURE = Mixture(
 )
 
 
+class Worth(NamedTuple):
+    """What each symbol is worth where it agrees with its key, and where it does not.
+
+    [P, V + 1] each, or [1, V + 1] where all keys are alike; UNREAD comes last.
+    """
+
+    agreeing: NDArray[np.float64]
+    other: NDArray[np.float64]
+
+    def logs(self) -> Worth:
+        """Return the logarithms."""
+        return Worth(np.log(self.agreeing), np.log(self.other))
+
+    def under(self, promoted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return what symbols are worth under keys that promote these [P, V]: [P, V + 1]."""
+        return np.where(with_unread(promoted), self.agreeing, self.other)
+
+
+def with_unread(promoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Add UNREAD, which no key promotes: [P, V] -> [P, V + 1]."""
+    return np.append(promoted, np.zeros((len(promoted), 1), dtype=bool), axis=1)
+
+
+def worth(
+    promoted: NDArray[np.bool_],
+    rates: NDArray[np.float64],
+    frequencies: NDArray[np.float64] | None = None,
+    shares: NDArray[np.float64] | None = None,
+) -> Worth:
+    """Return the factors of each symbol under keys that promote it and under others.
+
+    `shares` are those of chance, of every key or of all of them: [P] or [1]. Without them they are
+    counted: of all symbols that any key promotes. With `frequencies` every key's factors have mean
+    1 under them; otherwise under these chances.
+    """
+    scored: NDArray[np.bool_] = np.ones(promoted.shape[1], dtype=bool)  # as far as they are read
+    if shares is None:
+        scored = np.asarray(promoted.any(axis=0))
+        shares = promoted.sum(axis=1) / np.count_nonzero(scored)
+    chance = shares[:1, None] if np.all(shares == shares[0]) else shares[:, None]
+    both = (rates / chance, (1.0 - rates) / (1.0 - chance))
+    found = Worth(*(_with_nothing(np.where(scored, values, 1.0)) for values in both))
+    if frequencies is None:
+        return found
+    means = found.under(promoted)[:, :-1] @ frequencies[:, None]
+    return Worth(*(_with_nothing(values[:, :-1] / means) for values in found))
+
+
+def _with_nothing(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add the factor of UNREAD, 1: [P, V] -> [P, V + 1]."""
+    return np.append(values, np.ones((len(values), 1)), axis=1)
+
+
 def factors(
     promoted: NDArray[np.bool_],
     rates: NDArray[np.float64],
     frequencies: NDArray[np.float64] | None = None,
+    shares: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the factor of each symbol under each key; UNREAD comes last: [P, V + 1].
-
-    With `frequencies` every key's factors have mean 1 under them; otherwise under equal chances.
-    """
-    scored = promoted.any(axis=0)
-    chance = promoted.sum(axis=1, keepdims=True) / np.count_nonzero(scored)  # [P, 1]
-    table = np.ones((len(promoted), promoted.shape[1] + 1))
-    agreeing, other = rates / chance, (1.0 - rates) / (1.0 - chance)
-    table[:, :-1] = np.where(scored, np.where(promoted, agreeing, other), 1.0)
-    if frequencies is not None:
-        table[:, :-1] /= table[:, :-1] @ frequencies[:, None]
-    return table
+    """Return the factor of each symbol under each key; UNREAD comes last: [P, V + 1]."""
+    return worth(promoted, rates, frequencies, shares).under(promoted)
 
 
 class ChainRatio:
@@ -140,11 +185,15 @@ class ChainRatio:
         transition: NDArray[np.float64],
         initial: NDArray[np.float64],
         components: Sequence[Component],
+        shares: NDArray[np.float64] | None = None,
     ) -> None:
         self.components = tuple(components)
         self._initial = initial
         self._moves = {c.slip: _with_slips(transition, c.slip) for c in components}
-        self._factors = {c.level: factors(promoted, rates[c.level]).T for c in components}
+        levels = {c.level for c in components}
+        self._factors = {
+            level: factors(promoted, rates[level], shares=shares).T for level in levels
+        }
 
     def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln LR of every component: symbols [B, n], padded with UNREAD -> [B, 1, C]."""

@@ -29,6 +29,7 @@ from patternmark.null.bounds import local_log_bound
 from patternmark.null.local import LocalNull, LocalRules
 from patternmark.reading import Reading
 from patternmark.statistics import Measurement
+from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
 from patternmark.translate import Frame, first_bad_nucleotide, frames_of
 from patternmark.verdict import LN10, p_value_of
@@ -77,9 +78,7 @@ class Locator:
 
     def __init__(self, key: Key, *, fpr: float = DEFAULT_FPR) -> None:
         self._detector = Detector(key, "local", fpr=fpr)
-        statistic = self._detector.statistic
-        assert isinstance(statistic, LocalStatistic)  # noqa: S101
-        self._statistic = statistic
+        self._statistic = LocalStatistic(key, excerpt_of(key, [])[0])
         self._exact = LocalNull(self._statistic.rules)
         self._num_phases = key.schedule.period * key.schedule.nonces
         self.key, self.fpr = key, fpr
@@ -109,11 +108,13 @@ class Locator:
         self, readings: Sequence[Reading], frames: Sequence[Sequence[Frame]] | None
     ) -> Located:
         """Search until nothing is found; `readings` are the frames, or the protein alone."""
-        left = [Reading(r.symbols.copy(), r.chains) for r in readings]
+        excerpt, numbered = excerpt_of(self.key, readings)
+        statistic = self._statistic if excerpt is None else LocalStatistic(self.key, excerpt)
+        left = [Reading(r.symbols.copy(), r.chains) for r in numbered]
         segments: list[Segment] = []
         first_log_p = 0.0
         for search in range(1, _MOST_SEARCHES):
-            measured = self._statistic.measure(left)
+            measured = statistic.measure(left)
             best = min(range(len(left)), key=lambda row: measured[row].log_p)
             place = measured[best].segment
             if search == 1:
@@ -121,7 +122,7 @@ class Locator:
             if place is None:
                 break
             chances = log(len(left)) + log(search)
-            chain, start, end, score = self._best_piece(left[best], place)
+            chain, start, end, score = _best_piece(statistic, left[best], place)
             log_p = self._log_p(left[best], score) + chances
             if log_p > log(self.fpr):  # no piece is enough by itself: is the whole?
                 chain, start, end, score = _whole(left[best], measured[best])
@@ -139,17 +140,6 @@ class Locator:
         scored = max(reading.num_scored for reading in readings)
         return Located(tuple(segments), first_log_p, scored)
 
-    def _best_piece(self, reading: Reading, place: tuple[int, int]) -> tuple[int, int, int, int]:
-        """Return chain, start and end within it, and score of a stretch cut at its valleys."""
-        number, low, high = _in_chain(reading, place)
-        symbols = reading.symbols[reading.chains[number]]
-        statistic, rules = self._statistic, self._statistic.rules
-        nonces = [nonce for nonce, _, _ in statistic.by_nonce(symbols[None])]
-        paths = [best_gains(statistic.signs_along(symbols, n)[low:high], rules) for n in nonces]
-        gains = max(paths, key=lambda path: int(path.sum()))
-        start, end = cut_at_valleys(gains)
-        return number, low + start, low + end, int(gains[start:end].sum())
-
     def _log_p(self, reading: Reading, score: int) -> float:
         """Return ln P(chance has a stretch of this score in what is left of the record)."""
         rules, scored = self._statistic.rules, reading.num_scored
@@ -159,6 +149,21 @@ class Locator:
             costs = (rules.match, rules.mismatch, rules.slip)
             log_p = local_log_bound(score, scored, self._num_phases, *costs)
         return min(0.0, float(log_p) + log(len(reading.parts)))
+
+
+def _best_piece(
+    statistic: LocalStatistic, reading: Reading, place: tuple[int, int]
+) -> tuple[int, int, int, int]:
+    """Return chain, start and end within it, and score of a stretch cut at its valleys."""
+    number, low, high = _in_chain(reading, place)
+    symbols = reading.symbols[reading.chains[number]]
+    nonces = [nonce for nonce, _, _ in statistic.by_nonce(symbols[None])]
+    paths = [
+        best_gains(statistic.signs_along(symbols, n)[low:high], statistic.rules) for n in nonces
+    ]
+    gains = max(paths, key=lambda path: int(path.sum()))
+    start, end = cut_at_valleys(gains)
+    return number, low + start, low + end, int(gains[start:end].sum())
 
 
 def _in_chain(reading: Reading, place: tuple[int, int]) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,13 @@ from numpy.typing import NDArray
 from patternmark.chain import NO_KEY
 from patternmark.errors import ParameterError
 from patternmark.key import Key
-from patternmark.promote import bias_table, check_delta, promote
+from patternmark.promote import (
+    Promotion,
+    bias_table,
+    check_delta,
+    different_keys,
+    strength_of,
+)
 
 
 class Marker:
@@ -30,9 +37,6 @@ class Marker:
         self.payload = _checked_payload(key, payload)
         self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
-        schedule = key.schedule
-        promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
-        self.members = np.concatenate(promoted)  # [l, V] which symbols each key promotes
 
     def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
         """Draw the keys of one sequence from the chain: [length].
@@ -85,25 +89,49 @@ class Marker:
                 keys[row] = chain.follow(int(first[row]), later)[:longest]
         return keys
 
+    def prepare(self, keys: Any, temperature: float, *, like: Any = None) -> Promotion:
+        """Return the bias of positions with these keys [...], to be added at every step.
+
+        `like` are logits (or any tensor) on the device where it is to be kept. Only the keys that
+        occur are worked out, so that the size of the vocabulary matters little.
+
+        >>> from patternmark import Key, Marker, Profile
+        >>> marker = Marker(Key.generate(Profile()))
+        >>> bias = marker.prepare(marker.key_sequences([6, 4]), temperature=1.0)
+        >>> logits = np.zeros((2, 6, 21))
+        >>> bias.add_to(logits).sum(axis=2).tolist()  # the second is shorter
+        [[10.0, 10.0, 10.0, 10.0, 10.0, 10.0], [10.0, 10.0, 10.0, 10.0, 0.0, 0.0]]
+        >>> mask = np.arange(6) == np.array([[2], [5]])  # the positions of one step
+        >>> bias.add_to(logits[mask], mask).sum(axis=1).tolist()
+        [10.0, 0.0]
+        """
+        used, row_of = different_keys(keys, self.key.profile.num_keys)
+        promoted = np.zeros((len(used) + 1, self.key.profile.alphabet.size), dtype=bool)
+        promoted[:NO_KEY] = self.key.schedule.promoted_rows(used)
+        strength = strength_of(self.delta, self.key.profile.delta_at, temperature)
+        return Promotion(promoted, row_of, strength).beside(like)
+
     def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
         """Return what to add to the raw logits of positions with these keys: [..., V]."""
-        wanted = np.asarray(keys)
-        used, place = np.unique(wanted[wanted != NO_KEY], return_inverse=True)
-        strength = self.key.profile.delta_at
-        rows = bias_table(self.members[used], self.delta, strength, temperature)
-        where = np.full(wanted.shape, NO_KEY)
-        where[wanted != NO_KEY] = place
-        return np.asarray(rows[where])
+        prepared = self.prepare(keys, temperature)
+        return np.asarray(prepared.strength * prepared.promoted[prepared.row_of])
 
     def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
         """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
 
-        Divide the result by `temperature` as the sampler always does. numpy and torch alike.
+        Divide the result by `temperature` as the sampler always does. numpy and torch alike. To
+        do this again and again with the same keys, `prepare` them once.
         """
-        return promote(logits, keys, self.table(temperature))
+        return self.prepare(keys, temperature, like=logits).add_to(logits)
+
+    @cached_property
+    def members(self) -> NDArray[np.bool_]:
+        """Which symbols each key promotes: [l, V]. All keys: for small alphabets."""
+        schedule = self.key.schedule
+        return np.concatenate([schedule.promoted(nonce) for nonce in range(schedule.nonces)])
 
     def table(self, temperature: float) -> NDArray[np.float64]:
-        """Return the bias of each key, and last of no key: [l + 1, V]."""
+        """Return the bias of each key, and last of no key: [l + 1, V]. For small alphabets."""
         return bias_table(self.members, self.delta, self.key.profile.delta_at, temperature)
 
 

@@ -34,6 +34,11 @@ class Partition:
         """Which symbols each key promotes: [l, V]."""
         return np.asarray(self.part_of == np.arange(self.num_parts)[:, None])
 
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many symbols each key promotes: [l]."""
+        return np.bincount(self.part_of[self.part_of != NO_KEY], minlength=self.num_parts)
+
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
         """Return each part's share of a background distribution over symbols."""
         weights = np.asarray(background, dtype=float)
@@ -41,8 +46,7 @@ class Partition:
         return np.asarray(mass / mass.sum())
 
     def __repr__(self) -> str:  # membership is as secret as the key it comes from
-        sizes = self.members.sum(axis=1).tolist()
-        return f"Partition({self.num_parts} parts of {sizes} symbols, hidden)"
+        return f"Partition({self.num_parts} parts of {self.sizes.tolist()} symbols, hidden)"
 
 
 def derive_partition(
@@ -78,19 +82,24 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
     if len(parts) < 2:
         raise ParameterError("a partition needs at least 2 parts, such as ACDEFGHIKL,MNPQRSTVWY")
     part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
+    is_scored = np.zeros(alphabet.size + 1, dtype=bool)  # SEPARATOR finds the last
+    is_scored[alphabet.scored] = True
     for key, part in enumerate(parts):
         ids = alphabet.encode(part)
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
-        for symbol in ids.tolist():
+        is_again = np.ones(len(ids), dtype=bool)
+        is_again[np.unique(ids, return_index=True)[1]] = False
+        bad = np.flatnonzero(~is_scored[ids] | (part_of[ids] != NO_KEY) | is_again)
+        if bad.size:
+            symbol = int(ids[bad[0]])
             if symbol == SEPARATOR:
                 raise ParameterError(f"part {key + 1} holds a chain separator, which is no symbol")
             name = _symbol_name(alphabet, symbol)
-            if symbol in alphabet.unscored:
+            if not is_scored[symbol]:
                 raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
-            if part_of[symbol] != NO_KEY:
-                raise ParameterError(f"{name} stands in two parts, or twice in one")
-            part_of[symbol] = key
+            raise ParameterError(f"{name} stands in two parts, or twice in one")
+        part_of[ids] = key
     missing = alphabet.scored[part_of[alphabet.scored] == NO_KEY]
     if missing.size:
         names = ", ".join(_symbol_name(alphabet, int(s)) for s in missing[:5])

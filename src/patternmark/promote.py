@@ -13,6 +13,7 @@ reads arrays through their own methods and works for numpy arrays and torch tens
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, get_args
 
@@ -33,6 +34,16 @@ def check_delta(delta: float) -> float:
     return delta
 
 
+def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
+    """Return what is added to raw logits, for a sampler that divides them by a temperature."""
+    if not temperature > 0:
+        raise ParameterError(
+            f"a temperature must be positive, not {temperature}: "
+            "for greedy decoding add the bias to the logits and take the argmax"
+        )
+    return delta if delta_at == "logits" else delta * temperature
+
+
 def bias_table(
     members: NDArray[np.bool_], delta: float, delta_at: DeltaAt, temperature: float = 1.0
 ) -> NDArray[np.float64]:
@@ -40,51 +51,68 @@ def bias_table(
 
     The last row, which NO_KEY = -1 indexes, is zero: a position without a key is left alone.
     """
-    if not temperature > 0:
-        raise ParameterError(
-            f"a temperature must be positive, not {temperature}: "
-            "for greedy decoding add the bias to the logits and take the argmax"
-        )
-    strength = delta if delta_at == "logits" else delta * temperature
     table = np.zeros((len(members) + 1, members.shape[1]))
-    table[:NO_KEY] = strength * members
+    table[:NO_KEY] = strength_of(delta, delta_at, temperature) * members
     return table
 
 
-def promote(logits: Any, keys: Any, table: NDArray[np.float64]) -> Any:
-    """Add each position's bias: logits [..., V] and keys [...] of the same leading shape.
+@dataclass(frozen=True, eq=False)
+class Promotion:
+    """The bias of a batch's positions, ready to be added at every step of a sampler.
 
-    Any generation order fits: pass the logits of the positions being decoded with their keys.
-    The result has the kind, dtype and device of `logits`.
+    It holds one byte for each symbol and each *different* key of the batch, where the logits are.
     """
-    if hasattr(logits, "new_tensor"):  # torch, which must never be imported from here
-        rows = logits.new_tensor(table)
-        # Not through the logits' own dtype: half precision cannot hold large keys.
+
+    promoted: Any  # [k + 1, V] bool: the symbols of each different key; none in the last row
+    row_of: Any  # [...] whole numbers: the row of each position
+    strength: float
+
+    def beside(self, logits: Any) -> Promotion:
+        """Return it as arrays of the kind of `logits`, on their device."""
+        if not hasattr(logits, "new_tensor"):  # torch, which must never be imported from here
+            return self
         torch = sys.modules["torch"]
-        index = torch.as_tensor(_checked(keys, len(table) - 1), device=logits.device).long()
-        shape = tuple(index.shape)
-    else:
-        logits = np.asarray(logits)
-        if not np.issubdtype(logits.dtype, np.floating):
-            logits = logits.astype(np.float64)
-        rows = table.astype(logits.dtype)
-        index = _checked(keys, len(table) - 1)
-        shape = index.shape
-    if tuple(logits.shape) != (*shape, table.shape[1]):
-        raise ParameterError(
-            f"logits of shape {tuple(logits.shape)} do not fit keys of shape {shape} "
-            f"and an alphabet of {table.shape[1]} symbols"
-        )
-    return logits + rows[index]
+        promoted = torch.as_tensor(self.promoted, device=logits.device)
+        row_of = torch.as_tensor(self.row_of, device=logits.device)
+        return Promotion(promoted, row_of, self.strength)
+
+    def add_to(self, logits: Any, positions: Any = None) -> Any:
+        """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
+
+        `positions` is any index or mask of the keys' own shape: for the logits of the positions
+        that are decoded now, such as `logits[mask]`, give the `mask`. The result has the kind,
+        dtype and device of `logits`.
+        """
+        is_tensor = hasattr(logits, "new_tensor")
+        if not is_tensor:
+            logits = np.asarray(logits)
+            if not np.issubdtype(logits.dtype, np.floating):
+                logits = logits.astype(np.float64)
+        own = self.beside(logits)
+        rows = own.row_of if positions is None else own.row_of[positions]
+        if tuple(logits.shape) != (*rows.shape, own.promoted.shape[1]):
+            raise ParameterError(
+                f"logits of shape {tuple(logits.shape)} do not fit keys of shape "
+                f"{tuple(rows.shape)} and an alphabet of {own.promoted.shape[1]} symbols"
+            )
+        chosen = own.promoted[rows]
+        if is_tensor:
+            return sys.modules["torch"].add(logits, chosen, alpha=self.strength)
+        return logits + logits.dtype.type(self.strength) * chosen
 
 
-def _checked(keys: Any, num_keys: int) -> Any:
-    """Return keys as an array of whole numbers; a tensor is taken as it is, to stay on its GPU."""
-    if hasattr(keys, "new_tensor"):
-        return keys
-    index = np.asarray(keys)
+def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the different keys, ascending, and the place of each position's among them.
+
+    The place of NO_KEY is after the last. A tensor is copied from its device.
+    """
+    index = keys.detach().cpu().numpy() if hasattr(keys, "new_tensor") else np.asarray(keys)
     if index.size and not (
         np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
     ):
         raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
-    return index
+    has_key = index != NO_KEY
+    used, place = np.unique(index[has_key], return_inverse=True)
+    row_of = np.full(index.shape, len(used), dtype=np.int64)
+    row_of[has_key] = place
+    return used.astype(np.int64), row_of

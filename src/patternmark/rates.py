@@ -34,7 +34,7 @@ def agreement_rates(alphabet: Alphabet, scheme: str) -> NDArray[np.float64]:
     Rates are for keys that promote half of the symbols.
     """
     if alphabet != PROTEIN:
-        return np.repeat(np.array(_ANY_SYMBOL)[:, None], alphabet.size, axis=1)
+        return np.broadcast_to(np.array(_ANY_SYMBOL)[:, None], (len(DELTAS), alphabet.size))
     rates = np.full((len(DELTAS), alphabet.size), 0.5)
     rates[:, PROTEIN.encode(measured()["letters"])] = measured()[scheme]
     return rates

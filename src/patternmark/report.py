@@ -200,11 +200,13 @@ def _legend(detector: Detector) -> str:
 
 
 def _parts(detector: Detector) -> str:
-    alphabet, members = detector.key.profile.alphabet, detector.key.partition.members
+    alphabet, partition = detector.key.profile.alphabet, detector.key.partition
     items = ""
-    for part, symbols in enumerate(members):
-        letters = "".join(_symbol(alphabet, s) for s in np.flatnonzero(symbols).tolist())
-        shown = f"<code>{letters}</code>" if alphabet.letters else f"{symbols.sum()} symbols"
+    for part, size in enumerate(partition.sizes.tolist()):
+        shown = f"{size} symbols"
+        if alphabet.letters:
+            own = np.flatnonzero(partition.part_of == part).tolist()
+            shown = f"<code>{''.join(_symbol(alphabet, s) for s in own)}</code>"
         items += f'<span><b class="{_colour(part)}">part {part + 1}</b> {shown}</span>'
     return items
 

@@ -12,6 +12,8 @@ from patternmark.likelihood import factors
 from patternmark.mark import Marker
 from patternmark.rates import DELTAS, agreement_rates, with_chance
 
+_ENTRIES_AT_ONCE = 2**22  # keys times symbols whose laws are made together
+
 
 def natural_frequencies(alphabet: Alphabet = PROTEIN) -> NDArray[np.float64]:
     """Return how often each symbol occurs: measured for amino acids, otherwise all alike."""
@@ -45,17 +47,25 @@ def marked_sequences(
     """
     batch, length = uniforms.shape
     schedule, profile = key.schedule, key.profile
-    promoted = np.concatenate([schedule.promoted(nonce) for nonce in range(schedule.nonces)])
     frequencies = natural_frequencies(profile.alphabet)
     chance = 0.5 if profile.is_hardened else 1.0 / profile.num_keys
-    tilt = factors(promoted, with_chance(rates, chance), frequencies)[:, :-1]
-    law = np.cumsum(frequencies * tilt, axis=1)  # [l, V]
-    law /= law[:, -1:]
+    rates = with_chance(rates, chance)
     keys = Marker(key).key_sequences([length] * batch, seed)
-    symbols = np.empty((batch, length), dtype=np.int64)
-    for row in range(batch):
-        symbols[row] = (uniforms[row, :, None] >= law[keys[row], :-1]).sum(axis=1)
-    return symbols
+    order = np.argsort(keys, axis=None, kind="stable")  # the positions of each key together
+    used, first = np.unique(keys.ravel()[order], return_index=True)
+    positions = np.split(order, first[1:])
+    symbols = np.empty(batch * length, dtype=np.int64)
+    at_once = max(1, _ENTRIES_AT_ONCE // profile.alphabet.size)
+    for at in range(0, len(used), at_once):
+        some = used[at : at + at_once]
+        shares = schedule.shares[some] if len(schedule.shares) > 1 else schedule.shares
+        tilt = factors(schedule.promoted_rows(some), rates, frequencies, shares)[:, :-1]
+        law = np.cumsum(frequencies * tilt, axis=1)  # [keys, V]
+        law /= law[:, -1:]
+        for of_key, own in zip(law, positions[at : at + at_once], strict=True):
+            drawn = uniforms.ravel()[own]
+            symbols[own] = np.searchsorted(of_key[:-1], drawn, side="right")
+    return symbols.reshape(batch, length)
 
 
 def plain_sequences(

@@ -21,6 +21,7 @@ from patternmark.null.walk import phase_log_tail
 from patternmark.reading import Reading
 from patternmark.recover import agreement, recover
 from patternmark.statistics.base import padded
+from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import PhaseStatistic
 
 AGREES, DIFFERS = 0, 1
@@ -50,12 +51,16 @@ class Tracker:
 
     def __init__(self, key: Key) -> None:
         self._key = key
-        self._phases = PhaseStatistic(key) if key.profile.is_hardened else None
+        self._whole: PhaseStatistic | None = None  # for all records, where the alphabet is small
 
     def follow(self, reading: Reading) -> Track:
         """Return the track of one record."""
-        if self._phases is not None:
-            return _along_schedule(reading, self._phases)
+        if self._key.profile.is_hardened:
+            excerpt, (numbered,) = excerpt_of(self._key, [reading])
+            if excerpt is not None:
+                return _along_schedule(numbered, PhaseStatistic(self._key, excerpt))
+            self._whole = self._whole or PhaseStatistic(self._key)
+            return _along_schedule(reading, self._whole)
         chain = self._key.profile.chain
         keys = recover([reading], self._key.partition)[0]
         chance = 1.0 / chain.num_keys

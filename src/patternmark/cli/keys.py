@@ -182,7 +182,7 @@ def _describe_parts(key: Key) -> str:
         return "not in a public half"
     if key.profile.is_hardened:
         return f"{key.profile.num_keys} halves of the alphabet, derived from the secret"
-    sizes = key.partition.members.sum(axis=1).tolist()
+    sizes = key.partition.sizes.tolist()
     origin = "derived from the secret" if key.parts is None else "adopted"
     # Not their masses: with small parts these would tell the letters.
     return f"{len(sizes)} parts of {_shortened(sizes)} symbols, {origin}"

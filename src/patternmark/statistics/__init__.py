@@ -5,7 +5,9 @@ from collections.abc import Callable
 from patternmark.chain import KeyChain
 from patternmark.errors import ParameterError
 from patternmark.key import Key
+from patternmark.schedule import Excerpt
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
+from patternmark.statistics.excerpts import OfExcerpts, needs_excerpts
 from patternmark.statistics.pattern import PatternStatistic
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
@@ -19,7 +21,7 @@ __all__ = [
     "make_statistic",
 ]
 
-_OF_KEY: dict[str, Callable[[Key], Statistic]] = {
+_OF_KEY: dict[str, Callable[[Key, Excerpt | None], Statistic]] = {
     "auto": AutoStatistic,
     "phase": PhaseStatistic,
     "slip": SlipStatistic,
@@ -39,4 +41,5 @@ def make_statistic(
         return PatternStatistic(key, m, null)
     if m is not None or null is not None:
         raise ParameterError("a pattern length or a null of parts goes with --detector pattern")
-    return _OF_KEY[name](key)
+    make = _OF_KEY[name]
+    return OfExcerpts(make, key) if needs_excerpts(key) else make(key, None)

@@ -15,7 +15,7 @@ from patternmark.compiled import kernels
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.key import Key
-from patternmark.likelihood import UNREAD
+from patternmark.likelihood import UNREAD, Worth, with_unread
 from patternmark.null.bounds import local_log_bound, slip_log_bound
 from patternmark.null.local import LocalNull, LocalRules
 from patternmark.null.walk import (
@@ -24,8 +24,9 @@ from patternmark.null.walk import (
     phase_log_tail,
     phase_mean,
 )
-from patternmark.phases import NonceScreen, PhaseSums, around, last_read
+from patternmark.phases import NonceScreen, around, last_read, whole_sums
 from patternmark.reading import Reading
+from patternmark.schedule import Excerpt, Schedule
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
@@ -44,17 +45,15 @@ class _OfPhases(ABC):
     name = ""
     signature = ""
 
-    def __init__(self, key: Key) -> None:
-        self._schedule = key.schedule
+    def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
+        self._schedule: Schedule | Excerpt = schedule or key.schedule
         self.num_phases = self._schedule.period * self._schedule.nonces
         if not key.profile.is_hardened and key.profile.num_keys != 2:
             raise ParameterError(
                 f"the detector {self.name} needs keys that promote half of the symbols each: "
                 "take auto, lr or pattern for this key"
             )
-        promoted = [self._schedule.promoted(nonce) for nonce in range(self._schedule.nonces)]
-        unread = np.zeros((len(promoted), self._schedule.period, 1), dtype=np.int8)
-        self._agrees = np.append(np.stack(promoted).astype(np.int8), unread, axis=2)
+        self._promoted = [self._schedule.promoted(nonce) for nonce in range(self._schedule.nonces)]
         self._signs: dict[int, NDArray[np.int8]] = {}
 
     columns = 1  # of scores
@@ -83,34 +82,35 @@ class _OfPhases(ABC):
         """Return how many symbols agree with each nonce and phase: [B, n] -> [B, R, P]."""
         loops = kernels(symbols.size * self.num_phases)
         if loops is None:
-            return np.rint(self._agreement_sums(symbols)).astype(np.int64)
+            return self._agreement_sums(symbols, 0)
         shape = (len(symbols), self._schedule.nonces, self._schedule.period)
         counts = np.zeros(shape, dtype=np.int32)
         loops.agreements(self._windows, symbols, last_read(symbols), counts)
         return counts.astype(np.int64)
 
     @cached_property
-    def _agreement_sums(self) -> PhaseSums:
-        return PhaseSums(self._agrees.astype(np.float64))
+    def _agreement_sums(self) -> Callable[[NDArray[np.int64], int], NDArray[np.int64]]:
+        return whole_sums(self._windows)
 
     @cached_property
     def _windows(self) -> NDArray[np.int8]:
-        return around(self._agrees)
+        return np.stack([around(with_unread(p)) for p in self._promoted]).view(np.int8)
 
     @cached_property
     def screen(self) -> NonceScreen:
         """Which nonces are worth a look."""
-        high, low = log(2 * _MARKED_RATE), log(2 * (1 - _MARKED_RATE))
-        logs = np.where(self._agrees > 0, high, low)
-        logs[..., UNREAD] = 0.0
-        return NonceScreen(logs, self._schedule.starts)
+        logs = np.log([2 * _MARKED_RATE, 2 * (1 - _MARKED_RATE)])[:, None, None]
+        read = np.append(np.ones(self._promoted[0].shape[1]), 0.0)  # UNREAD is worth nothing
+        every = [Worth(*(logs * read))] * self._schedule.nonces
+        return NonceScreen(self._promoted, every, self._schedule.starts)
 
     def signs(self, nonce: int) -> NDArray[np.int8]:
         """Return +1 or -1 for every symbol under every key, 0 for UNREAD: [V + 1, 2P]."""
         if nonce not in self._signs:
-            signs = np.where(self._agrees[nonce] > 0, 1, -1).astype(np.int8)
-            signs[:, UNREAD] = 0
-            self._signs[nonce] = around(signs)
+            keyed = around(with_unread(self._promoted[nonce]))
+            signs = np.where(keyed, np.int8(1), np.int8(-1))
+            signs[UNREAD] = 0
+            self._signs[nonce] = signs
         return self._signs[nonce]
 
     def signs_along(self, chain: NDArray[np.int64], nonce: int) -> NDArray[np.int8]:
@@ -242,8 +242,8 @@ class SlipStatistic(_OfChains):
     name = "slip"
     signature = f"cost:{SLIP_COST}"
 
-    def __init__(self, key: Key) -> None:
-        super().__init__(key)
+    def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
+        super().__init__(key, schedule)
         self._null = _slip_null(SLIP_COST)
 
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -291,8 +291,8 @@ class LocalStatistic(_OfPhases):
 
     name = "local"
 
-    def __init__(self, key: Key) -> None:
-        super().__init__(key)
+    def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
+        super().__init__(key, schedule)
         # A bound over many phases needs slips that cost more than the exact null of two does.
         self.rules = LocalRules() if self.is_mirrored else LocalRules(slip=30)
         self._null = _local_null(self.rules)

@@ -23,7 +23,7 @@ from patternmark.null.mixture import MixtureNull
 from patternmark.profile import Profile
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.reading import Reading
-from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_STARTS
+from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_STARTS, Excerpt
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
@@ -41,13 +41,13 @@ class RatioStatistic:
 
     name = "lr"
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         self._key = key
         self.mixture = mixture_of(key.profile)
-        self.ratio = ratio_of(key, self.mixture)
+        self.ratio = ratio_of(key, self.mixture, schedule)
         self.signature = f"mixture:{_digest(repr(self.mixture))}"
         self._nonces = key.schedule.nonces
-        rates = with_chance(_rates(key), _chance(key))
+        rates = _rates(key, schedule)
         best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
         self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
 
@@ -129,8 +129,8 @@ class AutoStatistic(RatioStatistic):
 
     name = "auto"
 
-    def __init__(self, key: Key) -> None:
-        super().__init__(key)
+    def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
+        super().__init__(key, schedule)
         profile = key.profile
         self._null: MixtureNull | None = None
         if profile.alphabet == PROTEIN and _is_usual(profile):
@@ -159,13 +159,15 @@ def mixture_of(profile: Profile) -> Mixture:
     return HARDENED_MIXTURE if profile.is_hardened else PAPER_MIXTURE
 
 
-def ratio_of(key: Key, mixture: Mixture) -> CyclicRatio | ChainRatio:
-    """Return what computes likelihood ratios for a key."""
-    profile, schedule = key.profile, key.schedule
+def ratio_of(
+    key: Key, mixture: Mixture, excerpt: Excerpt | None = None
+) -> CyclicRatio | ChainRatio:
+    """Return what computes likelihood ratios for a key, or for an excerpt of its schedule."""
+    profile, schedule = key.profile, excerpt or key.schedule
     promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
-    rates = with_chance(_rates(key), _chance(key))
-    if profile.is_hardened or _is_cycle(profile):
-        return CyclicRatio(promoted, rates, schedule.starts, mixture.components)
+    rates, shares = _rates(key, excerpt), schedule.shares
+    if is_cyclic(profile):
+        return CyclicRatio(promoted, rates, schedule.starts, mixture.components, shares=shares)
     chain = profile.chain
     return ChainRatio(
         promoted[0],
@@ -173,6 +175,7 @@ def ratio_of(key: Key, mixture: Mixture) -> CyclicRatio | ChainRatio:
         np.array(chain.transition),
         np.array(chain.initial),
         mixture.components,
+        shares,
     )
 
 
@@ -180,12 +183,19 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:8]
 
 
-def _rates(key: Key) -> NDArray[np.float64]:
-    return agreement_rates(key.profile.alphabet, key.profile.scheme)
+def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
+    """Return how often each symbol agrees at every level: [levels, V]."""
+    rates = agreement_rates(key.profile.alphabet, key.profile.scheme)
+    return with_chance(rates[:, (excerpt or key.schedule).symbols], _chance(key))
 
 
 def _chance(key: Key) -> float:
     return 0.5 if key.profile.is_hardened else 1.0 / key.profile.num_keys
+
+
+def is_cyclic(profile: Profile) -> bool:
+    """Whether keys follow each other in a circle, from any start or an even few."""
+    return profile.is_hardened or _is_cycle(profile)
 
 
 def _is_cycle(profile: Profile) -> bool:

@@ -1,0 +1,79 @@
+"""Many keys against the sequences of a batch, for alphabets of many symbols.
+
+Schedules of a vocabulary are too large to be kept, or to be transformed as `screen` does. So the
+keys take turns: each lays out the excerpt of its schedule that a batch needs, and scores every
+phase of the whole and of its parts (`phases.PartScreen`). Most of the time goes into the shuffles
+of the keys' nonces: the larger the batch, the less of it for each sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.key import Key
+from patternmark.likelihood import worth
+from patternmark.phases import NonceScreen
+from patternmark.rates import agreement_rates, with_chance
+from patternmark.reading import Reading
+from patternmark.schedule import Excerpt
+from patternmark.screen import LEVEL
+from patternmark.statistics.base import padded
+from patternmark.statistics.excerpts import excerpt_of, in_parts
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Some records of a batch, in the numbers of the excerpt that they need."""
+
+    symbols: NDArray[np.int64]  # [U] of the excerpt
+    records: int
+    chains: NDArray[np.int64]  # [chains, longest], padded with UNREAD
+    record_of: NDArray[np.int64]  # [chains]
+
+    @classmethod
+    def of(cls, key: Key, readings: Sequence[Reading]) -> _Part:
+        excerpt, numbered = excerpt_of(key, readings)
+        assert excerpt is not None  # noqa: S101
+        chains = [(record, part) for record, r in enumerate(numbered) for part in r.parts]
+        record_of = np.array([record for record, _ in chains], dtype=np.int64)
+        return cls(excerpt.symbols, len(readings), padded([part for _, part in chains]), record_of)
+
+
+class TokenScreen:
+    """Scores the sequences of a batch under keys of one schedule's shape."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self._keys = list(keys)
+        profile = self._keys[0].profile
+        chance = 0.5 if profile.is_hardened else 1.0 / profile.num_keys
+        self._rates = with_chance(agreement_rates(profile.alphabet, profile.scheme)[LEVEL], chance)
+
+    def prepare(self) -> None:
+        """Do nothing: nothing can be kept."""
+
+    def scores(self, readings: Sequence[Reading]) -> NDArray[np.float32]:
+        """Score every record and key by the best nonce, each chain at its best phase: [B, K, 1]."""
+        parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
+        result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
+        for number, key in enumerate(self._keys):
+            schedule = replace(key).schedule  # of a copy, since a key keeps its shuffles
+            found = [self._score(Excerpt(schedule, part.symbols), part) for part in parts]
+            result[:, number] = np.concatenate(found)
+        return result[..., None]
+
+    def _score(self, excerpt: Excerpt, part: _Part) -> NDArray[np.int64]:
+        """Return the score of every record of a part: [B]."""
+        by_nonce = np.zeros((part.records, excerpt.nonces), dtype=np.int64)
+        if len(part.chains):
+            np.add.at(by_nonce, part.record_of, self._screen(excerpt).best_in_part(part.chains))
+        return np.asarray(by_nonce.max(axis=1))
+
+    def _screen(self, excerpt: Excerpt) -> NonceScreen:
+        promoted = [excerpt.promoted(nonce) for nonce in range(excerpt.nonces)]
+        rates = self._rates[excerpt.symbols]
+        logs = [worth(halves, rates, shares=excerpt.shares).logs() for halves in promoted]
+        return NonceScreen(promoted, logs, excerpt.starts)

@@ -1,0 +1,212 @@
+"""Vocabularies of any size: the same verdicts as if all were laid out, in little memory."""
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from patternmark import (
+    Detector,
+    Key,
+    KeyChain,
+    Marker,
+    ParameterError,
+    Profile,
+    compiled,
+    load_key,
+    save_key,
+)
+from patternmark.calibrate import calibrate, rank_p_values
+from patternmark.combine import combine
+from patternmark.derive import Secret
+from patternmark.likelihood import UNREAD
+from patternmark.locate import Locator
+from patternmark.plot import plot_verdicts
+from patternmark.power import PowerStudy
+from patternmark.reading import Reading
+from patternmark.report import ReportEntry, render_report
+from patternmark.statistics import STATISTICS, Statistic, excerpts, make_statistic
+from patternmark.statistics.excerpts import OfExcerpts
+from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
+from patternmark.track import Tracker
+from tests.synthetic import text, vocabulary
+
+TOKENS = vocabulary(120)
+PROFILES = {
+    "paper": Profile(alphabet=TOKENS),
+    "three parts": Profile(alphabet=TOKENS, chain=KeyChain.cycle(3), pattern_length=3),
+    "no cycle": Profile(
+        alphabet=TOKENS, chain=KeyChain.of([[0.1, 0.9], [0.7, 0.3]], [0.5, 0.5]), pattern_length=2
+    ),
+    "one nonce": Profile(alphabet=TOKENS, scheme="hardened", nonces=1),
+    "nonces": Profile(alphabet=TOKENS, scheme="hardened", nonces=6, period=64, starts=4),
+}
+WHOLE: dict[str, Callable[[Key], Statistic]] = {
+    "auto": AutoStatistic,
+    "lr": RatioStatistic,
+    "phase": PhaseStatistic,
+    "slip": SlipStatistic,
+    "local": LocalStatistic,
+}
+LARGE = {
+    "paper": Profile(alphabet=vocabulary(8000), delta=2.0),
+    "hardened": Profile(alphabet=vocabulary(8000), scheme="hardened", nonces=1, delta=2.0),
+}
+
+
+def readings(key: Key, rng: np.random.Generator) -> list[Reading]:
+    """Records of one chain and of three, with what is unread, marked and not."""
+    marker = Marker(key, delta=2.0)
+    found = []
+    for length in (0, 1, 40, 130, 200):
+        symbols = text(TOKENS, length, rng, marker if length > 100 else None)
+        symbols[rng.random(length) < 0.1] = UNREAD
+        found.append(Reading(symbols, (slice(0, length),)))
+    symbols = text(TOKENS, 150, rng, marker)
+    found.append(Reading(symbols, (slice(0, 70), slice(70, 75), slice(75, 150))))
+    found.append(Reading(np.full(5, UNREAD), (slice(0, 5),)))
+    return found
+
+
+@pytest.mark.parametrize("use_loops", [True, False])
+@pytest.mark.parametrize("detector", WHOLE)
+@pytest.mark.parametrize("name", PROFILES)
+def test_verdicts_are_those_of_the_whole_alphabet(
+    name: str,
+    detector: str,
+    use_loops: bool,
+    secret: Secret,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if use_loops:
+        pytest.importorskip("numba")
+    key = Key.of(secret, PROFILES[name])
+    records = readings(key, rng)
+    with compiled.forced(use_loops):
+        try:
+            whole = WHOLE[detector](key)
+        except ParameterError:
+            with pytest.raises(ParameterError):
+                make_statistic(detector, key)
+            return
+        made = make_statistic(detector, key)
+        assert isinstance(made, OfExcerpts)
+        assert (made.name, made.signature) == (whole.name, whole.signature)
+        expected = whole.measure(records)
+        assert made.measure(records) == expected  # every digit of every field
+        assert made.measure([]) == []
+        monkeypatch.setattr(excerpts, "_ENTRIES_AT_ONCE", 4)  # each record by itself
+        for alone, found in zip(made.measure(records), expected, strict=True):
+            numbers = [(m.statistic, m.log_p, m.log_p_floor) for m in (alone, found)]
+            # Some nulls are summed in another order where a batch has another size.
+            np.testing.assert_allclose(*numbers, rtol=1e-12, atol=1e-13)
+            assert (alone.segment, alone.payload) == (found.segment, found.payload)
+        for record, found in list(zip(records, expected, strict=True))[3:6]:
+            curves = [s.null_curve(record, found.statistic) for s in (whole, made)]
+            np.testing.assert_array_equal(curves[0].heights, curves[1].heights)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_text_is_marked_and_found(name: str, secret: Secret, rng: np.random.Generator) -> None:
+    key = Key.of(secret, LARGE[name])
+    tokens = key.profile.alphabet
+    marked = [text(tokens, 80, rng, Marker(key)) for _ in range(6)]
+    plain = [text(tokens, 80, rng) for _ in range(6)]
+    for detector in STATISTICS:
+        if detector == "pattern" and name == "hardened":
+            continue
+        judge = Detector(key, detector)
+        assert all(verdict.prediction for verdict in judge.detect_many(marked))
+        assert not any(verdict.p_value < 1e-4 for verdict in judge.detect_many(plain))
+    other = Detector(Key.of(Secret(bytes(32)), key.profile))
+    assert not any(verdict.p_value < 1e-4 for verdict in other.detect_many(marked))
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_all_that_goes_with_a_verdict(
+    name: str, secret: Secret, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    key = Key.of(secret, LARGE[name])
+    tokens = key.profile.alphabet
+    texts = [text(tokens, 90, rng, Marker(key)), text(tokens, 90, rng)]
+    judge = Detector(key)
+    verdicts = judge.detect_many(texts)
+    both = np.concatenate([texts[1], texts[0]])
+    segment = Locator(key).in_protein(both).segments[0]
+    assert segment.start > 45  # chance may add some before the mark
+    assert segment.end > 170
+    track = Tracker(key).follow(judge.read([texts[0]])[0])
+    assert np.nanmean(track.agreement) > 0.6
+    page = render_report(
+        judge, [ReportEntry(v, t) for v, t in zip(verdicts, texts, strict=True)], title="texts"
+    )
+    assert page.count("<details") == 2
+    plot_verdicts(judge, verdicts, texts, str(tmp_path / "x.svg"))
+    found = calibrate(key, "auto", [texts[1]], num_keys=3)
+    assert (found.num_sequences, found.num_keys) == (1, 4)
+    ranks = rank_p_values(Detector, key, judge.read(texts), 9)
+    assert ranks[0] == 0.1
+    together = combine([v.log10_p for v in verdicts], texts, tokens)
+    assert len(together.groups) == 2
+
+
+@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+def test_a_study_of_power_needs_no_table_of_all_keys(scheme: str) -> None:
+    profile = Profile(alphabet=vocabulary(2000), scheme=scheme)
+    study = PowerStudy(profile, 1e-3, draws=8)
+    assert study.power(1.5, 200).tpr > study.power(0.0, 200).tpr
+
+
+def peak_of(work: Callable[[], object]) -> float:
+    """Return how many MB a piece of work needed at a time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("size", "sizes"),
+    [
+        (262_144, {}),
+        (262_144, {"scheme": "hardened", "nonces": 1}),
+        (8_000, {"scheme": "hardened", "nonces": 64}),
+    ],
+)
+def test_little_memory_is_needed(
+    size: int, sizes: dict[str, object], secret: Secret, rng: np.random.Generator
+) -> None:
+    """All tables of a detector would take 0.5 to 9 GB."""
+    tokens = vocabulary(size)
+    texts = [rng.choice(tokens.scored, size=60, replace=False) for _ in range(20)]
+
+    def work() -> None:
+        key = Key.of(secret, Profile(alphabet=tokens, **sizes))  # type: ignore[arg-type]
+        marker = Marker(key)
+        bias = marker.prepare(marker.key_sequences([20, 20]), 1.0)
+        bias.add_to(np.zeros((2, 2, size), dtype=np.float32), np.s_[:, :2])
+        for detector in ("auto", "phase", "local"):
+            Detector(key, detector).detect_many(texts)
+
+    assert peak_of(work) < 200
+
+
+def test_a_key_of_many_tokens_is_a_small_file(secret: Secret, tmp_path: Path) -> None:
+    tokens = vocabulary(262_144)
+    for number, scheme in enumerate(("paper", "hardened")):
+        key = Key.of(secret, Profile(alphabet=tokens, scheme=scheme))
+        file = tmp_path / f"{number}.key"
+        save_key(key, file)
+        assert file.stat().st_size < 1500
+        again = load_key(file)
+        some = np.array([5, 77, 262_143])
+        for nonce in (0, again.schedule.nonces - 1):
+            np.testing.assert_array_equal(
+                again.schedule.promoted_to(nonce, some), key.schedule.promoted_to(nonce, some)
+            )

@@ -21,7 +21,7 @@ def write(path: Path, content: object) -> Path:
 
 
 def test_tokenizer_json(tmp_path: Path) -> None:
-    alphabet = read_vocabulary(write(tmp_path / "tokenizer.json", TOKENIZER))
+    alphabet = read_vocabulary(write(tmp_path / "tokenizer.json", TOKENIZER)).alphabet()
     assert (alphabet.name, alphabet.size) == ("tokenizer:tokenizer.json", 6)
     assert alphabet.unscored == (0, 4)  # special, and named like one; a byte is neither
 
@@ -34,13 +34,13 @@ def test_the_same_vocabulary_has_the_same_hash_in_every_file(tmp_path: Path) -> 
         write(tmp_path / "m.vocab", "".join(f"{t}\t-{i}.5\n" for i, t in enumerate(tokens))),
         write(tmp_path / "u.json", {"model": {"vocab": [[t, -1.5] for t in tokens]}}),
     ]
-    alphabets = [read_vocabulary(file) for file in files]
+    alphabets = [read_vocabulary(file).alphabet() for file in files]
     assert len({a.sha256 for a in alphabets}) == 1
     assert alphabets[0].unscored == (0, 1)
 
 
 def test_ids_no_token_uses_are_never_scored(tmp_path: Path) -> None:
-    alphabet = read_vocabulary(write(tmp_path / "vocab.json", {"a": 0, "b": 3}))
+    alphabet = read_vocabulary(write(tmp_path / "vocab.json", {"a": 0, "b": 3})).alphabet()
     assert (alphabet.size, alphabet.unscored) == (4, (1, 2))
 
 
@@ -61,8 +61,11 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "spm.model").write_bytes(b"\n\xff\xfe\0")
-    with pytest.raises(InputError, match=r"give the \.vocab file"):
+    with pytest.raises(InputError, match=r"spm\.model: not a vocabulary this version reads"):
         read_vocabulary(tmp_path / "spm.model")
+    (tmp_path / "vocab.txt").write_bytes(b"a\n\xff\xfe\n")
+    with pytest.raises(InputError, match=r"neither text nor a sentencepiece \.model"):
+        read_vocabulary(tmp_path / "vocab.txt")
     with pytest.raises(InputError, match="cannot be read"):
         read_vocabulary(tmp_path / "absent")
 
@@ -70,7 +73,7 @@ def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
 def test_alphabets_by_name() -> None:
     assert parse_alphabet("protein") is PROTEIN
     for text in ("dna", "tokenizer:", "protein:x"):
-        with pytest.raises(ParameterError, match="'protein' or 'tokenizer:FILE'"):
+        with pytest.raises(ParameterError, match=r"'protein', 'cmlm-de-en' .* or 'tokenizer:FILE'"):
             parse_alphabet(text)
     with pytest.raises(ParameterError, match="fixes what is unscored"):
         parse_alphabet("protein", ["A"])

@@ -11,8 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from patternmark.alphabet import PROTEIN
-from patternmark.cli.detect import read_items
-from patternmark.cli.items import Item
+from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError, SequenceError
@@ -25,7 +24,8 @@ from patternmark.verdict import LN10, format_p, p_value_of
 
 def locate(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="FASTA of proteins, DNA or RNA; .gz; -.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="FASTA of proteins, DNA or RNA; text; .gz; -."),
     ],
     key: Annotated[Path, typer.Option(help="The key file.")],
     fpr: Annotated[
@@ -36,6 +36,8 @@ def locate(
         typer.Option("--dna/--protein", help="What the letters are; default: told by the letters."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
@@ -46,10 +48,11 @@ def locate(
     search = Locator(load_key(key, allow_open=allow_open_key, with_secret=True), fpr=fpr)
     if dna and search.key.profile.alphabet != PROTEIN:
         raise ParameterError("--dna needs a key for proteins")
+    source = Source(search.key.profile.alphabet, format, tokenizer, key.parent)
     found: list[tuple[Item, bool, Located]] = []
     with progress("sequences") as bar:
         task = bar.add_task("locating", total=None)
-        for item in read_items(files, "auto", search.key.profile.alphabet):
+        for item in read_items(files, source):
             is_dna = _is_dna(item, dna, search)
             try:
                 located = _locate(search, item, is_dna)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from patternmark.cli.detect import judge_items, read_items
-from patternmark.cli.items import Item
+from patternmark.cli.detect import judge_items
+from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, say
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import InputError
@@ -27,6 +27,8 @@ def report(
         str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
     ] = "auto",
     fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
@@ -35,9 +37,10 @@ def report(
     The page shows which letters the keys promote: keep it as secret as the key.
     """
     judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
+    source = Source(judge.key.profile.alphabet, format, tokenizer, key.parent)
     with progress("sequences") as bar:
         task = bar.add_task("judging", total=None)
-        items = list(read_items(files, "auto", judge.key.profile.alphabet))
+        items = list(read_items(files, source))
         entries = [_entry(*pair) for pair in judge_items(judge, items)]
         bar.advance(task, len(entries))
     if not entries:

@@ -93,9 +93,12 @@ class Source:
 
     def symbols(self, sequence: str | list[int]) -> NDArray[np.int64]:
         """Return the symbols of a record, or say which of them does not fit."""
-        if self.of_text and isinstance(sequence, str):
-            return self.alphabet.encode(self.tokenizer.encode(sequence))
-        return self.alphabet.encode(sequence)
+        if not (self.of_text and isinstance(sequence, str)):
+            return self.alphabet.encode(sequence)
+        ids = self.tokenizer.encode(sequence)
+        if not ids.size:
+            raise SequenceError("the tokenizer finds no token in it")
+        return self.alphabet.encode(ids)
 
 
 def read_items(files: list[str], source: Source) -> Iterator[Item]:

@@ -1,7 +1,8 @@
 """The pieces of a sentencepiece model, read from the file alone: its library is not needed.
 
 A model is a protocol buffer message. Its field 1, once for each piece, is a message of the piece
-(field 1), its score (field 2) and its type (field 3); all else is about how text is split.
+(field 1), its score (field 2) and its type (field 3); the fields after the pieces say how the model
+was trained and how text is prepared for it.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5  # wire types of pro
 
 def read_pieces(content: bytes) -> list[Piece]:
     """Return the pieces in the order of their ids; ValueError where this is no such model."""
-    pieces = [_piece(value) for number, value in _fields(content) if number == 1]
-    if not pieces:
-        raise ValueError("there is no piece in it")
+    fields = list(_fields(content))
+    pieces = [_piece(value) for number, value in fields if number == 1]
+    if not pieces or not any(number > 1 for number, _ in fields):
+        raise ValueError("it has no pieces, or ends with them: it was cut short")
     return pieces
 
 

@@ -1,7 +1,9 @@
 """Plain text through the commands, with real tokenizers."""
 
 import gzip
+import html
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -145,12 +147,24 @@ def test_other_commands_read_text(
     }[command]
     found = run(command, file, *options)
     assert found.status == 0, found.err
+    if command == "locate":
+        (segment,) = found.objects[0]["segments"]
+        start, end = segment["characters"]
+        marked = file.read_text().splitlines()[0]
+        ids = tokenizer.encode(marked).tolist()
+        assert marked[start:end] == tokenizer.decode(ids[segment["start"] : segment["end"]])
+        assert f"(characters {start + 1}-{end})" in run(command, file, "--key", key).out
     if command in ("locate", "identify"):
         assert [o["prediction"] for o in found.objects] == [True, False]
     elif command == "calibrate":
         assert found.objects[0]["num_sequences"] == 2
     else:
-        assert "1 of 2" in (tmp_path / "page.html").read_text()
+        page = (tmp_path / "page.html").read_text()
+        assert "<strong>1 of 2</strong> texts carry the mark" in page
+        (shown, _) = re.findall(r'<pre class="seq words">(.*?)</pre>', page, re.DOTALL)
+        text = html.unescape(re.sub(r"</?b[^>]*>", "", shown))
+        assert text == file.read_text().splitlines()[0]
+        assert shown.count('class="p0"') > 20
     whole = run(command, file, *options, "--format", "text")
     assert whole.status == 0, whole.err
     if command != "report":

@@ -56,6 +56,21 @@ def test_special_tokens_have_no_text(tokenizers_made: Path, kind: str) -> None:
         tokenizer.decode([99999])
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "dict.en.txt"])
+def test_where_tokens_begin_in_a_text(tokenizers_made: Path, kind: str) -> None:
+    tokenizer = load_tokenizer(tokenizers_made / kind)
+    text = f"{LINES[3]} naïve ☃ 𝔘 {TRICKY}\n{LINES[40]}"
+    ids, cuts = tokenizer.encode(text), tokenizer.cuts(text)
+    assert cuts is not None
+    assert (len(cuts), cuts[0], cuts[-1]) == (len(ids) + 1, 0, len(text))
+    assert (np.diff(cuts) >= 0).all()
+    at = text.index("Licensor")
+    first = int(np.searchsorted(cuts, at, side="right")) - 1  # the token that holds its L
+    word = text[cuts[first] : cuts[first + 1]].strip()
+    shown = tokenizer.decode([ids[first]]).strip()
+    assert word.lower() == shown.replace("##", "").lower() != ""
+
+
 def test_files_beside_a_vocabulary_say_how_text_is_split(tokenizers_made: Path) -> None:
     by_model = load_tokenizer(tokenizers_made / "pieces.model")
     by_vocab = load_tokenizer(tokenizers_made / "pieces.vocab")

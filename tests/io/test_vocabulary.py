@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, InputError, ParameterError
-from patternmark.io.sentencepiece_model import read_pieces
+from patternmark.io.sentencepiece_wire import read_pieces
 from patternmark.io.vocabulary import (
     parse_alphabet,
     read_background,

@@ -100,6 +100,12 @@ class Source:
             raise SequenceError("the tokenizer finds no token in it")
         return self.alphabet.encode(ids)
 
+    def cuts(self, record: Record) -> NDArray[np.int64] | None:
+        """Return where the tokens of a text begin in it, and its end; None for other records."""
+        if not (self.of_text and isinstance(record.sequence, str)):
+            return None
+        return self.tokenizer.cuts(record.sequence)
+
 
 def read_items(files: list[str], source: Source) -> Iterator[Item]:
     """Read records and what their manifests say of them; warn of those that cannot be used."""

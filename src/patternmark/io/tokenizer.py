@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.alphabet import Alphabet
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.sentencepiece_wire import read_begins
 from patternmark.io.vocabulary import (
     MASK_PREDICT,
     SENTENCEPIECE_SUFFIX,
@@ -38,6 +40,7 @@ from patternmark.io.vocabulary import (
 
 # A noncharacter of Unicode, which no text has, in the place of a special token's name.
 _NOWHERE_IN_TEXT = "\ufdd0"
+_SYMBOL = re.compile(r"\S+")
 
 
 class Backend(Protocol):
@@ -48,6 +51,9 @@ class Backend(Protocol):
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of ids; special ones have none."""
+
+    def begins(self, text: str) -> list[int] | None:
+        """Return the character of a text at which each token begins, where the library knows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +75,16 @@ class Tokenizer:
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of ids; what the file flags as special has none."""
         return self.backend.decode(self.alphabet.encode(ids).tolist())
+
+    def cuts(self, text: str) -> NDArray[np.int64] | None:
+        """Return where each token begins in the text, and the text's end: [tokens + 1].
+
+        None where the library does not know. Tokens that share a character share its place.
+        """
+        begins = self.backend.begins(text)
+        if not begins:
+            return None
+        return np.maximum.accumulate([0, *begins[1:], len(text)])
 
 
 def load_tokenizer(
@@ -177,6 +193,10 @@ class _Tokenizers:
         text: str = self._tokenizer.decode([index for index in ids if index in self._has_text])
         return text
 
+    def begins(self, text: str) -> list[int] | None:
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        return [begin for begin, _ in encoded.offsets]
+
 
 def _without_special(content: dict[str, Any]) -> dict[str, Any]:
     """Take out of a tokenizer.json all that makes special tokens, or fits a text to a length.
@@ -225,9 +245,22 @@ class _SentencePiece:
         text: str = self._processor.decode(ids)
         return text
 
+    def begins(self, text: str) -> list[int] | None:
+        split = self._processor.encode(text, out_type="serialized_proto")
+        content = np.frombuffer(text.encode("utf-8"), dtype=np.uint8)
+        is_first = (content & 0xC0) != 0x80  # the first byte of a character
+        character_of = np.append(np.cumsum(is_first) - 1, len(text))  # [bytes + 1]
+        return [int(character_of[begin]) for begin in read_begins(split)]
+
 
 class _Transformers:
     """A folder whose configuration, not its vocabulary, says how text is split."""
+
+    _AS_IT_IS: ClassVar = {
+        "add_special_tokens": False,
+        "split_special_tokens": True,
+        "verbose": False,  # no word about texts that are longer than a model reads
+    }
 
     def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
         library = _import("transformers")
@@ -251,9 +284,7 @@ class _Transformers:
                 )
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(
-            text, add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
+        ids: list[int] = self._tokenizer.encode(text, **self._AS_IT_IS)
         return ids
 
     def decode(self, ids: list[int]) -> str:
@@ -261,6 +292,12 @@ class _Transformers:
             ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         return text
+
+    def begins(self, text: str) -> list[int] | None:
+        if not self._tokenizer.is_fast:
+            return None
+        split = self._tokenizer(text, return_offsets_mapping=True, **self._AS_IT_IS)
+        return [begin for begin, _ in split["offset_mapping"]]
 
 
 class _Dictionary:
@@ -276,7 +313,10 @@ class _Dictionary:
         self._unknown = vocabulary.tokens.index("<unk>")
 
     def encode(self, text: str) -> list[int]:
-        return [self._id_of.get(symbol, self._unknown) for symbol in text.split()]
+        return [self._id_of.get(symbol, self._unknown) for symbol in _SYMBOL.findall(text)]
 
     def decode(self, ids: list[int]) -> str:
         return " ".join(self._symbol_of[index] for index in ids if index in self._symbol_of)
+
+    def begins(self, text: str) -> list[int] | None:
+        return [found.start() for found in _SYMBOL.finditer(text)]

@@ -25,7 +25,7 @@ from typing import Any
 
 from patternmark.alphabet import PROTEIN, Alphabet
 from patternmark.errors import InputError, ParameterError
-from patternmark.io.sentencepiece_model import PieceType, read_pieces
+from patternmark.io.sentencepiece_wire import PieceType, read_pieces
 
 TOKENIZER, MASK_PREDICT = "tokenizer", "mask-predict"  # kinds of alphabets that are read from files
 CMLM_DE_EN = "cmlm-de-en"  # the tokenizer that comes with the package

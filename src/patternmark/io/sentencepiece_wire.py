@@ -1,8 +1,9 @@
-"""The pieces of a sentencepiece model, read from the file alone: its library is not needed.
+"""What sentencepiece writes, read without the library of protocol buffers.
 
-A model is a protocol buffer message. Its field 1, once for each piece, is a message of the piece
-(field 1), its score (field 2) and its type (field 3); the fields after the pieces say how the model
-was trained and how text is prepared for it.
+In a model, field 1 is there once for each piece: a message of the piece (field 1), its score (field
+2) and its type (field 3); the fields after the pieces say how the model was trained and how text is
+prepared for it. In a text that was split, field 2 is there once for each piece: among others its id
+(field 2) and the byte of the text where it begins (field 4).
 """
 
 from __future__ import annotations
@@ -40,6 +41,16 @@ def read_pieces(content: bytes) -> list[Piece]:
     if not pieces or not any(number > 1 for number, _ in fields):
         raise ValueError("it has no pieces, or ends with them: it was cut short")
     return pieces
+
+
+def read_begins(split: bytes) -> list[int]:
+    """Return the byte of the text where each piece of a split text begins."""
+    begins = []
+    for number, piece in _fields(split):
+        if number == 2 and isinstance(piece, bytes):
+            begin = dict(_fields(piece)).get(4, 0)  # left out where it is zero
+            begins.append(begin if isinstance(begin, int) else 0)
+    return begins
 
 
 def _piece(message: int | bytes) -> Piece:

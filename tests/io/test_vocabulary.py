@@ -132,10 +132,10 @@ def test_any_bytes_are_pieces_or_refused(content: bytes) -> None:
 
 
 def test_a_dictionary_of_fairseq(tmp_path: Path) -> None:
-    text = "the 90\n, 80\ncat@@ 7\n<unk> 3 #fairseq:overwrite\nmadeupword0000 0\n"
-    file = write(tmp_path / "dict.en.txt", text.replace("<unk> 3 #fairseq:overwrite\n", ""))
+    text = "than 0\n, 80\ncat@@ 7 #fairseq:overwrite\nmadeupword0000 0\n"
+    file = write(tmp_path / "dict.en.txt", text)
     plain = read_vocabulary(file)
-    assert plain.tokens == ("<s>", "<pad>", "</s>", "<unk>", "the", ",", "cat@@", "madeupword0000")
+    assert plain.tokens == ("<s>", "<pad>", "</s>", "<unk>", "than", ",", "cat@@", "madeupword0000")
     assert plain.special == {0, 1, 2, 3, 7}
     masked = parse_alphabet(f"mask-predict:{file}")
     assert (masked.name, masked.size) == ("mask-predict:dict.en.txt", 9)

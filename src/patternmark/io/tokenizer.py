@@ -97,12 +97,12 @@ def load_tokenizer(
         vocabulary = read_shipped_vocabulary() if is_shipped else read_vocabulary(path, kind)
     source = _source(path)
     backend: Backend
-    if is_fairseq_dictionary(source):
+    if source.is_dir():
+        backend = _Transformers(source, vocabulary)
+    elif is_fairseq_dictionary(source):
         backend = _Dictionary(vocabulary)
     elif source.suffix == SENTENCEPIECE_SUFFIX:
         backend = _SentencePiece(source)
-    elif source.is_dir():
-        backend = _Transformers(source, vocabulary)
     else:
         backend = _Tokenizers(source)
     return Tokenizer(path, vocabulary, backend)
@@ -204,7 +204,8 @@ def _without_special(content: dict[str, Any]) -> dict[str, Any]:
     Not to look for special tokens is not enough: a unigram model has them among its pieces.
     """
     model = content["model"]
-    special = {token["content"] for token in content.get("added_tokens", []) if token["special"]}
+    given = content.get("added_tokens", [])
+    special = {token["content"] for token in given if token.get("special")}
     if model.get("unk_token") is not None:
         special.add(model["unk_token"])
     merged = {part for merge in model.get("merges", ()) for part in _parts_of_merge(merge)}
@@ -217,7 +218,7 @@ def _without_special(content: dict[str, Any]) -> dict[str, Any]:
     renamed = dict(model) | {"vocab": vocab}
     if "unk_token" in model:
         renamed["unk_token"] = name_of.get(model["unk_token"], model["unk_token"])
-    added = [token for token in content.get("added_tokens", []) if not token["special"]]
+    added = [token for token in given if not token.get("special")]
     nothing = dict.fromkeys(("truncation", "padding", "post_processor"))
     return content | nothing | {"added_tokens": added, "model": renamed}
 

@@ -140,12 +140,12 @@ def _of_file(file: Path, kind: str) -> _Entries:
         text = content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise ValueError("it is neither text nor a sentencepiece .model") from None
+    if is_fairseq_dictionary(file):
+        return _from_dictionary(text, kind)
     if _is_tiktoken(content):
         raise ValueError(f"ranks of tiktoken do not say how text is split; {_SAVE_AS_JSON}")
     if text.lstrip().startswith("{"):
         return _from_json(json.loads(text))
-    if is_fairseq_dictionary(file):
-        return _from_dictionary(text, kind)
     return _from_lines(text)
 
 

@@ -68,3 +68,11 @@ def key_file(key: Key, tmp_path: Path) -> Path:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)
+
+
+@pytest.fixture(scope="session")
+def tokenizers_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of small tokenizers, one of each kind."""
+    from tests.made_tokenizers import make_tokenizers
+
+    return make_tokenizers(tmp_path_factory.mktemp("tokenizers"))

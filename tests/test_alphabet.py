@@ -54,7 +54,7 @@ def test_empty_input_is_an_empty_sequence() -> None:
 def test_token_alphabets_take_ids_alone() -> None:
     tokens = Alphabet.from_symbols("tokenizer:x", ["<s>", "the", "cat"], [0])
     assert tokens.num_scored == 2
-    with pytest.raises(SequenceError, match="give JSON lines of ids"):
+    with pytest.raises(SequenceError, match="turn text into ids with its tokenizer"):
         tokens.encode("the cat")
     with pytest.raises(SequenceError, match="token id -1 at position 1"):
         tokens.encode([-1])

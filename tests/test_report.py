@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -202,6 +203,22 @@ def test_token_ids_are_shown_as_they_are(secret: Secret, rng: np.random.Generato
     expected = {"u"} | {f"p{p}" if p < 8 else f"p{p - 8} again" for p in parts[parts >= 0]}
     assert {style for style, _ in page.pieces} == expected
     assert "120 symbols" in page.text
+
+
+def test_a_text_is_shown_as_it_runs(secret: Secret) -> None:
+    alphabet = Alphabet.from_symbols("tokenizer:t", [f"t{i}" for i in range(40)], unscored=[0])
+    detector = Detector(Key.of(secret, Profile(alphabet=alphabet)))
+    words = ("<b>", " bold", "\n", "", "\x1b[2J", " &amp;", " é", "t")
+    shown = replace(entry(detector, np.arange(8)), words=words)
+    html = render_report(detector, [shown], title="x")
+    text, styles = Page(html).coloured()
+    assert text == "".join(words).replace("\x1b", "·")
+    kinds = detector.key.partition.part_of[:8].tolist()
+    expected = [f"p{k}" if k >= 0 else "u" for k, w in zip(kinds, words, strict=True) for _ in w]
+    assert styles == expected
+    short = replace(shown, words=words[:3])
+    with pytest.raises(ParameterError, match="3 words for 8 positions"):
+        render_report(detector, [short], title="x")
 
 
 def test_the_shortest_and_the_long(detector: Detector, rng: np.random.Generator) -> None:

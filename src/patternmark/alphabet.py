@@ -93,7 +93,8 @@ class Alphabet:
     def _encode_letters(self, text: str) -> NDArray[np.int64]:
         if not self.letters:
             raise SequenceError(
-                f"alphabet {self.name!r} is made of token ids: give JSON lines of ids, not letters"
+                f"alphabet {self.name!r} is made of token ids, not letters: turn text into ids "
+                "with its tokenizer (patternmark.io.tokenizer)"
             )
         code_points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
         ids: NDArray[np.int64] = self._id_of_code_point[np.minimum(code_points, _LAST_CODE_POINT)]

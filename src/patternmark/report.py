@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isfinite
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ class ReportEntry:
     score: float | None = None  # mean negative log-likelihood
     recovery: float | None = None  # share of residues that are the native's
     watermarked: bool | None = None  # the header names a key (True), a design without (False)
+    words: tuple[str, ...] | None = None  # what each symbol stands for in a text
 
 
 def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: str) -> str:
@@ -75,6 +77,8 @@ def _check(detector: Detector, entry: ReportEntry) -> None:
         raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
     if scored is not None and len(scored) != length:
         raise ParameterError(f"{verdict.id!r}: {len(scored)} marks for {length} positions")
+    if entry.words is not None and len(entry.words) != length:
+        raise ParameterError(f"{verdict.id!r}: {len(entry.words)} words for {length} positions")
 
 
 def _head(detector: Detector) -> str:
@@ -95,8 +99,9 @@ def _head(detector: Detector) -> str:
 
 def _summary(detector: Detector, entries: Sequence[ReportEntry]) -> str:
     designs, natives = ([e for e in entries if e.native is kind] for kind in (False, True))
+    kind = "designs" if detector.key.profile.alphabet.letters else "texts"
     text = (
-        f"<strong>{_marked(designs)} of {len(designs)}</strong> designs carry the mark at "
+        f"<strong>{_marked(designs)} of {len(designs)}</strong> {kind} carry the mark at "
         f"p ≤ {detector.fpr:g}; {detector.fpr * len(designs):.2g} expected by chance."
     )
     if natives:
@@ -216,15 +221,21 @@ def _details(detector: Detector, tracker: Tracker, entry: ReportEntry, number: i
     ids = alphabet.encode(entry.sequence)
     reading = detector.read([ids], [entry.scored])[0]
     track = tracker.follow(reading)
-    chains = (_sequence(ids[chain], track.kinds[chain], alphabet) for chain in reading.chains)
+    shown, style = (
+        '\n<span class="at">/</span>\n'.join(
+            _sequence(ids[chain], track.kinds[chain], alphabet) for chain in reading.chains
+        ),
+        "seq",
+    )
+    if entry.words is not None:
+        shown, style = _text(entry.words, track.kinds), "seq words"
     curve = detector.statistic.null_curve(reading, verdict.statistic)
-    between = '\n<span class="at">/</span>\n'
     # A link to what is inside a closed <details> opens it; one to the element itself does not.
     return (
         f"<details{' open' if number == 1 else ''}><summary><b>{_name(entry, number)}</b> "
         f'<span class="soft">p = {format_p(verdict.log10_p)}</span> {_badge(entry)}'
         f'</summary>\n<div class="entry" id="s{number}">\n<div class="pair sides">'
-        f'<pre class="seq">{between.join(chains)}</pre>'
+        f'<pre class="{style}">{shown}</pre>'
         f"{null_plot(curve, verdict.expected_statistic, verdict.prediction)}</div>\n"
         f"{track_plot(track, verdict.prediction)}</div></details>\n"
     )
@@ -262,6 +273,16 @@ def _sequence(ids: NDArray[np.int64], kinds: NDArray[np.int64], alphabet: Alphab
             pieces.append(" ")
         run = between.join(symbols[start:stop])
         pieces.append(f'<b class="{class_of[int(kinds[start])]}">{run}</b>')
+    return "".join(pieces)
+
+
+def _text(words: Sequence[str], kinds: NDArray[np.int64]) -> str:
+    """Write a text as it runs, each run of one kind as one coloured element."""
+    pieces = []
+    for kind, run in groupby(zip(kinds.tolist(), words, strict=True), key=itemgetter(0)):
+        text = "".join(word for _, word in run)
+        shown = "".join(c if c.isprintable() or c == "\n" else "·" for c in text)
+        pieces.append(f'<b class="{_colour(kind)}">{escape(shown)}</b>')
     return "".join(pieces)
 
 
@@ -303,6 +324,7 @@ details { border: 1px solid var(--edge); margin: 0 0 10px; background: var(--pan
 details, .warning { border-radius: 6px; } summary { cursor: pointer; padding: 9px 14px; }
 .entry { padding: 4px 14px 14px; scroll-margin-top: 60px; } .seq b { padding: 2px 0; }
 .seq { margin: 0 0 10px; font-size: 13.5px; line-height: 1.6; overflow-x: auto; }
+.words { white-space: pre-wrap; }
 .at { margin-right: 1.2ch; } .u, .at { color: var(--clear); } .again { text-decoration: underline; }
 @media screen and (max-width: 900px) { .pair, .sides { grid-template-columns: minmax(0, 1fr); }
   .entry > figure { overflow-x: auto; } .entry > figure svg { min-width: 800px; } }

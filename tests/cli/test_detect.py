@@ -214,7 +214,7 @@ def test_token_keys_need_ids_of_their_vocabulary(run: Run, secret: Secret, tmp_p
     text = write(tmp_path / "x.txt", "the cat sat\n")
     refused = run("detect", text, "--key", tmp_path / "text.key")
     assert refused.status == 2
-    assert "made of token ids: give JSON lines of ids" in refused.err
+    assert "give that tokenizer with --tokenizer FILE" in refused.err
 
 
 @pytest.mark.parametrize(

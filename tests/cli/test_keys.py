@@ -80,7 +80,7 @@ def test_more_keys_follow_in_a_cycle(run: Run, tmp_path: Path) -> None:
         (["--delta", "-1"], "delta must be a number of 0 or more"),
         (["--delta-at", "here"], "delta_at is one of"),
         (["--scheme", "novel"], "scheme 'novel' is not known"),
-        (["--alphabet", "dna"], "'protein' or 'tokenizer:FILE'"),
+        (["--alphabet", "dna"], "or 'tokenizer:FILE', not 'dna'"),
         (["--parts", "ACDEFGHIK,MNPQRSTVWY"], "no part holds 'L'"),
         (["--parts", "ACD,EFGHIKL,MNPQRSTVWY", "--keys", "2"], "3 parts were given for 2 keys"),
         (["--parts", "@absent.txt"], "absent.txt: no parts can be read"),

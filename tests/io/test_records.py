@@ -12,7 +12,7 @@ from patternmark import InputError
 from patternmark.io.records import Problem, Record, read_records
 
 
-def read(path: Path | str, content: bytes | None = None, **kwargs: str) -> tuple[list, list]:
+def read(path: Path | str, content: bytes | None = None, **kwargs: object) -> tuple[list, list]:
     if content is not None:
         Path(path).write_bytes(content)
     items = list(read_records(str(path), **kwargs))  # type: ignore[arg-type]
@@ -137,6 +137,67 @@ def test_the_format_can_be_forced(tmp_path: Path) -> None:
     assert read(tmp_path / "x.fa", b"MKV\n", format="lines") == ([("line-1", "MKV")], [])
     with pytest.raises(InputError, match="text before"):
         read(tmp_path / "x.txt", b"MKV\n>a\nMKV\n", format="fasta")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "first"),
+    [
+        ("x.txt", b"> a quote\nMKV\n", ("line-1", "> a quote")),
+        ("x.txt", b"{braces} first\n", ("line-1", "{braces} first")),
+        ("x.txt", b"[1] a reference\n[2] more\n", ("line-1", "[1] a reference")),
+        ("x.fa", b"no FASTA\n", ("line-1", "no FASTA")),
+        ("x.txt", b"[1, 2]\n[3]\n", ("line-1", [1, 2])),
+        ("x.txt", b"[1, 2]\n[3] is no JSON\n", ("line-1", "[1, 2]")),
+        ("x.txt", b'{"text": "words", "id": "a"}\n', ("a", "words")),
+        ("x.jsonl", b'{"tokens": ["words"], "text": "words"}\n', ("line-1", "words")),
+        ("x.txt", b"[" + b"1, " * 3000 + b"1]\n[2]\n", ("line-1", [1] * 3001)),
+        ("x.txt", b"[" + b"1 of " * 3000 + b"1]\n", ("line-1", "[" + "1 of " * 3000 + "1]")),
+        ("x.txt", b'{"id": "a", "text": "' + b"w " * 3000 + b'w"}\n', ("a", "w " * 3000 + "w")),
+        ("x.txt", b"{" + b"w " * 3000 + b"w}", ("line-1", "{" + "w " * 3000 + "w}")),
+    ],
+)
+def test_what_a_file_of_text_is(
+    tmp_path: Path, name: str, content: bytes, first: tuple[str, object]
+) -> None:
+    records, problems = read(tmp_path / name, content, of_text=True)
+    assert records[0] == first
+    assert problems == []
+
+
+def test_json_by_its_suffix(tmp_path: Path) -> None:
+    records, problems = read(tmp_path / "x.json", b'words\n{"text": "words"}\n', of_text=True)
+    assert records == [("line-2", "words")]
+    assert [p.place for p in problems] == ["line 1"]
+
+
+def test_what_copying_does_to_a_text_is_undone(tmp_path: Path) -> None:
+    content = "\ufeff  cafe\u0301 \t\r\n\r\nsecond  line\u00a0\r\n".encode()
+    path = tmp_path / "x.txt"
+    assert read(path, content, of_text=True)[0] == [("line-1", "café"), ("line-3", "second  line")]
+    whole = [("x.txt", "café \t\n\nsecond  line")]
+    assert read(path, content, format="text", of_text=True)[0] == whole
+    paragraphs = [("line-1", "café"), ("line-3", "second  line wraps")]
+    assert read(path, content + b"wraps", format="paragraphs", of_text=True)[0] == paragraphs
+
+
+def test_a_text_of_one_long_line(tmp_path: Path) -> None:
+    line = "word " * 200_000 + "end"
+    assert read(tmp_path / "x.txt", line.encode(), of_text=True) == ([("line-1", line)], [])
+
+
+@given(st.binary(max_size=300), st.sampled_from(["auto", "lines", "jsonl", "paragraphs", "text"]))
+@settings(deadline=None, max_examples=300)
+def test_any_bytes_are_text_or_refused(content: bytes, format: str) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.txt"
+        records, problems = [], []
+        with suppress(InputError):
+            records, problems = read(path, content, format=format, of_text=True)
+        for _, sequence in records:
+            assert sequence if isinstance(sequence, list) else sequence.strip().encode()
+        assert all("x.txt" in str(problem) for problem in problems)
 
 
 names = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1)

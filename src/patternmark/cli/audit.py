@@ -117,11 +117,11 @@ def _profile(key: Key | None, scheme: str | None) -> Profile:
 
 def _read(files: list[str]) -> list[NDArray[np.int64]]:
     """Return the designed chains of all records; native sequences carry no mark."""
-    from patternmark.cli.detect import read_items
+    from patternmark.cli.items import Source, read_items
     from patternmark.reading import read
 
     sequences = []
-    for item in read_items(files, "auto", PROTEIN):
+    for item in read_items(files, Source(PROTEIN)):
         if item.record.design is not None and item.record.design.is_native:
             continue
         reading = read(item.symbols, PROTEIN, item.scored)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from patternmark.calibrate import Calibration, Rate
 from patternmark.calibrate import calibrate as count_false_positives
-from patternmark.cli.detect import read_items
+from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say
 from patternmark.errors import InputError
 from patternmark.io.keyfile import load_key
@@ -36,6 +36,8 @@ def calibrate(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
@@ -45,7 +47,8 @@ def calibrate(
         from patternmark.plot import require_matplotlib
 
         require_matplotlib()
-    items = list(read_items(files, "auto", loaded.profile.alphabet))
+    source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
+    items = list(read_items(files, source))
     with progress("keys") as bar:
         task = bar.add_task("calibrating", total=keys + 1)
         found = count_false_positives(

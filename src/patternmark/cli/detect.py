@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.chain import KeyChain
 from patternmark.cli.backbone import (
     BackboneReader,
@@ -29,13 +25,12 @@ from patternmark.cli.evidence import (
     print_combined,
     warn_of_calibration,
 )
-from patternmark.cli.items import Item
+from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
 from patternmark.detect import DEFAULT_FPR, NOTHING, TOO_SHORT, Detector
-from patternmark.errors import InputError, ParameterError, SequenceError
-from patternmark.io.designs import Manifest, manifest_path, read_manifest
+from patternmark.errors import InputError, ParameterError
 from patternmark.io.keyfile import load_key
-from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records
+from patternmark.io.records import Problem
 from patternmark.key import Key
 from patternmark.statistics import STATISTICS
 from patternmark.verdict import Verdict, format_p
@@ -45,9 +40,6 @@ _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
 _BATCH_SYMBOLS = 2**22
 _PICTURES = 4
 
-_log = logging.getLogger(__name__)
-
-
 Judged = tuple[Verdict, Item]
 
 
@@ -55,7 +47,8 @@ def detect(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...", help="FASTA, one sequence per line, or JSON lines; .gz; - for stdin."
+            metavar="FILE...",
+            help="FASTA, one sequence or text per line, or JSON lines; .gz; - for stdin.",
         ),
     ],
     key: Annotated[Path, typer.Option(help="The key file.")],
@@ -83,7 +76,8 @@ def detect(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the strongest verdicts (png, svg, pdf).")
     ] = None,
-    format: Annotated[str, typer.Option(help=f"Input format: {', '.join(FORMATS)}.")] = "auto",
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     backbone: Annotated[
         Path | None,
         typer.Option(help="The structure they were designed on: ProteinMPNN tells what to expect."),
@@ -104,12 +98,11 @@ def detect(
     verbose: Verbose = False,
 ) -> None:
     """Test each sequence for the mark of a key. The status is 0 whatever is found."""
-    if format not in FORMATS:
-        raise ParameterError(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
     layout = Layout(chains, fixed, tied)
     setting = Expectation(model, weights, device, temperature, orders)
     check_backbone_options(backbone, layout, setting, detector)
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
+    source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
     by_keys = null == "keys"
     num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
     parts_null = None if by_keys else _parse_null(null)
@@ -132,9 +125,7 @@ def detect(
     seen = _Seen(as_json, keeps_all=combine or not as_json)
     with progress("sequences") as bar:
         task = bar.add_task("detecting", total=None)
-        kind = cast(Format, format)
-        alphabet = loaded.profile.alphabet
-        items = aware.items(files, kind) if aware else read_items(files, kind, alphabet)
+        items = aware.items(files, source.format) if aware else read_items(files, source)
         for batch in _batches(items, _BATCH_RECORDS if aware is None else _BATCH_WITH_MODEL):
             judged = judge_items(judge, batch)
             judged = compare_with_keys(
@@ -205,52 +196,6 @@ def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
             batch, symbols = [], 0
     if batch:
         yield batch
-
-
-def read_items(files: list[str], format: Format, alphabet: Alphabet) -> Iterator[Item]:
-    """Read records and what their manifests say of them; warn of those that cannot be used."""
-    for file in files:
-        try:
-            manifest = _manifest_of(file)
-            name = input_name(file)
-            for record in read_records(file, format):
-                if isinstance(record, Problem):
-                    warn(record)
-                    continue
-                try:
-                    symbols = alphabet.encode(record.sequence)
-                except SequenceError as error:
-                    warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
-                    continue
-                yield Item(name, record, symbols, _scored_by(manifest, record, symbols, name))
-        except InputError as error:
-            warn(error)
-
-
-def _manifest_of(file: str) -> Manifest | None:
-    path = manifest_path(file)
-    if file == "-" or not path.exists():
-        return None
-    manifest = read_manifest(path)
-    _log.debug("%s: counting what %s says was designed", file, path)
-    return manifest
-
-
-def _scored_by(
-    manifest: Manifest | None, record: Record, symbols: NDArray[np.int64], file: str
-) -> NDArray[np.bool_] | None:
-    """Turn a manifest's digits into a mask along the record, separators included."""
-    if manifest is None or record.design is None:
-        return None
-    digits = manifest.scored_mask(record.design.name)
-    residues = symbols != SEPARATOR
-    if digits is None or len(digits) != np.count_nonzero(residues):
-        message = "does not fit its manifest; all its residues are counted"
-        warn(Problem(file, f"{record.place} ({record.id})", message, skipped=False))
-        return None
-    mask = np.zeros(len(symbols), dtype=bool)
-    mask[residues] = [digit == "1" for digit in digits]
-    return mask
 
 
 def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:

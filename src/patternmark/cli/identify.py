@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from patternmark.cli.detect import read_items
+from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, KeyFileError, ParameterError
@@ -22,7 +22,8 @@ from patternmark.verdict import LN10, format_p
 
 def identify(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="FASTA, lines or JSON lines; .gz; -.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="FASTA, lines, text or JSON lines; .gz; -."),
     ],
     keys: Annotated[Path | None, typer.Option(help="A folder of key files (*.key).")] = None,
     master: Annotated[
@@ -36,6 +37,8 @@ def identify(
         float, typer.Option(help="Name a key at corrected p <= FPR, for all keys together.")
     ] = DEFAULT_FPR,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
@@ -47,11 +50,14 @@ def identify(
         task = bar.add_task("loading keys", total=None)
         candidates = _candidates(keys, master, ids, allow_open_key)
         bar.advance(task, len(candidates))
+        alphabet = candidates[0].key.profile.alphabet  # of all: the search refuses a mixture
+        beside = keys if keys is not None else master.parent if master else None
+        source = Source(alphabet, format, tokenizer, beside)
         watch = _Watch()
         search = Identifier(candidates, fpr=fpr, progress=watch)
         bar.update(task, description="deriving schedules")
         search.prepare()
-    items = list(read_items(files, "auto", search.alphabet))
+    items = list(read_items(files, source))
     if not items:
         raise InputError("no sequence could be judged")
     found: list[tuple[str, Identification]] = []

@@ -31,7 +31,13 @@ KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show
 
 def keygen(
     output: Annotated[Path, typer.Option("--output", "-o", help="The key file to write.")],
-    alphabet: Annotated[str, typer.Option(help="protein, or tokenizer:FILE.")] = "protein",
+    alphabet: Annotated[
+        str,
+        typer.Option(
+            help="protein; cmlm-de-en, the tokenizer of the package; tokenizer:FILE for any other "
+            "(or a folder); mask-predict:FILE for its fairseq dictionary."
+        ),
+    ] = "protein",
     scheme: Annotated[
         str | None,
         typer.Option(help="hardened (the default), or paper: as published, easily broken."),

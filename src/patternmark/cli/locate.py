@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from patternmark.alphabet import PROTEIN
-from patternmark.cli.detect import read_items
-from patternmark.cli.items import Item
+from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError, SequenceError
@@ -25,7 +25,8 @@ from patternmark.verdict import LN10, format_p, p_value_of
 
 def locate(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="FASTA of proteins, DNA or RNA; .gz; -.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="FASTA of proteins, DNA or RNA; text; .gz; -."),
     ],
     key: Annotated[Path, typer.Option(help="The key file.")],
     fpr: Annotated[
@@ -36,6 +37,8 @@ def locate(
         typer.Option("--dna/--protein", help="What the letters are; default: told by the letters."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
@@ -46,10 +49,11 @@ def locate(
     search = Locator(load_key(key, allow_open=allow_open_key, with_secret=True), fpr=fpr)
     if dna and search.key.profile.alphabet != PROTEIN:
         raise ParameterError("--dna needs a key for proteins")
-    found: list[tuple[Item, bool, Located]] = []
+    source = Source(search.key.profile.alphabet, format, tokenizer, key.parent)
+    found: list[_Found] = []
     with progress("sequences") as bar:
         task = bar.add_task("locating", total=None)
-        for item in read_items(files, "auto", search.key.profile.alphabet):
+        for item in read_items(files, source):
             is_dna = _is_dna(item, dna, search)
             try:
                 located = _locate(search, item, is_dna)
@@ -58,11 +62,11 @@ def locate(
                 continue
             if located.num_tokens_scored == 0:
                 warn(Problem(item.file, item.place, "nothing to score: no symbol carries a key"))
-            found.append((item, is_dna, located))
+            found.append(_Found(item, is_dna, located, _characters(item, located, source)))
             if as_json:
-                typer.echo(json.dumps(_to_table(item, is_dna, located, search)))
+                typer.echo(json.dumps(_to_table(found[-1], search)))
             bar.advance(task)
-    if not any(located.num_tokens_scored for _, _, located in found):
+    if not any(one.located.num_tokens_scored for one in found):
         raise InputError("no sequence could be judged")
     if not as_json:
         _print_table(found, search)
@@ -81,47 +85,76 @@ def _locate(search: Locator, item: Item, is_dna: bool) -> Located:
     return search.in_protein(item.symbols, item.scored)
 
 
-def _to_table(item: Item, is_dna: bool, located: Located, search: Locator) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was located in a record; of a text, also between which characters."""
+
+    item: Item
+    is_dna: bool
+    located: Located
+    characters: list[tuple[int, int]] | None
+
+
+def _characters(item: Item, located: Located, source: Source) -> list[tuple[int, int]] | None:
+    """Turn the segments of a text from tokens into characters, from 0, half-open."""
+    cuts = source.cuts(item.record) if located.segments else None
+    if cuts is None:
+        return None
+    return [(int(cuts[one.start]), int(cuts[one.end])) for one in located.segments]
+
+
+def _to_table(found: _Found, search: Locator) -> dict[str, Any]:
+    located, is_dna = found.located, found.is_dna
+    segments = [segment.to_table() for segment in located.segments]
+    for segment, characters in zip(segments, found.characters or [], strict=False):
+        segment["characters"] = characters
     return {
-        "id": item.record.id,
-        "length": num_residues(item.symbols),
+        "id": found.item.record.id,
+        "length": num_residues(found.item.symbols),
         "num_tokens_scored": located.num_tokens_scored,
         "kind": "dna" if is_dna else search.key.profile.alphabet.name,
         "frames": 6 if is_dna else 1,
         "prediction": bool(located.segments),
         "p_value": p_value_of(located.log_p),
         "log10_p": located.log_p / LN10,
-        "segments": [segment.to_table() for segment in located.segments],
+        "segments": segments,
         "fpr": search.fpr,
         "key_id": search.key.key_id,
-        "file": item.file,
+        "file": found.item.file,
     }
 
 
-def _print_table(found: list[tuple[Item, bool, Located]], search: Locator) -> None:
+def _print_table(found: list[_Found], search: Locator) -> None:
     table = Table(box=None, pad_edge=False)
-    several = len({item.file for item, _, _ in found}) > 1
+    several = len({one.item.file for one in found}) > 1
     for name in [*(["file"] if several else []), "sequence", "segment", "chain", "frame"]:
         table.add_column(name, overflow="fold")
     for name in ("statistic", "p-value"):
         table.add_column(name, justify="right")
-    for item, is_dna, located in found:
-        names = [escape(item.file)] if several else []
-        names.append(escape(item.record.id))
-        unit = " nt" if is_dna else ""
-        for one in located.segments:
-            place = f"{one.start + 1}-{one.end}{unit}"
-            frame = "" if one.frame is None else f"{one.frame:+d}"
-            p = format_p(one.log_p / LN10)
-            table.add_row(*names, place, str(one.chain + 1), frame, f"{one.statistic:g}", p)
-        if not located.segments:
-            table.add_row(*names, "no mark found", "", "", "", format_p(located.log_p / LN10))
+    for one in found:
+        names = [escape(one.item.file)] if several else []
+        names.append(escape(one.item.record.id))
+        for number, segment in enumerate(one.located.segments):
+            frame = "" if segment.frame is None else f"{segment.frame:+d}"
+            numbers = (f"{segment.statistic:g}", format_p(segment.log_p / LN10))
+            table.add_row(*names, _place(one, number), str(segment.chain + 1), frame, *numbers)
+        if not one.located.segments:
+            table.add_row(*names, "no mark found", "", "", "", format_p(one.located.log_p / LN10))
     results.print(table)
-    number = sum(len(located.segments) for _, _, located in found)
+    number = sum(len(one.located.segments) for one in found)
     results.print(
         f"\n{number} marked segments of key {search.key.key_id} at p <= {search.fpr:g}, corrected "
         "for the number of searches"
-        + (" and for six frames" if any(is_dna for _, is_dna, _ in found) else ""),
+        + (" and for six frames" if any(one.is_dna for one in found) else ""),
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _place(found: _Found, number: int) -> str:
+    segment = found.located.segments[number]
+    place = f"{segment.start + 1}-{segment.end}{' nt' if found.is_dna else ''}"
+    if found.characters is None:
+        return place
+    start, end = found.characters[number]
+    return f"{place} (characters {start + 1}-{end})"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from patternmark.cli.detect import judge_items, read_items
-from patternmark.cli.items import Item
+from patternmark.cli.detect import judge_items
+from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, say
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import InputError
@@ -20,30 +21,36 @@ from patternmark.verdict import Verdict
 
 
 def report(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="FASTA files of designs.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="FASTA of designs, or text.")
+    ],
     key: Annotated[Path, typer.Option(help="The key file.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
     detector: Annotated[
         str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
     ] = "auto",
     fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
+    format: InputFormat = "auto",
+    tokenizer: TokenizerFile = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a self-contained page: verdicts, coloured sequences, tracks, quality.
+    """Write a self-contained page: verdicts, coloured sequences or text, tracks, quality.
 
     The page shows which letters the keys promote: keep it as secret as the key.
     """
     judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
+    source = Source(judge.key.profile.alphabet, format, tokenizer, key.parent)
     with progress("sequences") as bar:
         task = bar.add_task("judging", total=None)
-        items = list(read_items(files, "auto", judge.key.profile.alphabet))
-        entries = [_entry(*pair) for pair in judge_items(judge, items)]
+        items = list(read_items(files, source))
+        entries = [_entry(*pair, source) for pair in judge_items(judge, items)]
         bar.advance(task, len(entries))
     if not entries:
         raise InputError("no sequence could be judged")
     names = ", ".join(Path(file).name for file in files)
-    page = render_report(judge, entries, title=f"Designs in {names}")
+    title = f"{'Texts' if source.of_text else 'Designs'} in {names}"
+    page = render_report(judge, entries, title=title)
     try:
         # The page reveals what the key promotes, so it gets the mode of a key.
         handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -55,15 +62,25 @@ def report(
     say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
 
 
-def _entry(verdict: Verdict, item: Item) -> ReportEntry:
+def _entry(verdict: Verdict, item: Item, source: Source) -> ReportEntry:
     design = item.record.design
     is_design = design is not None and not design.is_native
     return ReportEntry(
         verdict=verdict,
         sequence=item.symbols,
+        words=_words(item, source),
         scored=item.scored,
         native=design is not None and design.is_native,
         score=design.number("score") if design else None,
         recovery=design.number("seq_recovery", "seq_rec") if design else None,
         watermarked=("wm" in design.facts) if design and is_design else None,
     )
+
+
+def _words(item: Item, source: Source) -> tuple[str, ...] | None:
+    """Cut a text into what its tokens stand for."""
+    cuts = source.cuts(item.record)
+    if cuts is None:
+        return None
+    text = str(item.record.sequence)
+    return tuple(text[start:end] for start, end in pairwise(cuts.tolist()))

@@ -1,4 +1,4 @@
-"""Sequences from FASTA, lines or JSON lines, plain or gzipped, from a file or standard input.
+"""Sequences from FASTA, lines, text or JSON lines, plain or gzipped, from a file or standard input.
 
 One bad record never costs the others: it comes out as a :class:`Problem` with its file and place,
 and reading goes on. Only a file that holds nothing to read raises an error.
@@ -9,30 +9,36 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import sys
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, cast, get_args
 
 from patternmark.errors import InputError
 from patternmark.io.designs import DesignHeader, parse_design_header
 
-Format = Literal["auto", "fasta", "lines", "jsonl"]
+Format = Literal["auto", "fasta", "lines", "jsonl", "paragraphs", "text"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 _FASTA_SUFFIXES = {".fa", ".fasta", ".faa", ".fas", ".fsa"}
-_SEQUENCE_FIELDS = ("sequence", "tokens", "token_ids", "input_ids")
+_JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
+_SEQUENCE_FIELDS = ("sequence", "tokens", "token_ids", "input_ids", "text")
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SNIFFED_BYTES = 4096
+# How a line of JSON begins that was cut short: an object with a name, or nothing but numbers.
+_BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Record:
-    """One sequence: letters, or a list of token ids."""
+    """One sequence: letters, text, or a list of token ids."""
 
     id: str
     sequence: str | list[int]
@@ -58,24 +64,33 @@ def input_name(path: str) -> str:
     return "standard input" if path == "-" else path
 
 
-def read_records(path: str, format: Format = "auto") -> Iterator[Record | Problem]:
-    """Yield records and problems of a file (`-` is standard input) in their order."""
+def read_records(
+    path: str, format: Format = "auto", *, of_text: bool = False
+) -> Iterator[Record | Problem]:
+    """Yield records and problems of a file (`-` is standard input) in their order.
+
+    `of_text` says that words are read, not letters: FASTA is not looked for, and each text is
+    cleaned of what copying does to it.
+    """
     name = input_name(path)
     last_place = ""
     seen: set[str] = set()
     with ExitStack() as stack:
         try:
-            stream, start = _open_text(path, stack)
+            # A byte that is no UTF-8 must be known in a text; no letter looks like its replacement.
+            stream, start = _open_text(path, stack, "surrogateescape" if of_text else "replace")
             _refuse_what_is_no_text(start, name)
-            kind = _sniff(start, path, name) if format == "auto" else format
+            sniff = _sniff_text if of_text else _sniff
+            kind = sniff(start, path, name) if format == "auto" else format
             for item in _PARSERS[kind](stream, name):
-                yield item
-                if isinstance(item, Record):
-                    last_place = item.place
-                    if item.id in seen:
-                        message = f"the id {item.id!r} stands more than once"
-                        yield Problem(name, item.place, message, skipped=False)
-                    seen.add(item.id)
+                found = _cleaned(item, name) if of_text and isinstance(item, Record) else item
+                yield found
+                if isinstance(found, Record):
+                    last_place = found.place
+                    if found.id in seen:
+                        message = f"the id {found.id!r} stands more than once"
+                        yield Problem(name, found.place, message, skipped=False)
+                    seen.add(found.id)
         except (EOFError, gzip.BadGzipFile, zlib.error):
             place = f"after {last_place}" if last_place else "from the start"
             yield Problem(name, place, "the gzip data is damaged or ends early; the rest is lost")
@@ -83,7 +98,7 @@ def read_records(path: str, format: Format = "auto") -> Iterator[Record | Proble
             raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-def _open_text(path: str, stack: ExitStack) -> tuple[TextIO, bytes]:
+def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]:
     """Open a file for reading with its first bytes, unzipped where it is gzipped."""
     stream: BinaryIO = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))  # noqa: SIM115
     start = stream.read(len(_GZIP_MAGIC))
@@ -97,7 +112,7 @@ def _open_text(path: str, stack: ExitStack) -> tuple[TextIO, bytes]:
             break
         start = more
     text = io.TextIOWrapper(
-        _Rejoined(start, stream).buffered(), encoding="utf-8-sig", errors="replace"
+        _Rejoined(start, stream).buffered(), encoding="utf-8-sig", errors=errors
     )
     return text, start
 
@@ -123,7 +138,7 @@ class _Rejoined(io.RawIOBase):
 
 def _refuse_what_is_no_text(start: bytes, name: str) -> None:
     if b"\0" in start:
-        raise InputError(f"{name}: this is a binary file; give FASTA, lines or JSON lines")
+        raise InputError(f"{name}: this is a binary file; give FASTA, lines, text or JSON lines")
     if not start.removeprefix(_BYTE_ORDER_MARK).strip():
         raise InputError(f"{name}: the file is empty")
 
@@ -141,6 +156,37 @@ def _sniff(start: bytes, path: str, name: str) -> str:
             "(for one sequence per line pass --format lines)"
         )
     return "lines"
+
+
+def _sniff_text(start: bytes, path: str, name: str) -> str:
+    """Text may begin with anything: it is JSON by its suffix, or where every line is JSON."""
+    suffix = Path(path.removesuffix(".gz")).suffix.lower()
+    lines = start.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+    *whole, last = lines if len(start) >= _SNIFFED_BYTES else [*lines, b""]
+    is_json = all(_is_json_record(line) for line in whole if line.strip())
+    if suffix in _JSON_SUFFIXES or (is_json and (not last or _BEGINS_JSON.fullmatch(last))):
+        return "jsonl"
+    return "lines"
+
+
+def _is_json_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _cleaned(record: Record, name: str) -> Record | Problem:
+    """Undo what copying does to a text: other code points for a character, blanks around it."""
+    if not isinstance(record.sequence, str):
+        return record
+    try:
+        record.sequence.encode("utf-8")
+    except UnicodeEncodeError as error:
+        message = f"character {error.start + 1} is not valid UTF-8; save the text as UTF-8"
+        return Problem(name, record.place, message)
+    text = unicodedata.normalize("NFC", record.sequence).strip()
+    return replace(record, sequence=text) if text else Problem(name, record.place, "it is empty")
 
 
 def _parse_fasta(stream: TextIO, name: str) -> Iterator[Record | Problem]:
@@ -183,6 +229,25 @@ def _parse_lines(stream: TextIO, name: str) -> Iterator[Record | Problem]:
             yield Record(f"line-{number}", sequence, f"line {number}")
 
 
+def _parse_paragraphs(stream: TextIO, name: str) -> Iterator[Record | Problem]:
+    """Read what stands between blank lines; a break inside is a blank: mails and PDF wrap text."""
+    lines: list[str] = []
+    first = 0
+    for number, line in enumerate(chain(stream, [""]), start=1):
+        if line.strip():
+            first = first if lines else number
+            lines.append(line.strip())
+        elif lines:
+            yield Record(f"line-{first}", " ".join(lines), f"line {first}")
+            lines = []
+
+
+def _parse_text(stream: TextIO, name: str) -> Iterator[Record | Problem]:
+    """Read the whole file as one record."""
+    id = "text" if name == input_name("-") else Path(name).name
+    yield Record(_printable(id), stream.read(), "the text")
+
+
 def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     for number, line in enumerate(stream, start=1):
         if not line.strip():
@@ -196,7 +261,8 @@ def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:
         id = f"line-{number}"
         if isinstance(content, dict):
             id = _printable(str(content.get("id", id)))
-            content = next((content[f] for f in _SEQUENCE_FIELDS if f in content), None)
+            values = (content[field] for field in _SEQUENCE_FIELDS if field in content)
+            content = next((value for value in values if _is_sequence(value)), None)
         if _is_sequence(content):
             yield Record(id, content, place)
         else:
@@ -217,4 +283,10 @@ def _is_sequence(content: object) -> bool:
     return isinstance(content, str) and bool(content)
 
 
-_PARSERS = {"fasta": _parse_fasta, "lines": _parse_lines, "jsonl": _parse_jsonl}
+_PARSERS = {
+    "fasta": _parse_fasta,
+    "lines": _parse_lines,
+    "jsonl": _parse_jsonl,
+    "paragraphs": _parse_paragraphs,
+    "text": _parse_text,
+}

@@ -1,62 +1,130 @@
 """Tokenizer vocabularies as alphabets, read from the file alone: no tokenizer library needed.
 
-Understood are `tokenizer.json` (tokenizers, transformers), `vocab.json` (token to id), and text
-with one token per line (`vocab.txt`, or sentencepiece's `.vocab` with a score behind a tab).
+Understood are
+
+- `tokenizer.json` (tokenizers, transformers) and `vocab.json` (token to id),
+- sentencepiece's `.model`, and its `.vocab` with a score behind a tab,
+- text with one token per line (`vocab.txt`),
+- fairseq's `dict*.txt`: a symbol and its count per line, after four symbols of its own,
+- a folder with one of these, as transformers saves it, and what its configuration adds.
+
+What is special is never scored: what the file flags so, control tokens, ids without a token.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from patternmark.alphabet import PROTEIN, Alphabet
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.sentencepiece_wire import PieceType, read_pieces
+
+TOKENIZER, MASK_PREDICT = "tokenizer", "mask-predict"  # kinds of alphabets that are read from files
+CMLM_DE_EN = "cmlm-de-en"  # the tokenizer that comes with the package
+# Of a folder the first of these is read.
+FOLDER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "tokenizer.model")
+SENTENCEPIECE_SUFFIX = ".model"
 
 # Names in brackets are control tokens, but <0x0A> is sentencepiece's spelling of a byte.
 _CONTROL_TOKEN = re.compile(r"(?!<0x[0-9A-Fa-f]{2}>)(<[^<>\s]+>|\[[A-Za-z0-9_]+\])")
+_SCORED_LINE = re.compile(r"(?s:.*)\t-?[0-9.]+(e-?[0-9]+)?")
+_FAIRSEQ_OWN = ("<s>", "<pad>", "</s>", "<unk>")
+_FAIRSEQ_FILLING = re.compile(r"madeupword\d+")  # rounds the number of symbols up; never in text
+_SAVE_AS_JSON = (
+    "load it with transformers and save it with save_pretrained: that writes a tokenizer.json"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The tokens of a tokenizer by id, and which ids are special: never scored."""
+
+    name: str  # of the alphabet: tokenizer:FILE
+    tokens: tuple[str, ...]
+    special: frozenset[int]
+
+    def alphabet(self, unscored: Iterable[str] = ()) -> Alphabet:
+        """Return the alphabet of the tokens; `unscored` names further ones to leave out."""
+        never = set(self.special)
+        for token in unscored:
+            if token not in self.tokens:
+                raise ParameterError(f"{self.name}: there is no token {token!r} to leave unscored")
+            never.add(self.tokens.index(token))
+        return Alphabet.from_symbols(self.name, self.tokens, never)
+
+    def fits(self, alphabet: Alphabet) -> bool:
+        """Whether an alphabet has these tokens in this order, whatever it leaves unscored."""
+        if alphabet.size != len(self.tokens):
+            return False
+        same = Alphabet.from_symbols(alphabet.name, self.tokens, alphabet.unscored)
+        return same.sha256 == alphabet.sha256
+
+
+def shipped_tokenizer() -> Path:
+    """Return where the tokenizer of the package lies: byte-level BPE, German and English."""
+    return Path(__file__).parent.parent / "data" / CMLM_DE_EN / "tokenizer.json"
 
 
 def parse_alphabet(text: str, unscored: Iterable[str] = ()) -> Alphabet:
-    """Turn `protein` or `tokenizer:FILE` into an alphabet; `unscored` names further tokens."""
+    """Turn what `keygen --alphabet` is given into an alphabet; `unscored` names further tokens."""
     kind, _, file = text.partition(":")
     if text == PROTEIN.name:
         if list(unscored):
             raise ParameterError("the protein alphabet fixes what is unscored")
         return PROTEIN
-    if kind == "tokenizer" and file:
-        return read_vocabulary(Path(file), unscored)
-    raise ParameterError(f"an alphabet is 'protein' or 'tokenizer:FILE', not {text!r}")
+    if text == CMLM_DE_EN:
+        return read_shipped_vocabulary().alphabet(unscored)
+    if kind in (TOKENIZER, MASK_PREDICT) and file:
+        return read_vocabulary(Path(file), kind).alphabet(unscored)
+    raise ParameterError(
+        f"an alphabet is 'protein', '{CMLM_DE_EN}' (the tokenizer of the package) or "
+        f"'tokenizer:FILE', not {text!r}"
+    )
 
 
-def read_vocabulary(file: Path, unscored: Iterable[str] = ()) -> Alphabet:
-    """Read a vocabulary; control tokens and those named in `unscored` are never scored."""
+def read_shipped_vocabulary() -> Vocabulary:
+    """Read the vocabulary that comes with the package."""
+    return read_vocabulary(shipped_tokenizer(), name=CMLM_DE_EN)
+
+
+def read_vocabulary(file: Path, kind: str = TOKENIZER, name: str | None = None) -> Vocabulary:
+    """Read the vocabulary of a file or a folder; `mask-predict` gives a dictionary a <mask>."""
+    if kind == MASK_PREDICT and not is_fairseq_dictionary(file):
+        raise ParameterError(
+            f"{file}: '{MASK_PREDICT}:' goes with a dictionary of fairseq, named dict*.txt"
+        )
     try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{file}: not text; for a sentencepiece model give the .vocab file beside it"
-        ) from None
+        entries = _of_folder(file) if file.is_dir() else _of_file(file, kind)
+        tokens = _in_order(entries.id_of)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    try:
-        content = json.loads(text) if text.lstrip().startswith("{") else None
-        id_of, special = _from_json(content) if content is not None else _from_lines(text)
-        tokens = _in_order(id_of)
-        never_generated = set(range(len(tokens))) - set(id_of.values())
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{file}: not a vocabulary this version reads: {error}") from None
-    for name in unscored:
-        if name not in id_of:
-            raise ParameterError(f"{file}: there is no token {name!r} to leave unscored")
-        special.add(name)
-    return Alphabet.from_symbols(
-        f"tokenizer:{_printable(file.name)}",
-        tokens,
-        never_generated | {id_of[token] for token in special},
-    )
+    without_token = set(range(len(tokens))) - set(entries.id_of.values())
+    special = {entries.id_of[token] for token in entries.special | _control_tokens(entries.id_of)}
+    shown = _printable(name or Path(os.path.abspath(file)).name)  # not resolved: links have names
+    return Vocabulary(f"{kind}:{shown}", tuple(tokens), frozenset(special | without_token))
+
+
+def is_fairseq_dictionary(file: Path) -> bool:
+    """Whether a file is named as fairseq names its dictionaries."""
+    return file.name.startswith("dict") and file.suffix == ".txt"
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """What a file says: the id of each token, and which tokens it says are special."""
+
+    id_of: dict[str, int]
+    special: set[str] = field(default_factory=set)
 
 
 def _printable(name: str) -> str:
@@ -64,7 +132,40 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)
 
 
-def _from_json(content: dict[str, Any]) -> tuple[dict[str, int], set[str]]:
+def _of_file(file: Path, kind: str) -> _Entries:
+    content = file.read_bytes()
+    if file.suffix == SENTENCEPIECE_SUFFIX and not _is_tiktoken(content):
+        return _from_pieces(content)
+    try:
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise ValueError("it is neither text nor a sentencepiece .model") from None
+    if is_fairseq_dictionary(file):
+        return _from_dictionary(text, kind)
+    if _is_tiktoken(content):
+        raise ValueError(f"ranks of tiktoken do not say how text is split; {_SAVE_AS_JSON}")
+    if text.lstrip().startswith("{"):
+        return _from_json(json.loads(text))
+    return _from_lines(text)
+
+
+def _is_tiktoken(content: bytes) -> bool:
+    """Whether the first line is a token in base 64 and its rank, 0."""
+    token, _, rank = content.partition(b"\n")[0].strip().partition(b" ")
+    try:
+        return rank == b"0" and bool(base64.b64decode(token, validate=True))
+    except binascii.Error:
+        return False
+
+
+def _from_pieces(content: bytes) -> _Entries:
+    pieces = read_pieces(content)
+    never = (PieceType.UNKNOWN, PieceType.CONTROL, PieceType.UNUSED)
+    id_of = _numbered([piece.text for piece in pieces])
+    return _Entries(id_of, {piece.text for piece in pieces if piece.type in never})
+
+
+def _from_json(content: dict[str, Any]) -> _Entries:
     if "model" in content:  # tokenizer.json
         vocab = content["model"]["vocab"]
         if isinstance(vocab, list):  # unigram models: a list of [token, score]
@@ -76,17 +177,86 @@ def _from_json(content: dict[str, Any]) -> tuple[dict[str, int], set[str]]:
         id_of, special = dict(content), set()
     if not all(type(index) is int for index in id_of.values()):
         raise ValueError("token ids must be whole numbers")
-    return id_of, special | _control_tokens(id_of)
+    return _Entries(id_of, special)
 
 
-def _from_lines(text: str) -> tuple[dict[str, int], set[str]]:
-    tokens = [line.split("\t")[0] for line in text.split("\n")]
-    while tokens and not tokens[-1]:
-        tokens.pop()
+def _from_lines(text: str) -> _Entries:
+    lines = text.split("\n")
+    while lines and not lines[-1]:
+        lines.pop()
+    if all(_SCORED_LINE.fullmatch(line) for line in lines):
+        lines = [line.rpartition("\t")[0] for line in lines]  # the last: a tab may be a token
+    return _Entries(_numbered(lines))
+
+
+def _from_dictionary(text: str, kind: str) -> _Entries:
+    own = [*_FAIRSEQ_OWN, *(["<mask>"] if kind == MASK_PREDICT else [])]
+    tokens = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        symbol, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if not symbol or not count.isdecimal():
+            raise ValueError(f"line {number} is not a symbol and its count")
+        tokens.append(symbol)
+    filling = {token for token in tokens if _FAIRSEQ_FILLING.fullmatch(token)}
+    return _Entries(_numbered([*own, *tokens]), {*own, *filling})
+
+
+def _numbered(tokens: list[str]) -> dict[str, int]:
     id_of = {token: index for index, token in enumerate(tokens)}
     if len(id_of) != len(tokens):
-        raise ValueError("a token stands on two lines")
-    return id_of, _control_tokens(id_of)
+        raise ValueError("a token stands in it twice")
+    return id_of
+
+
+def _of_folder(folder: Path) -> _Entries:
+    file = vocabulary_file(folder)
+    if file is None:
+        raise ValueError(f"the folder has none of {', '.join(FOLDER_FILES)}; {_SAVE_AS_JSON}")
+    entries = _of_file(file, TOKENIZER)
+    config = _json_object(folder / "tokenizer_config.json")
+    added = dict(_json_object(folder / "added_tokens.json"))
+    special = set(entries.special)
+    for index, token in config.get("added_tokens_decoder", {}).items():
+        added[token["content"]] = int(index)
+        if token.get("special"):
+            special.add(token["content"])
+    for token, index in added.items():
+        if entries.id_of.get(token, index) != index:
+            # Such as XLM-R, whose ids are those of sentencepiece plus one.
+            raise ValueError(
+                f"{token!r} has the id {entries.id_of[token]} in {file.name}, but {index} in the "
+                f"configuration; {_SAVE_AS_JSON}"
+            )
+    id_of = entries.id_of | added
+    named = _named_tokens(config) | _named_tokens(_json_object(folder / "special_tokens_map.json"))
+    return _Entries(id_of, special | (named & set(id_of)))
+
+
+def vocabulary_file(folder: Path) -> Path | None:
+    """Return the file of a folder that its vocabulary is read from."""
+    return next((folder / name for name in FOLDER_FILES if (folder / name).exists()), None)
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    """Read a file of a folder's configuration; it may be missing."""
+    if not file.exists():
+        return {}
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{file.name} holds no object")
+    return content
+
+
+def _named_tokens(config: dict[str, Any]) -> set[str]:
+    """List the tokens that a configuration names: mask_token, additional_special_tokens, ..."""
+    values: list[Any] = []
+    for name, value in config.items():
+        if name.endswith("_token"):
+            values.append(value)
+        elif name.endswith("special_tokens"):
+            values += value.values() if isinstance(value, dict) else value or []
+    contents = [value.get("content") if isinstance(value, dict) else value for value in values]
+    return {token for token in contents if isinstance(token, str)}
 
 
 def _control_tokens(tokens: Iterable[str]) -> set[str]:

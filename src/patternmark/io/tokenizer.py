@@ -1,0 +1,323 @@
+"""Text to token ids and back, through the library that a tokenizer's file needs.
+
+The libraries are optional and loaded when text is read: `tokenizers` for a tokenizer.json,
+`sentencepiece` for a .model, `transformers` for a folder with a vocabulary alone. Token ids need
+none of them. Whatever a text says, no token that its file flags as special comes out of it: the
+literal text <mask> is read as any other.
+
+>>> tokenizer = load_tokenizer(shipped_tokenizer())
+>>> tokenizer.decode(tokenizer.encode("A cat sat on the <mask>.")).strip()
+'A cat sat on the <mask>.'
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from patternmark.alphabet import Alphabet
+from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.sentencepiece_wire import read_begins
+from patternmark.io.vocabulary import (
+    MASK_PREDICT,
+    SENTENCEPIECE_SUFFIX,
+    TOKENIZER,
+    Vocabulary,
+    is_fairseq_dictionary,
+    read_shipped_vocabulary,
+    read_vocabulary,
+    shipped_tokenizer,
+    vocabulary_file,
+)
+
+# A noncharacter of Unicode, which no text has, in the place of a special token's name.
+_NOWHERE_IN_TEXT = "\ufdd0"
+_SYMBOL = re.compile(r"\S+")
+
+
+class Backend(Protocol):
+    """A library's tokenizer, told to add nothing and to find no special token in text."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of ids; special ones have none."""
+
+    def begins(self, text: str) -> list[int] | None:
+        """Return the character of a text at which each token begins, where the library knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """The tokenizer of a file: what turns text into the symbols of its alphabet, and back."""
+
+    file: Path
+    vocabulary: Vocabulary
+    backend: Backend
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        return self.vocabulary.alphabet()
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """Return the ids of a text: no special token is added, and none is found in it."""
+        return np.array(self.backend.encode(text), dtype=np.int64)
+
+    def decode(self, ids: ArrayLike) -> str:
+        """Return the text of ids; what the file flags as special has none."""
+        return self.backend.decode(self.alphabet.encode(ids).tolist())
+
+    def cuts(self, text: str) -> NDArray[np.int64] | None:
+        """Return where each token begins in the text, and the text's end: [tokens + 1].
+
+        None where the library does not know. Tokens that share a character share its place.
+        """
+        begins = self.backend.begins(text)
+        if not begins:
+            return None
+        return np.maximum.accumulate([0, *begins[1:], len(text)])
+
+
+def load_tokenizer(
+    file: str | Path, kind: str = TOKENIZER, vocabulary: Vocabulary | None = None
+) -> Tokenizer:
+    """Load the tokenizer of a file or a folder; say what to install where a library is missing."""
+    path = Path(file)
+    if vocabulary is None:
+        is_shipped = path == shipped_tokenizer()
+        vocabulary = read_shipped_vocabulary() if is_shipped else read_vocabulary(path, kind)
+    source = _source(path)
+    backend: Backend
+    if source.is_dir():
+        backend = _Transformers(source, vocabulary)
+    elif is_fairseq_dictionary(source):
+        backend = _Dictionary(vocabulary)
+    elif source.suffix == SENTENCEPIECE_SUFFIX:
+        backend = _SentencePiece(source)
+    else:
+        backend = _Tokenizers(source)
+    return Tokenizer(path, vocabulary, backend)
+
+
+def find_tokenizer(
+    alphabet: Alphabet, file: Path | None = None, beside: Path | None = None
+) -> Tokenizer:
+    """Find the tokenizer of a key's alphabet.
+
+    It is `file`, or the one of the package, or a file of the alphabet's name in the folder
+    `beside`; one that does not fit the alphabet is refused.
+    """
+    prefix, _, name = alphabet.name.partition(":")
+    kind = MASK_PREDICT if prefix == MASK_PREDICT else TOKENIZER
+    if file is None:
+        shipped = read_shipped_vocabulary()
+        if shipped.fits(alphabet):
+            return load_tokenizer(shipped_tokenizer(), vocabulary=shipped)
+        file = beside / Path(name).name if beside is not None and name else None
+        if file is None or not file.exists():
+            raise ParameterError(
+                f"the key was made for {alphabet.name} (sha256 {alphabet.sha256[:12]}): to read "
+                "text, give that tokenizer with --tokenizer FILE or put it beside the key; token "
+                "ids in JSON lines need none"
+            )
+    found = read_vocabulary(file, kind)
+    if not found.fits(alphabet):
+        raise ParameterError(
+            f"{file}: not the tokenizer of this key: its alphabet is {found.name} (sha256 "
+            f"{found.alphabet().sha256[:12]}, {len(found.tokens)} tokens), the key's "
+            f"{alphabet.name} ({alphabet.sha256[:12]}, {alphabet.size}). Give the one the key was "
+            "made for with --tokenizer, or make a key for this one with 'patternmark keygen "
+            f"--alphabet {kind}:FILE'"
+        )
+    return load_tokenizer(file, kind, found)
+
+
+def _source(path: Path) -> Path:
+    """Return what a library is to read: some files say the tokens but not how text is split."""
+    if path.is_dir():
+        file = vocabulary_file(path)
+        is_whole = file is not None and file.name not in ("vocab.json", "vocab.txt")
+        return file if file is not None and is_whole else path
+    if path.suffix == ".vocab":
+        model = path.with_suffix(SENTENCEPIECE_SUFFIX)
+        if not model.exists():
+            raise InputError(f"{path}: to read text, the sentencepiece model {model} is needed")
+        return model
+    if path.name in ("vocab.json", "vocab.txt"):
+        return path.parent
+    return path
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        extra = "'patternmark[text]'" if name == "tokenizers" else name
+        raise PatternmarkError(
+            f"to read text with this tokenizer needs {name}: pip install {extra} (token ids in "
+            "JSON lines need none)"
+        ) from None
+
+
+class _Tokenizers:
+    """A tokenizer.json."""
+
+    def __init__(self, file: Path) -> None:
+        library = _import("tokenizers")
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            self._tokenizer = library.Tokenizer.from_str(json.dumps(_without_special(content)))
+            self._has_text = {
+                index
+                for token, index in self._tokenizer.get_vocab().items()
+                if not token.startswith(_NOWHERE_IN_TEXT)
+            }
+        # The library raises plain Exception for what it cannot read.
+        except Exception as error:
+            raise InputError(f"{file}: the library tokenizers cannot read it: {error}") from None
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode([index for index in ids if index in self._has_text])
+        return text
+
+    def begins(self, text: str) -> list[int] | None:
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        return [begin for begin, _ in encoded.offsets]
+
+
+def _without_special(content: dict[str, Any]) -> dict[str, Any]:
+    """Take out of a tokenizer.json all that makes special tokens, or fits a text to a length.
+
+    Not to look for special tokens is not enough: a unigram model has them among its pieces.
+    """
+    model = content["model"]
+    given = content.get("added_tokens", [])
+    special = {token["content"] for token in given if token.get("special")}
+    if model.get("unk_token") is not None:
+        special.add(model["unk_token"])
+    merged = {part for merge in model.get("merges", ()) for part in _parts_of_merge(merge)}
+    name_of = {token: f"{_NOWHERE_IN_TEXT}{token}" for token in special - merged}
+    vocab = model["vocab"]
+    if isinstance(vocab, list):
+        vocab = [[name_of.get(token, token), score] for token, score in vocab]
+    else:
+        vocab = {name_of.get(token, token): index for token, index in vocab.items()}
+    renamed = dict(model) | {"vocab": vocab}
+    if "unk_token" in model:
+        renamed["unk_token"] = name_of.get(model["unk_token"], model["unk_token"])
+    added = [token for token in given if not token.get("special")]
+    nothing = dict.fromkeys(("truncation", "padding", "post_processor"))
+    return content | nothing | {"added_tokens": added, "model": renamed}
+
+
+def _parts_of_merge(merge: str | list[str]) -> tuple[str, ...]:
+    first, second = merge.split(" ") if isinstance(merge, str) else merge
+    return first, second, first + second
+
+
+class _SentencePiece:
+    """A sentencepiece .model; its library finds no control symbol in text."""
+
+    def __init__(self, file: Path) -> None:
+        library = _import("sentencepiece")
+        try:
+            self._processor = library.SentencePieceProcessor(model_file=str(file))
+        except (OSError, RuntimeError) as error:
+            raise InputError(f"{file}: sentencepiece cannot read it: {error}") from None
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._processor.encode(text, add_bos=False, add_eos=False)
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        text: str = self._processor.decode(ids)
+        return text
+
+    def begins(self, text: str) -> list[int] | None:
+        split = self._processor.encode(text, out_type="serialized_proto")
+        content = np.frombuffer(text.encode("utf-8"), dtype=np.uint8)
+        is_first = (content & 0xC0) != 0x80  # the first byte of a character
+        character_of = np.append(np.cumsum(is_first) - 1, len(text))  # [bytes + 1]
+        return [int(character_of[begin]) for begin in read_begins(split)]
+
+
+class _Transformers:
+    """A folder whose configuration, not its vocabulary, says how text is split."""
+
+    _AS_IT_IS: ClassVar = {
+        "add_special_tokens": False,
+        "split_special_tokens": True,
+        "verbose": False,  # no word about texts that are longer than a model reads
+    }
+
+    def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
+        library = _import("transformers")
+        try:
+            self._tokenizer = library.AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False
+            )
+        # What can go wrong depends on the tokenizer's class.
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(
+                f"{folder}: transformers cannot load a tokenizer from it: {reason}; give a "
+                "tokenizer.json, or a tokenizer_config.json that names the tokenizer_class"
+            ) from None
+        for token, index in self._tokenizer.get_vocab().items():
+            if index < len(vocabulary.tokens) and vocabulary.tokens[index] != token:
+                raise InputError(
+                    f"{folder}: transformers gives the id {index} to {token!r}, the vocabulary to "
+                    f"{vocabulary.tokens[index]!r}; save it with save_pretrained, and make a key "
+                    "for what that writes"
+                )
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, **self._AS_IT_IS)
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def begins(self, text: str) -> list[int] | None:
+        if not self._tokenizer.is_fast:
+            return None
+        split = self._tokenizer(text, return_offsets_mapping=True, **self._AS_IT_IS)
+        return [begin for begin, _ in split["offset_mapping"]]
+
+
+class _Dictionary:
+    """A dictionary of fairseq: it knows text that is split into its symbols by blanks."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._symbol_of = {
+            index: symbol
+            for index, symbol in enumerate(vocabulary.tokens)
+            if index not in vocabulary.special
+        }
+        self._id_of = {symbol: index for index, symbol in self._symbol_of.items()}
+        self._unknown = vocabulary.tokens.index("<unk>")
+
+    def encode(self, text: str) -> list[int]:
+        return [self._id_of.get(symbol, self._unknown) for symbol in _SYMBOL.findall(text)]
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(self._symbol_of[index] for index in ids if index in self._symbol_of)
+
+    def begins(self, text: str) -> list[int] | None:
+        return [found.start() for found in _SYMBOL.finditer(text)]

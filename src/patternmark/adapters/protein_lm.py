@@ -1,0 +1,179 @@
+"""Marked proteins from masked protein language models: ESM, and EvoDiff's order-agnostic models.
+
+Both write letters in a vocabulary of their own. The mark is put on letters, so one protein key
+serves them all, and `patternmark detect` finds it in the finished sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from patternmark.adapters.masked import (
+    Choice,
+    MaskedSampler,
+    at_random,
+    logits_of,
+    most_confident,
+)
+from patternmark.adapters.needs_torch import Tensor, torch
+from patternmark.adapters.promotion import Promotion, batch_keys, letter_columns
+from patternmark.chain import NO_KEY
+from patternmark.errors import ParameterError, SequenceError
+from patternmark.mark import Marker
+
+OPEN = "_"  # a residue that the model writes
+RANDOM, CONFIDENCE = "random", "confidence"
+
+ESM_TOKENS = (
+    "<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>",
+)  # fmt: skip
+EVODIFF_TOKENS = tuple("ACDEFGHIKLMNPQRSTVWYBZXJOU-*#@!")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a model writes a protein: its tokens and what stands around the letters."""
+
+    id_of: Mapping[str, int]
+    mask: str
+    pad: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+    def write(self, templates: Sequence[str]) -> Tensor:
+        """Return the tokens of sequences whose open residues are masked: [B, L]."""
+        rows = [
+            [*self.before, *(self.mask if c == OPEN else c for c in text), *self.after]
+            for text in templates
+        ]
+        longest = max(map(len, rows), default=0)
+        tokens = torch.full((len(rows), longest), self.id_of[self.pad])
+        for number, (row, text) in enumerate(zip(rows, templates, strict=True)):
+            for place, token in enumerate(row):
+                if token not in self.id_of:
+                    raise SequenceError(
+                        f"template {number + 1}: {text[place - len(self.before)]!r} is no letter "
+                        f"of this model; open residues are written {OPEN!r}"
+                    )
+                tokens[number, place] = self.id_of[token]
+        return tokens
+
+    def read(self, tokens: Tensor, templates: Sequence[str]) -> list[str]:
+        """Return the sequences that tokens [B, L] spell."""
+        token_of = {index: token for token, index in self.id_of.items()}
+        start = len(self.before)
+        return [
+            "".join(token_of[index] for index in row[start : start + len(text)])
+            for row, text in zip(tokens.tolist(), templates, strict=True)
+        ]
+
+
+ESM = Layout(
+    {token: i for i, token in enumerate(ESM_TOKENS)}, "<mask>", "<pad>", ("<cls>",), ("<eos>",)
+)
+EVODIFF = Layout({token: i for i, token in enumerate(EVODIFF_TOKENS)}, "#", "!")
+
+
+def esm_generate(
+    model: Any,
+    templates: Sequence[str],
+    marker: Marker,
+    *,
+    order: str = RANDOM,
+    per_step: int = 1,
+    temperature: float = 1.0,
+    layout: Layout = ESM,
+    seed: int | str = 0,
+    first_index: int = 0,
+    generator: torch.Generator | None = None,
+) -> list[str]:
+    """Fill the open residues of templates such as `"MK____"` with `EsmForMaskedLM`.
+
+    `order` is `random`, or `confidence`: the residues the model is surest of, with the bias, come
+    first. `per_step` residues of each sequence settle in one pass. Letters that are given stay as
+    they are and carry no key.
+    """
+    if order not in (RANDOM, CONFIDENCE):
+        raise ParameterError(f"order is {RANDOM} or {CONFIDENCE}, not {order!r}")
+    choice = at_random(per_step, generator) if order == RANDOM else most_confident(per_step)
+    return _fill(
+        lambda tokens: model(tokens, attention_mask=(tokens != layout.id_of[layout.pad]).long()),
+        templates,
+        marker,
+        layout,
+        choice,
+        per_step,
+        temperature,
+        (seed, first_index, generator),
+        next(model.parameters()).device,
+    )
+
+
+def order_agnostic_generate(
+    model: Callable[[Tensor], Any],
+    templates: Sequence[str],
+    marker: Marker,
+    *,
+    layout: Layout = EVODIFF,
+    temperature: float = 1.0,
+    device: torch.device | str = "cpu",
+    seed: int | str = 0,
+    first_index: int = 0,
+    generator: torch.Generator | None = None,
+) -> list[str]:
+    """Fill open residues one at a time in a random order, as EvoDiff's OADM does.
+
+    `model` is any function from tokens [B, L] to logits [B, L, C], or to an output that has them.
+    EvoDiff's models also want a time step: wrap them, `lambda x: model(x, torch.zeros(len(x)))`.
+    """
+    return _fill(
+        model,
+        templates,
+        marker,
+        layout,
+        at_random(1, generator),
+        1,
+        temperature,
+        (seed, first_index, generator),
+        device,
+    )
+
+
+@torch.no_grad()
+def _fill(
+    model: Callable[[Tensor], Any],
+    templates: Sequence[str],
+    marker: Marker,
+    layout: Layout,
+    choice: Choice,
+    per_step: int,
+    temperature: float,
+    randomness: tuple[int | str, int, torch.Generator | None],
+    device: torch.device | str,
+) -> list[str]:
+    seed, first_index, generator = randomness
+    if per_step < 1:
+        raise ParameterError(f"a step settles one residue or more, not {per_step}")
+    columns = letter_columns(marker.key.profile.alphabet, layout.id_of)
+    sampler = MaskedSampler(
+        lambda tokens: logits_of(model(tokens)),
+        layout.id_of[layout.mask],
+        Promotion(marker, columns, temperature=temperature),
+        temperature=temperature,
+        generator=generator,
+    )
+    tokens = layout.write(templates)
+    keys = np.full(tokens.shape, NO_KEY)  # keys follow the residues, whatever stands before them
+    longest = max(map(len, templates), default=0)
+    start = len(layout.before)
+    keys[:, start : start + longest] = batch_keys(
+        marker, len(templates), longest, seed, first_index
+    )
+    most_open = max((text.count(OPEN) for text in templates), default=0)
+    steps = -(-most_open // per_step)
+    filled = sampler.fill(tokens.to(device), torch.as_tensor(keys, device=device), [choice] * steps)
+    return layout.read(filled, templates)

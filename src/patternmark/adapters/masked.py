@@ -21,6 +21,7 @@ from patternmark.mark import Marker
 
 # From confidences [B, L] (-inf where nothing is open) to the positions that settle: [B, L].
 Choice = Callable[[Tensor], Tensor]
+_BEHIND_ALL = 100.0  # more than any two confidences differ by
 
 
 def most_confident(count: int) -> Choice:
@@ -59,7 +60,9 @@ class MaskedSampler:
 
     `model` takes tokens [B, L] and returns logits [B, L, C]. Neither the mask nor a column in
     `forbidden` nor one that stands for no token is ever written. Tokens in `late` (such as the end
-    of a text) settle only where no other position is open.
+    of a text) settle only where no other position is open. The confidence of a position is the
+    probability of the token drawn for it; or, `by_entropy`, how little its distribution leaves
+    open, which does not favour likely tokens over those that were drawn.
     """
 
     model: Callable[[Tensor], Tensor]
@@ -68,6 +71,7 @@ class MaskedSampler:
     temperature: float = 1.0
     forbidden: Sequence[int] = ()
     late: Sequence[int] = ()
+    by_entropy: bool = False
     generator: torch.Generator | None = None
 
     def fill(
@@ -93,7 +97,7 @@ class MaskedSampler:
         return tokens
 
     def _draw(self, logits: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw a token for each open position and say how likely it was: logits [n, C] -> [n]."""
+        """Draw a token for each open position and say how sure it is: logits [n, C] -> [n]."""
         # Double precision: in single, Gumbel noise favours likely tokens more than it should.
         allowed = self.promotion.writable(logits.shape[-1]).to(logits.device)
         allowed[[self.mask_id, *self.forbidden]] = False
@@ -103,9 +107,13 @@ class MaskedSampler:
             uniform = _uniform(marked.shape, marked.device, self.generator)
             noisy = marked / self.temperature - torch.log(-torch.log(uniform))
         drawn = noisy.argmax(dim=-1)
-        certainty = marked.softmax(dim=-1).gather(-1, drawn[:, None])[:, 0]
+        shares = marked.softmax(dim=-1)
+        if self.by_entropy:
+            certainty = torch.xlogy(shares, shares).sum(dim=-1)
+        else:
+            certainty = shares.gather(-1, drawn[:, None])[:, 0]
         held_back = torch.isin(drawn, torch.as_tensor(self.late, device=drawn.device).long())
-        return drawn, torch.where(held_back, certainty - 2.0, certainty)  # behind all others
+        return drawn, torch.where(held_back, certainty - _BEHIND_ALL, certainty)
 
 
 def answer_keys(

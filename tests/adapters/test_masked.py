@@ -8,6 +8,7 @@ from patternmark.derive import Secret
 
 torch = pytest.importorskip("torch")
 
+from patternmark.adapters.logit_bias import LogitBias  # noqa: E402
 from patternmark.adapters.masked import (  # noqa: E402
     MaskedSampler,
     answer_keys,
@@ -15,7 +16,6 @@ from patternmark.adapters.masked import (  # noqa: E402
     each_with_probability,
     most_confident,
 )
-from patternmark.adapters.promotion import Promotion  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     EOS,
     MASK,
@@ -45,11 +45,11 @@ def test_a_greedy_step_settles_what_the_biased_logits_are_surest_of(
         sampler = MaskedSampler(
             lambda x: bert(x).logits,
             MASK,
-            Promotion(marker),
+            LogitBias(marker, keys),
             temperature=0.0,
             by_entropy=by_entropy,
         )
-        filled = sampler.fill(tokens, keys, [most_confident(5)]).numpy()
+        filled = sampler.fill(tokens, [most_confident(5)]).numpy()
     bias = np.pad(marker.bias(keys.numpy(), temperature=1.0), ((0, 0), (0, 0), (0, 24)))
     best, chosen = {}, {}
     for name, added in (("biased", bias), ("plain", 0.0)):
@@ -81,12 +81,12 @@ def test_tokens_are_drawn_from_the_tilted_distribution(secret: Secret, delta_at:
     sampler = MaskedSampler(
         lambda x: logits.expand(*x.shape, -1),
         MASK,
-        Promotion(marker, temperature=temperature),
+        LogitBias(marker, torch.zeros(1, n, dtype=torch.long), temperature=temperature),
         temperature=temperature,
         generator=torch.Generator().manual_seed(0),
     )
     tokens = torch.full((1, n), MASK)
-    drawn = sampler.fill(tokens, torch.zeros(1, n, dtype=torch.long), [most_confident(n)])
+    drawn = sampler.fill(tokens, [most_confident(n)])
     counts = torch.bincount(drawn[0], minlength=NUM_COLUMNS)[some].numpy()
     promoted = marker.members[0][some.numpy()]
     assert 0 < promoted.sum() < 8
@@ -117,17 +117,17 @@ def test_forbidden_tokens_never_appear_and_late_ones_settle_last(secret: Secret)
     logits[EOS] = 5.0  # the surest of all
     tokens = torch.full((1, 60), MASK)
     keys = answer_keys(marker, tokens, 0, 0, 0)
-    common: Any = {"promotion": Promotion(marker), "mask_id": MASK}
+    common: Any = {"bias": LogitBias(marker, keys), "mask_id": MASK}
     generator = torch.Generator().manual_seed(0)
 
     def model(x: Any) -> Any:
         return logits.expand(*x.shape, -1)
 
     late = MaskedSampler(model, late=[EOS], generator=generator, **common)
-    first = late.fill(tokens, keys, [most_confident(20)])
+    first = late.fill(tokens, [most_confident(20)])
     assert (first != MASK).sum() == 20
     assert EOS not in first
     never = MaskedSampler(model, forbidden=list(SPECIAL), generator=generator, **common)
-    written = never.fill(tokens, keys, [most_confident(60)])
+    written = never.fill(tokens, [most_confident(60)])
     assert not np.isin(written.numpy(), list(SPECIAL)).any()
     assert written.max() < 1000

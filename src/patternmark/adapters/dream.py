@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from patternmark.adapters.logit_bias import LogitBias
 from patternmark.adapters.masked import answer_keys
 from patternmark.adapters.needs_torch import Tensor
-from patternmark.adapters.promotion import Promotion
 from patternmark.errors import ParameterError
 from patternmark.mark import Marker
 
@@ -30,16 +30,16 @@ def dream_hook(
     `prompt_length` counts the columns of the prompt, padding on the left among them; `temperature`
     is the one given to `diffusion_generate`. Row i has the keys of `seed` and `first_index + i`.
     """
-    promotion = Promotion(marker, temperature=temperature)
-    drawn: dict[tuple[int, ...], Tensor] = {}  # the keys [B, L] of the canvas, drawn once
+    biases: dict[tuple[int, ...], LogitBias] = {}  # of a canvas [B, L], made once
 
     def hook(step: int | None, tokens: Tensor, logits: Tensor) -> Tensor:
         del step  # the keys depend on the position alone
         shape = tuple(tokens.shape)
         if prompt_length > shape[1]:
             raise ParameterError(f"a prompt of {prompt_length} tokens does not fit into {shape[1]}")
-        if shape not in drawn:
-            drawn[shape] = answer_keys(marker, tokens, prompt_length, seed, first_index)
-        return promotion(logits, drawn[shape])
+        if shape not in biases:
+            keys = answer_keys(marker, tokens, prompt_length, seed, first_index)
+            biases[shape] = LogitBias(marker, keys, temperature=temperature, device=tokens.device)
+        return biases[shape].add_to(logits)
 
     return hook

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from patternmark.adapters.logit_bias import LogitBias
 from patternmark.adapters.masked import (
     Choice,
     MaskedSampler,
@@ -18,7 +19,6 @@ from patternmark.adapters.masked import (
     most_confident,
 )
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.adapters.promotion import Promotion
 from patternmark.errors import ParameterError
 from patternmark.mark import Marker
 
@@ -57,16 +57,16 @@ def llada_generate(
     tokens = torch.nn.functional.pad(prompt, (0, gen_length), value=mask_id)
     if attention_mask is not None:
         attention_mask = torch.nn.functional.pad(attention_mask, (0, gen_length), value=1)
+    keys = answer_keys(marker, tokens, prompt_length, seed, first_index)
     sampler = MaskedSampler(
         _Guided(model, attention_mask, prompt_length, mask_id, cfg_scale),
         mask_id,
-        Promotion(marker, temperature=temperature),
+        LogitBias(marker, keys, temperature=temperature, device=tokens.device),
         temperature=temperature,
         forbidden=forbidden,
         late=late,
         generator=generator,
     )
-    keys = answer_keys(marker, tokens, prompt_length, seed, first_index)
     place = torch.arange(tokens.shape[1], device=tokens.device).expand(rows, -1)
     for block in range(blocks):
         start = prompt_length + block * block_length
@@ -75,7 +75,7 @@ def llada_generate(
             _choice(count, remasking, generator)
             for count in transfer_counts(block_length, steps // blocks)
         ]
-        tokens = sampler.fill(tokens, keys, choices, within)
+        tokens = sampler.fill(tokens, choices, within)
     return tokens
 
 

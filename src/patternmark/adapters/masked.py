@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from patternmark.adapters.logit_bias import LogitBias, batch_keys
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.adapters.promotion import Promotion, batch_keys
 from patternmark.chain import NO_KEY
 from patternmark.mark import Marker
 
@@ -67,7 +67,7 @@ class MaskedSampler:
 
     model: Callable[[Tensor], Tensor]
     mask_id: int
-    promotion: Promotion
+    bias: LogitBias  # of the keys [B, L] of what is to be filled
     temperature: float = 1.0
     forbidden: Sequence[int] = ()
     late: Sequence[int] = ()
@@ -75,11 +75,7 @@ class MaskedSampler:
     generator: torch.Generator | None = None
 
     def fill(
-        self,
-        tokens: Tensor,
-        keys: Tensor,
-        choices: Iterable[Choice],
-        within: Tensor | None = None,
+        self, tokens: Tensor, choices: Iterable[Choice], within: Tensor | None = None
     ) -> Tensor:
         """Take one step for each choice; only masks `within` [B, L] are open. Returns [B, L]."""
         for choose in choices:
@@ -88,7 +84,7 @@ class MaskedSampler:
                 is_open = is_open & within
             if not bool(is_open.any()):
                 break
-            drawn, certainty = self._draw(self.model(tokens)[is_open], keys[is_open])
+            drawn, certainty = self._draw(self.model(tokens)[is_open], is_open)
             confidence = certainty.new_full(tokens.shape, -torch.inf)
             confidence[is_open] = certainty
             proposed = tokens.clone()
@@ -96,12 +92,12 @@ class MaskedSampler:
             tokens = torch.where(choose(confidence) & is_open, proposed, tokens)
         return tokens
 
-    def _draw(self, logits: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    def _draw(self, logits: Tensor, is_open: Tensor) -> tuple[Tensor, Tensor]:
         """Draw a token for each open position and say how sure it is: logits [n, C] -> [n]."""
-        # Double precision: in single, Gumbel noise favours likely tokens more than it should.
-        allowed = self.promotion.writable(logits.shape[-1]).to(logits.device)
+        allowed = self.bias.writable(logits.shape[-1])
         allowed[[self.mask_id, *self.forbidden]] = False
-        marked = self.promotion(logits.double().masked_fill(~allowed, -torch.inf), keys)
+        # Double precision: in single, Gumbel noise favours likely tokens more than it should.
+        marked = self.bias.add_to(logits.double().masked_fill(~allowed, -torch.inf), is_open)
         noisy = marked
         if self.temperature > 0:
             uniform = _uniform(marked.shape, marked.device, self.generator)

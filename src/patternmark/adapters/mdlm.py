@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from patternmark.adapters.logit_bias import LogitBias
 from patternmark.adapters.masked import (
     MaskedSampler,
     answer_keys,
@@ -18,7 +19,6 @@ from patternmark.adapters.masked import (
     logits_of,
 )
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.adapters.promotion import Promotion
 from patternmark.errors import ParameterError
 from patternmark.mark import Marker
 
@@ -51,19 +51,19 @@ def mdlm_generate(
     """
     if steps < 1:
         raise ParameterError(f"sampling takes one step or more, not {steps}")
+    tokens = torch.nn.functional.pad(prompt, (0, length), value=mask_id)
+    keys = answer_keys(marker, tokens, prompt.shape[1], seed, first_index)
     sampler = MaskedSampler(
         lambda tokens: logits_of(model(tokens)),
         mask_id,
-        Promotion(marker, temperature=temperature),
+        LogitBias(marker, keys, temperature=temperature, device=tokens.device),
         temperature=temperature,
         forbidden=forbidden,
         generator=generator,
     )
-    tokens = torch.nn.functional.pad(prompt, (0, length), value=mask_id)
-    keys = answer_keys(marker, tokens, prompt.shape[1], seed, first_index)
     choices = [each_with_probability(chance, generator) for chance in _chances(schedule, steps)]
     within = torch.arange(tokens.shape[1], device=tokens.device) >= prompt.shape[1]
-    return sampler.fill(tokens, keys, choices, within.expand(tokens.shape))
+    return sampler.fill(tokens, choices, within.expand(tokens.shape))
 
 
 def _chances(schedule: Callable[[float], float], steps: int) -> list[float]:

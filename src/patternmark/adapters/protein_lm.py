@@ -10,18 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from patternmark.adapters.logit_bias import LogitBias, letter_columns
 from patternmark.adapters.masked import (
     Choice,
     MaskedSampler,
+    answer_keys,
     at_random,
     logits_of,
     most_confident,
 )
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.adapters.promotion import Promotion, batch_keys, letter_columns
-from patternmark.chain import NO_KEY
 from patternmark.errors import ParameterError, SequenceError
 from patternmark.mark import Marker
 
@@ -159,22 +157,17 @@ def _fill(
     if per_step < 1:
         raise ParameterError(f"a step settles one residue or more, not {per_step}")
     columns = letter_columns(marker.key.profile.alphabet, layout.id_of)
+    tokens = layout.write(templates).to(device)
+    # Keys follow the residues: what stands before them counts as a prompt.
+    keys = answer_keys(marker, tokens, len(layout.before), seed, first_index)
     sampler = MaskedSampler(
         lambda tokens: logits_of(model(tokens)),
         layout.id_of[layout.mask],
-        Promotion(marker, columns, temperature=temperature),
+        LogitBias(marker, keys, columns, temperature=temperature, device=device),
         temperature=temperature,
         by_entropy=True,
         generator=generator,
     )
-    tokens = layout.write(templates)
-    keys = np.full(tokens.shape, NO_KEY)  # keys follow the residues, whatever stands before them
-    longest = max(map(len, templates), default=0)
-    start = len(layout.before)
-    keys[:, start : start + longest] = batch_keys(
-        marker, len(templates), longest, seed, first_index
-    )
     most_open = max((text.count(OPEN) for text in templates), default=0)
     steps = -(-most_open // per_step)
-    filled = sampler.fill(tokens.to(device), torch.as_tensor(keys, device=device), [choice] * steps)
-    return layout.read(filled, templates)
+    return layout.read(sampler.fill(tokens, [choice] * steps), templates)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.adapters.logit_bias import LogitBias, batch_keys
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.adapters.promotion import Promotion, batch_keys
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import ParameterError, PatternmarkError
 from patternmark.key import Key
@@ -35,32 +35,36 @@ except ImportError:
     ) from None
 
 _SMALLEST_LOG = -700.0  # exp of less is no normal float
-_FIRST_KEYS = 256  # drawn at once, and twice as many whenever they run out
+_FIRST_KEYS = 256  # drawn at once, and twice as many as are needed when they run out
 
 
 class _Generation:
-    """Where the prompt of the running generation ends, and the keys of what follows it."""
+    """Where the prompt of the running generation ends, and the bias of what follows it."""
 
     def __init__(
         self,
         marker: Marker,
         seed: int | str,
         first_index: int,
+        *,
+        temperature: float = 1.0,
         num_beams: int = 1,
         prompt_length: int | None = None,
     ) -> None:
         if num_beams < 1:
             raise ParameterError(f"num_beams is a number from 1, not {num_beams}")
-        self._marker, self._num_beams = marker, num_beams
+        self._marker, self._temperature, self._num_beams = marker, temperature, num_beams
         self._seed, self._first_index = seed, first_index
         self._told = prompt_length
         self._prompt_length = 0
         self._last: Tensor | None = None  # what the last call saw
-        self._keys = np.empty((0, 0), dtype=np.int64)
+        self._shape = (0, 0)  # rows and positions that the bias is for
+        self._bias: LogitBias
 
-    def keys(self, tokens: Tensor, count: int) -> NDArray[np.int64]:
-        """Return the keys of the next `count` positions behind tokens [B, n]: [B, count]."""
-        length = tokens.shape[1]
+    def add_bias(self, tokens: Tensor, scores: Tensor) -> Tensor:
+        """Return the scores [B, n, V] of the n positions behind tokens [B, m], with their bias."""
+        rows, length = tokens.shape
+        count = scores.shape[1]
         if self._told is not None:
             self._prompt_length = self._told
         elif not self._goes_on(tokens, count):
@@ -69,11 +73,9 @@ class _Generation:
         start = length - self._prompt_length
         if start < 0:
             raise ParameterError(f"a prompt of {self._told} tokens does not fit into {length}")
-        if len(self._keys) != len(tokens):
-            self._keys = self._draw(len(tokens), _FIRST_KEYS)
-        while start + count > self._keys.shape[1]:
-            self._keys = self._draw(len(tokens), 2 * self._keys.shape[1])
-        return self._keys[:, start : start + count]
+        if rows != self._shape[0] or start + count > self._shape[1]:
+            self._prepare(rows, max(_FIRST_KEYS, 2 * (start + count)), scores.device)
+        return self._bias.add_to(scores, (slice(None), slice(start, start + count)))
 
     def _goes_on(self, tokens: Tensor, step: int) -> bool:
         """Whether these are the tokens of the last call, and maybe one step more."""
@@ -92,12 +94,14 @@ class _Generation:
             )
         return True
 
-    def _draw(self, rows: int, length: int) -> NDArray[np.int64]:
+    def _prepare(self, rows: int, length: int, device: torch.device) -> None:
         if rows % self._num_beams:
             raise ParameterError(f"{rows} rows are no whole number of {self._num_beams} beams")
         sequences = rows // self._num_beams  # the beams of a sequence change places
         drawn = batch_keys(self._marker, sequences, length, self._seed, self._first_index)
-        return np.repeat(drawn, self._num_beams, axis=0)
+        keys = np.repeat(drawn, self._num_beams, axis=0)
+        self._shape = keys.shape
+        self._bias = LogitBias(self._marker, keys, temperature=self._temperature, device=device)
 
 
 class PatternMarkLogitsProcessor(LogitsProcessor):
@@ -123,14 +127,20 @@ class PatternMarkLogitsProcessor(LogitsProcessor):
         after_temperature: bool = False,
         prompt_length: int | None = None,
     ) -> None:
-        self._promotion = Promotion(marker, temperature=temperature)
-        self._divisor = self._promotion.temperature if after_temperature else 1.0
-        self._generation = _Generation(marker, seed, first_index, num_beams, prompt_length)
+        self._divisor = (temperature or 1.0) if after_temperature else 1.0
+        self._generation = _Generation(
+            marker,
+            seed,
+            first_index,
+            temperature=temperature,
+            num_beams=num_beams,
+            prompt_length=prompt_length,
+        )
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return the scores [B, V] of the next token with its parts promoted."""
-        keys = self._generation.keys(input_ids, count=1)[:, 0]
-        return self._promotion(scores * self._divisor, keys) / self._divisor
+        raw = scores[:, None] * self._divisor
+        return self._generation.add_bias(input_ids, raw)[:, 0] / self._divisor
 
 
 class DiffusionTemperatures(NamedTuple):
@@ -168,15 +178,16 @@ class PatternMarkDiffusionProcessor(LogitsProcessor):
                 f"key {marker.key.key_id} has delta_at = 'tempered': tell the temperatures, "
                 "DiffusionTemperatures(t_min, t_max, max_denoising_steps), as given to generate"
             )
-        self._temperatures = temperatures
-        self._promotion = Promotion(marker)
+        is_tempered = marker.key.profile.delta_at == "tempered"
+        self._temperatures = temperatures if is_tempered else None
         self._generation = _Generation(marker, seed, first_index)
 
     def __call__(self, input_ids: Tensor, scores: Tensor, cur_step: Any) -> Tensor:
         """Return the scores [B, canvas, V] of the running canvas with their parts promoted."""
-        keys = self._generation.keys(input_ids, count=scores.shape[1])
-        warmth = None if self._temperatures is None else self._temperatures.at(int(cur_step))
-        return self._promotion(scores, keys, temperature=warmth)
+        if self._temperatures is None:
+            return self._generation.add_bias(input_ids, scores)
+        temperature = self._temperatures.at(int(cur_step))  # the bias is delta after its division
+        return self._generation.add_bias(input_ids, scores / temperature) * temperature
 
 
 class PatternMarkConfig(BaseWatermarkingConfig):

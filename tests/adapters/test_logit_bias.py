@@ -6,7 +6,7 @@ from patternmark.derive import Secret
 
 torch = pytest.importorskip("torch")
 
-from patternmark.adapters.promotion import Promotion, batch_keys, letter_columns  # noqa: E402
+from patternmark.adapters.logit_bias import LogitBias, batch_keys, letter_columns  # noqa: E402
 from patternmark.adapters.protein_lm import ESM, EVODIFF  # noqa: E402
 from tests.adapters.tiny_models import NUM_COLUMNS, NUM_TOKENS, SPECIAL, words_key  # noqa: E402
 
@@ -15,14 +15,14 @@ def test_columns_beyond_the_alphabet_and_special_tokens_are_left_alone(secret: S
     marker = Marker(words_key(secret))
     keys = np.array([[0, 1], [1, NO_KEY]])
     logits = torch.randn(2, 2, NUM_COLUMNS)
-    marked = Promotion(marker)(logits, keys)
+    marked = LogitBias(marker, keys).add_to(logits)
     bias = marked - logits
     assert not bias[..., NUM_TOKENS:].any()
     assert not bias[..., list(SPECIAL)].any()
     expected = marker.bias(keys, temperature=1.0)
     np.testing.assert_allclose(bias[..., :NUM_TOKENS].numpy(), expected, atol=1e-6)
     assert expected.any()
-    exact = Promotion(marker)(logits[..., :NUM_TOKENS], keys)
+    exact = LogitBias(marker, keys).add_to(logits[..., :NUM_TOKENS])
     torch.testing.assert_close(exact, marked[..., :NUM_TOKENS])
 
 
@@ -30,8 +30,8 @@ def test_columns_beyond_the_alphabet_and_special_tokens_are_left_alone(secret: S
 def test_letters_are_promoted_wherever_a_model_has_them(key: Key, layout: object) -> None:
     id_of = layout.id_of  # type: ignore[attr-defined]
     marker = Marker(key)
-    bias = Promotion(marker, letter_columns(PROTEIN, id_of))(
-        torch.zeros(2, len(id_of)), np.array([0, 1])
+    bias = LogitBias(marker, [0, 1], letter_columns(PROTEIN, id_of)).add_to(
+        torch.zeros(2, len(id_of))
     )
     for number in (0, 1):
         promoted = {token for token, column in id_of.items() if bias[number, column]}
@@ -39,22 +39,28 @@ def test_letters_are_promoted_wherever_a_model_has_them(key: Key, layout: object
 
 
 def test_only_letters_that_carry_a_mark_may_be_written(key: Key) -> None:
-    promotion = Promotion(Marker(key), letter_columns(PROTEIN, ESM.id_of))
-    written = {token for token, i in ESM.id_of.items() if promotion.writable(33)[i]}
+    bias = LogitBias(Marker(key), [0], letter_columns(PROTEIN, ESM.id_of))
+    written = {token for token, i in ESM.id_of.items() if bias.writable(33)[i]}
     assert written == set(PROTEIN.letters) - {"X"}
 
 
 def test_greedy_decoding_gets_the_full_delta_for_either_reading(secret: Secret) -> None:
     for delta_at in ("logits", "tempered"):
         marker = Marker(Key.of(secret, Profile(delta=2.0, delta_at=delta_at)))
-        assert Promotion(marker, temperature=0.0)(torch.zeros(1, 21), [0]).max() == 2.0
+        assert LogitBias(marker, [0], temperature=0.0).add_to(torch.zeros(1, 21)).max() == 2.0
 
 
 def test_the_temperature_scales_a_tempered_delta(secret: Secret) -> None:
     marker = Marker(Key.of(secret, Profile(delta=2.0, delta_at="tempered")))
-    promotion = Promotion(marker, temperature=0.5)
-    assert promotion(torch.zeros(1, 21), [0]).max() == 1.0
-    assert promotion(torch.zeros(1, 21), [0], temperature=0.25).max() == 0.5
+    assert LogitBias(marker, [0], temperature=0.5).add_to(torch.zeros(1, 21)).max() == 1.0
+
+
+def test_some_positions_can_be_named(secret: Secret) -> None:
+    marker = Marker(words_key(secret))
+    keys = torch.as_tensor(batch_keys(marker, 3, 8))
+    logits = torch.randn(3, 8, NUM_COLUMNS)
+    bias, some = LogitBias(marker, keys), torch.rand(3, 8) < 0.5
+    torch.testing.assert_close(bias.add_to(logits[some], some), bias.add_to(logits)[some])
 
 
 def test_rows_have_the_keys_of_their_number(secret: Secret) -> None:
@@ -66,7 +72,7 @@ def test_rows_have_the_keys_of_their_number(secret: Secret) -> None:
 
 def test_a_key_for_something_else_is_refused(key: Key, secret: Secret) -> None:
     with pytest.raises(ParameterError, match="has 20 columns of logits, fewer than the 21 symbols"):
-        Promotion(Marker(key))(torch.zeros(1, 20), [0])
+        LogitBias(Marker(key), [0]).add_to(torch.zeros(1, 20))
     with pytest.raises(ParameterError, match="alphabet 'words' is made of token ids"):
         letter_columns(words_key(secret).profile.alphabet, ESM.id_of)
     dna = Alphabet.from_symbols("dna", "ACGT", [], written_in_letters=True)

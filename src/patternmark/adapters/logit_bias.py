@@ -14,63 +14,64 @@ from patternmark.errors import ParameterError
 from patternmark.mark import Marker
 
 
-class Promotion:
-    """Add a marker's bias to logits [..., C] whose columns need not be the key's symbols.
+class LogitBias:
+    """The bias of positions with certain keys [...], for logits whose columns need not be symbols.
 
     Without `columns`, column i is symbol i; a model may have more columns than its tokenizer has
     tokens, and those are left alone. With them, symbol i stands in column `columns[i]`, or
-    nowhere if that is negative. A temperature of 0 means greedy decoding, to which the bias is
-    added as it is.
+    nowhere if that is negative. A temperature of 0 means greedy decoding, to which delta is added
+    as it is. `device` is where the logits will be.
 
     >>> from patternmark import Key, Marker, Profile
-    >>> promotion = Promotion(Marker(Key.generate(Profile(delta=2.0))))
-    >>> promotion(torch.zeros(3, 24), [0, 1, -1]).sum(dim=-1)  # ten letters each, none without key
+    >>> bias = LogitBias(Marker(Key.generate(Profile(delta=2.0))), [0, 1, -1])
+    >>> bias.add_to(torch.zeros(3, 24)).sum(dim=-1)  # ten letters each, none without a key
     tensor([20., 20.,  0.])
     """
 
     def __init__(
         self,
         marker: Marker,
+        keys: Any,
         columns: Sequence[int] | None = None,
         *,
         temperature: float = 1.0,
+        device: torch.device | str = "cpu",
     ) -> None:
-        self.marker = marker
-        self.temperature = temperature or 1.0
-        self._size = marker.key.profile.alphabet.size
-        self._columns = None if columns is None else torch.as_tensor(columns)
+        self._marker, self._temperature = marker, temperature or 1.0
+        self._keys = torch.as_tensor(keys, device=device)
+        self._alphabet = marker.key.profile.alphabet
+        self._columns = None if columns is None else torch.as_tensor(columns, device=device)
 
-    def __call__(self, logits: Tensor, keys: Any, *, temperature: float | None = None) -> Tensor:
-        """Return raw logits [..., C] with the parts of `keys` [...] promoted."""
-        warmth = self.temperature if temperature is None else temperature or 1.0
-        if self._columns is None:
-            if logits.shape[-1] < self._size:
-                raise ParameterError(
-                    f"the model has {logits.shape[-1]} columns of logits, fewer than the "
-                    f"{self._size} symbols of the key's alphabet: the key is for another tokenizer"
-                )
-            marked = self._promote(logits[..., : self._size], keys, warmth)
-            if logits.shape[-1] == self._size:
-                return marked
-            return torch.cat([marked, logits[..., self._size :]], dim=-1)
-        columns = self._columns.to(logits.device)
-        present = columns >= 0
-        marked = self._promote(logits[..., columns.clamp(min=0)], keys, warmth)
-        result = logits.clone()
-        result[..., columns[present]] = marked[..., present]
-        return result
+    def add_to(self, logits: Tensor, positions: Any = ...) -> Tensor:
+        """Return raw logits [..., C] of all positions, or of those named, with their bias."""
+        if self._columns is not None:
+            present = self._columns >= 0
+            marked = self._promote(logits[..., self._columns.clamp(min=0)], positions)
+            result = logits.clone()
+            result[..., self._columns[present]] = marked[..., present]
+            return result
+        width, size = logits.shape[-1], self._alphabet.size
+        if width < size:
+            raise ParameterError(
+                f"the model has {width} columns of logits, fewer than the {size} symbols of "
+                f"alphabet {self._alphabet.name!r}: key {self._marker.key.key_id} is for another "
+                "tokenizer"
+            )
+        marked = self._promote(logits[..., :size], positions)
+        return marked if width == size else torch.cat([marked, logits[..., size:]], dim=-1)
 
     def writable(self, width: int) -> Tensor:
         """Which of a model's columns a sampler may write: tokens, or letters that carry a mark."""
-        allowed = torch.zeros(width, dtype=torch.bool)
+        allowed = torch.zeros(width, dtype=torch.bool, device=self._keys.device)
         if self._columns is None:
-            allowed[: self._size] = True
+            allowed[: self._alphabet.size] = True
         else:
-            allowed[self._columns[self.marker.key.profile.alphabet.scored]] = True
+            allowed[self._columns[torch.as_tensor(self._alphabet.scored)]] = True
         return allowed
 
-    def _promote(self, logits: Tensor, keys: Any, temperature: float) -> Tensor:
-        marked: Tensor = self.marker.promote(logits, keys, temperature=temperature)
+    def _promote(self, logits: Tensor, positions: Any) -> Tensor:
+        keys = self._keys[positions]
+        marked: Tensor = self._marker.promote(logits, keys, temperature=self._temperature)
         return marked
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from patternmark.adapters.logit_bias import LogitBias, letter_columns
 from patternmark.adapters.masked import (
-    Choice,
     MaskedSampler,
     answer_keys,
     at_random,
@@ -77,46 +76,31 @@ EVODIFF = Layout({token: i for i, token in enumerate(EVODIFF_TOKENS)}, "#", "!")
 
 
 def esm_generate(
-    model: Any,
-    templates: Sequence[str],
-    marker: Marker,
-    *,
-    order: str = RANDOM,
-    per_step: int = 1,
-    temperature: float = 1.0,
-    layout: Layout = ESM,
-    seed: int | str = 0,
-    first_index: int = 0,
-    generator: torch.Generator | None = None,
+    model: Any, templates: Sequence[str], marker: Marker, *, layout: Layout = ESM, **how: Any
 ) -> list[str]:
     """Fill the open residues of templates such as `"MK____"` with `EsmForMaskedLM`.
 
-    `order` is `random`, or `confidence`: residues whose distribution, with the bias, has the least
-    entropy come first. `per_step` residues of each sequence settle in one pass. Letters that are given stay as
-    they are and carry no key.
-    """  # noqa: E501
-    if order not in (RANDOM, CONFIDENCE):
-        raise ParameterError(f"order is {RANDOM} or {CONFIDENCE}, not {order!r}")
-    choice = at_random(per_step, generator) if order == RANDOM else most_confident(per_step)
-    return _fill(
-        lambda tokens: model(tokens, attention_mask=(tokens != layout.id_of[layout.pad]).long()),
-        templates,
-        marker,
-        layout,
-        choice,
-        per_step,
-        temperature,
-        (seed, first_index, generator),
-        next(model.parameters()).device,
+    `how` are the arguments of `order_agnostic_generate`.
+    """
+
+    def predict(tokens: Tensor) -> Any:
+        return model(tokens, attention_mask=(tokens != layout.id_of[layout.pad]).long())
+
+    device = next(model.parameters()).device
+    return order_agnostic_generate(
+        predict, templates, marker, layout=layout, **{"device": device, **how}
     )
 
 
+@torch.no_grad()
 def order_agnostic_generate(
     model: Callable[[Tensor], Any],
     templates: Sequence[str],
     marker: Marker,
     *,
     layout: Layout = EVODIFF,
+    order: str = RANDOM,
+    per_step: int = 1,
     temperature: float = 1.0,
     device: torch.device | str = "cpu",
     seed: int | str = 0,
@@ -127,33 +111,12 @@ def order_agnostic_generate(
 
     `model` is any function from tokens [B, L] to logits [B, L, C], or to an output that has them.
     EvoDiff's models also want a time step: wrap them, `lambda x: model(x, torch.zeros(len(x)))`.
+    `order` is `random`, or `confidence`: residues whose distribution, with the bias, has the least
+    entropy come first. `per_step` residues of each sequence settle in one pass. Letters that are
+    given stay as they are and carry no key.
     """
-    return _fill(
-        model,
-        templates,
-        marker,
-        layout,
-        at_random(1, generator),
-        1,
-        temperature,
-        (seed, first_index, generator),
-        device,
-    )
-
-
-@torch.no_grad()
-def _fill(
-    model: Callable[[Tensor], Any],
-    templates: Sequence[str],
-    marker: Marker,
-    layout: Layout,
-    choice: Choice,
-    per_step: int,
-    temperature: float,
-    randomness: tuple[int | str, int, torch.Generator | None],
-    device: torch.device | str,
-) -> list[str]:
-    seed, first_index, generator = randomness
+    if order not in (RANDOM, CONFIDENCE):
+        raise ParameterError(f"order is {RANDOM} or {CONFIDENCE}, not {order!r}")
     if per_step < 1:
         raise ParameterError(f"a step settles one residue or more, not {per_step}")
     columns = letter_columns(marker.key.profile.alphabet, layout.id_of)
@@ -168,6 +131,6 @@ def _fill(
         by_entropy=True,
         generator=generator,
     )
-    most_open = max((text.count(OPEN) for text in templates), default=0)
-    steps = -(-most_open // per_step)
+    choice = at_random(per_step, generator) if order == RANDOM else most_confident(per_step)
+    steps = max((-(-text.count(OPEN) // per_step) for text in templates), default=0)
     return layout.read(sampler.fill(tokens, [choice] * steps), templates)

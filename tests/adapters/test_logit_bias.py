@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -78,3 +81,17 @@ def test_a_key_for_something_else_is_refused(key: Key, secret: Secret) -> None:
     dna = Alphabet.from_symbols("dna", "ACGT", [], written_in_letters=True)
     with pytest.raises(ParameterError, match="no token for letter 'G'"):
         letter_columns(dna, {"A": 0, "C": 1})
+
+
+@pytest.mark.parametrize(
+    ("missing", "module", "remedy"),
+    [
+        ("torch", "llada", "hooks need torch: pip install 'patternmark[text]'"),
+        ("transformers", "transformers", "needs transformers: pip install transformers"),
+    ],
+)
+def test_what_is_missing_is_said(missing: str, module: str, remedy: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import patternmark.adapters.{module}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stderr.splitlines()[-1].startswith("patternmark.errors.PatternmarkError")
+    assert remedy in run.stderr

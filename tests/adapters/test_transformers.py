@@ -113,11 +113,11 @@ def test_a_processor_can_be_used_again(secret: Secret) -> None:
     key = words_key(secret)
     model = tiny_gpt2()
     processor = PatternMarkLogitsProcessor(Marker(key))
-    first = generate(model, prompts(2, 10), logits_processor=[processor])
+    first = generate(model, prompts(2, 10), 40, logits_processor=[processor])
     for prompt in (prompts(2, 10, seed=1), prompts(1, 7), prompts(2, 10)):
-        again = generate(model, prompt, logits_processor=[processor])
+        again = generate(model, prompt, 40, logits_processor=[processor])
         fresh = PatternMarkLogitsProcessor(Marker(key))
-        assert torch.equal(again, generate(model, prompt, logits_processor=[fresh]))
+        assert torch.equal(again, generate(model, prompt, 40, logits_processor=[fresh]))
     assert torch.equal(again, first)
 
 

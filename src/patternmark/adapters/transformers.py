@@ -30,9 +30,7 @@ try:
     from transformers.generation.configuration_utils import BaseWatermarkingConfig
     from transformers.generation.watermarking import WatermarkDetectorOutput
 except ImportError:
-    raise PatternmarkError(
-        "this hook needs transformers: pip install 'patternmark[text]'"
-    ) from None
+    raise PatternmarkError("this hook needs transformers: pip install transformers") from None
 
 _SMALLEST_LOG = -700.0  # exp of less is no normal float
 _FIRST_KEYS = 256  # drawn at once, and twice as many as are needed when they run out

@@ -1,0 +1,45 @@
+"""A hook for Dream's `diffusion_generate`.
+
+Dream calls `generation_logits_hook_func(step, x, logits)` at every step, after it has moved the
+logits so that those at i belong to token i, and before temperature, truncation and confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from patternmark.adapters.logit_bias import LogitBias
+from patternmark.adapters.masked import answer_keys
+from patternmark.adapters.needs_torch import Tensor
+from patternmark.errors import ParameterError
+from patternmark.mark import Marker
+
+LogitsHook = Callable[[int | None, Tensor, Tensor], Tensor]
+
+
+def dream_hook(
+    marker: Marker,
+    prompt_length: int,
+    *,
+    temperature: float = 0.0,
+    seed: int | str = 0,
+    first_index: int = 0,
+) -> LogitsHook:
+    """Return the function to hand to `diffusion_generate` as `generation_logits_hook_func`.
+
+    `prompt_length` counts the columns of the prompt, padding on the left among them; `temperature`
+    is the one given to `diffusion_generate`. Row i has the keys of `seed` and `first_index + i`.
+    """
+    biases: dict[tuple[int, ...], LogitBias] = {}  # of a canvas [B, L], made once
+
+    def hook(step: int | None, tokens: Tensor, logits: Tensor) -> Tensor:
+        del step  # the keys depend on the position alone
+        shape = tuple(tokens.shape)
+        if prompt_length > shape[1]:
+            raise ParameterError(f"a prompt of {prompt_length} tokens does not fit into {shape[1]}")
+        if shape not in biases:
+            keys = answer_keys(marker, tokens, prompt_length, seed, first_index)
+            biases[shape] = LogitBias(marker, keys, temperature=temperature, device=tokens.device)
+        return biases[shape].add_to(logits)
+
+    return hook

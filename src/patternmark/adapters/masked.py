@@ -1,0 +1,134 @@
+"""Fill masked positions in any order: what all samplers of masked models have in common.
+
+Each step runs the model, forbids what may not appear, adds the bias, draws a token for every open
+position and settles some of them. Samplers differ in which they settle: see `most_confident`,
+`at_random` and `each_with_probability`. The bias is there before a token is drawn *and* before its
+confidence is taken, so that the order follows the distribution that is sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from patternmark.adapters.logit_bias import LogitBias, batch_keys
+from patternmark.adapters.needs_torch import Tensor, torch
+from patternmark.chain import NO_KEY
+from patternmark.mark import Marker
+
+# From confidences [B, L] (-inf where nothing is open) to the positions that settle: [B, L].
+Choice = Callable[[Tensor], Tensor]
+_BEHIND_ALL = 100.0  # more than any two confidences differ by
+
+
+def most_confident(count: int) -> Choice:
+    """Settle the `count` open positions of each row whose tokens are likeliest."""
+
+    def choose(confidence: Tensor) -> Tensor:
+        best = confidence.topk(min(count, confidence.shape[1]), dim=1).indices
+        return torch.zeros_like(confidence, dtype=torch.bool).scatter(1, best, True)
+
+    return choose
+
+
+def at_random(count: int, generator: torch.Generator | None = None) -> Choice:
+    """Settle `count` open positions of each row, whichever chance says."""
+    choose = most_confident(count)
+
+    def draw(confidence: Tensor) -> Tensor:
+        noise = _uniform(confidence.shape, confidence.device, generator)
+        return choose(torch.where(confidence == -torch.inf, confidence, noise))
+
+    return draw
+
+
+def each_with_probability(probability: float, generator: torch.Generator | None = None) -> Choice:
+    """Settle every open position on its own with the same probability."""
+
+    def draw(confidence: Tensor) -> Tensor:
+        return _uniform(confidence.shape, confidence.device, generator) < probability
+
+    return draw
+
+
+@dataclass(frozen=True)
+class MaskedSampler:
+    """A model, what it may write and how the mark enters.
+
+    `model` takes tokens [B, L] and returns logits [B, L, C]. Neither the mask nor a column in
+    `forbidden` nor one that stands for no token is ever written. Tokens in `late` (such as the end
+    of a text) settle only where no other position is open. The confidence of a position is the
+    probability of the token drawn for it; or, `by_entropy`, how little its distribution leaves
+    open, which does not favour likely tokens over those that were drawn.
+    """
+
+    model: Callable[[Tensor], Tensor]
+    mask_id: int
+    bias: LogitBias  # of the keys [B, L] of what is to be filled
+    temperature: float = 1.0
+    forbidden: Sequence[int] = ()
+    late: Sequence[int] = ()
+    by_entropy: bool = False
+    generator: torch.Generator | None = None
+
+    def fill(
+        self, tokens: Tensor, choices: Iterable[Choice], within: Tensor | None = None
+    ) -> Tensor:
+        """Take one step for each choice; only masks `within` [B, L] are open. Returns [B, L]."""
+        for choose in choices:
+            is_open = tokens == self.mask_id
+            if within is not None:
+                is_open = is_open & within
+            if not bool(is_open.any()):
+                break
+            drawn, certainty = self._draw(self.model(tokens)[is_open], is_open)
+            confidence = certainty.new_full(tokens.shape, -torch.inf)
+            confidence[is_open] = certainty
+            proposed = tokens.clone()
+            proposed[is_open] = drawn
+            tokens = torch.where(choose(confidence) & is_open, proposed, tokens)
+        return tokens
+
+    def _draw(self, logits: Tensor, is_open: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw a token for each open position and say how sure it is: logits [n, C] -> [n]."""
+        allowed = self.bias.writable(logits.shape[-1])
+        allowed[[self.mask_id, *self.forbidden]] = False
+        # Double precision: in single, Gumbel noise favours likely tokens more than it should.
+        marked = self.bias.add_to(logits.double().masked_fill(~allowed, -torch.inf), is_open)
+        noisy = marked
+        if self.temperature > 0:
+            uniform = _uniform(marked.shape, marked.device, self.generator)
+            noisy = marked / self.temperature - torch.log(-torch.log(uniform))
+        drawn = noisy.argmax(dim=-1)
+        shares = marked.softmax(dim=-1)
+        if self.by_entropy:
+            certainty = torch.xlogy(shares, shares).sum(dim=-1)
+        else:
+            certainty = shares.gather(-1, drawn[:, None])[:, 0]
+        held_back = torch.isin(drawn, torch.as_tensor(self.late, device=drawn.device).long())
+        return drawn, torch.where(held_back, certainty - _BEHIND_ALL, certainty)
+
+
+def answer_keys(
+    marker: Marker, tokens: Tensor, prompt_length: int, seed: int | str, first_index: int
+) -> Tensor:
+    """Return the keys of rows that begin with a prompt, which carries none: [B, L]."""
+    rows, length = tokens.shape
+    drawn = batch_keys(marker, rows, length - prompt_length, seed, first_index)
+    prompt = np.full((rows, prompt_length), NO_KEY)
+    return torch.as_tensor(np.hstack([prompt, drawn]), device=tokens.device)
+
+
+def logits_of(output: Any) -> Tensor:
+    """Return the logits of a model's output, whether it is them or has them."""
+    logits: Tensor = getattr(output, "logits", output)
+    return logits
+
+
+def _uniform(
+    shape: Sequence[int], device: torch.device, generator: torch.Generator | None
+) -> Tensor:
+    return torch.rand(tuple(shape), dtype=torch.float64, device=device, generator=generator)

@@ -1,0 +1,11 @@
+"""torch for the hooks, or what to install."""
+
+from patternmark.errors import PatternmarkError
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError:
+    raise PatternmarkError("hooks need torch: pip install 'patternmark[text]'") from None
+
+__all__ = ["Tensor", "torch"]

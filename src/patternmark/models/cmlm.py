@@ -23,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from patternmark.promote import Promotion
+
 
 @dataclass(frozen=True)
 class Config:
@@ -215,12 +217,9 @@ class CMLM(nn.Module):
         x = self.states(target, self.project(memory.states), memory.visible, visible)
         return x, memory.log_lengths
 
-    def logits(self, states: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the logits of states [..., D], with what is to be added to them: [..., V]."""
-        table = self.embedding.weight.to(states.dtype)
-        if bias is None:
-            return F.linear(states, table)
-        return torch.addmm(bias, states, table.T)
+    def logits(self, states: Tensor) -> Tensor:
+        """Return the logits of states: [..., D] to [..., V]."""
+        return F.linear(states, self.embedding.weight.to(states.dtype))
 
     def length_class(self, target_length: Tensor, source_length: Tensor) -> Tensor:
         """Return the class of a length (with given ends, if the canvas has them)."""
@@ -260,13 +259,6 @@ def waves(length: int, width: int, device: Any) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-class Promotion(NamedTuple):
-    """What to add to the logits: rows of `bias` [K, V], one for every position's key."""
-
-    bias: Tensor
-    rows: Tensor  # [B, longest] which row each position of a sentence has
-
-
 class Candidates(NamedTuple):
     """Translations of different lengths: tokens [B, beam, L], padded, and how good they are."""
 
@@ -275,12 +267,16 @@ class Candidates(NamedTuple):
     log_p: Tensor  # [B, beam] the mean of ln p over the tokens
 
     def best(self) -> list[list[int]]:
-        """Return the tokens of each sentence's best candidate."""
-        which = self.log_p.argmax(dim=1)
-        every = torch.arange(len(which), device=which.device)
-        tokens, lengths = self.tokens[every, which], self.lengths[every, which]
-        pairs = zip(tokens.tolist(), lengths.tolist(), strict=True)
-        return [row[:length] for row, length in pairs]
+        """Return the tokens of each sentence's likeliest candidate."""
+        return [row[0] for row in self.ranked(1)]
+
+    def ranked(self, most: int | None = None) -> list[list[list[int]]]:
+        """Return the tokens of each sentence's candidates, the likeliest first."""
+        order = self.log_p.argsort(dim=1, descending=True, stable=True)[:, :most]
+        tokens = self.tokens.gather(1, order[..., None].expand(-1, -1, self.tokens.shape[2]))
+        lengths = self.lengths.gather(1, order)
+        rows = zip(tokens.tolist(), lengths.tolist(), strict=True)
+        return [[t[:n] for t, n in zip(*row, strict=True)] for row in rows]
 
 
 @torch.inference_mode()
@@ -296,6 +292,7 @@ def mask_predict(
 ) -> Candidates:
     """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
 
+    `promotion` is that of sentences' positions [B, L]: all candidates of a sentence share its keys.
     Confidences are the probabilities from which tokens are chosen, with the promotion in them.
     """
     beam, flat = lengths.shape[1], lengths.flatten()
@@ -319,10 +316,9 @@ def mask_predict(
         row, place = masked.nonzero(as_tuple=True)
         for some in torch.arange(len(row), device=row.device).split(_ROWS_AT_ONCE):
             at = row[some], place[some]
-            bias = None
+            logits = model.logits(states[at])
             if promotion is not None:
-                bias = promotion.bias[promotion.rows[sentence[at[0]], at[1]]]
-            logits = model.logits(states[at], bias)
+                logits = promotion.add_to(logits, (sentence[at[0]], at[1]))
             logits[:, list(model.config.never)] = -math.inf
             tokens[at], confidence[at] = _choose(logits, temperature, generator)
     total = confidence.where(is_open, 0.0).sum(dim=1) / number.clamp(min=1)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from patternmark.models.autoregressive import greedy
-from patternmark.models.cmlm import CMLM, Candidates, Memory, Promotion, mask_predict
+from patternmark.models.cmlm import CMLM, Candidates, Memory, mask_predict
+from patternmark.promote import Promotion
 
 _TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
 
@@ -27,6 +28,8 @@ class Decoding:
 
 # Given the sentences of a batch and the longest candidate: what to promote.
 Promotes = Callable[[Sequence[int], int], Promotion]
+# Given the sentences of a batch and their candidates: the tokens of the ones to take.
+Chooses = Callable[[Sequence[int], Candidates], list[list[int]]]
 
 
 def translate_ids(
@@ -35,10 +38,14 @@ def translate_ids(
     decoding: Decoding,
     *,
     promotes: Promotes | None = None,
+    chooses: Chooses | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Return the translation of every source, empty for an empty one."""
+    """Return the translation of every source, empty for an empty one.
+
+    Unless something else `chooses`, it is the likeliest candidate.
+    """
     found: list[list[int]] = [[] for _ in sources]
     device = model.embedding.weight.device
     for rows in like_lengths(sources, decoding.batch_tokens):
@@ -47,7 +54,8 @@ def translate_ids(
             slack, more = _TEACHER_SLACK
             best = greedy(model, batch, int(slack * batch.shape[1]) + more)
         else:
-            best = _candidates(model, batch, rows, decoding, promotes, generator).best()
+            found_here = _candidates(model, batch, rows, decoding, promotes, generator)
+            best = found_here.best() if chooses is None else chooses(rows, found_here)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))

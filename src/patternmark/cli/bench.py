@@ -210,20 +210,24 @@ def agreement(
 @bench_app.command()
 def mixture_null(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="The tables for texts: mixture_null_tokens.json.")
+    ] = False,
     share: Annotated[float, typer.Option(help="Part of the usual number of draws.")] = 1.0,
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
     """Simulate the null of the default detector (the package's mixture_null.json)."""
-    from patternmark.bench.mixture import LENGTHS, simulate_tables
+    from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
+    jobs = token_jobs(share) if tokens else protein_jobs(share)
     with progress("tables") as bar:
-        task = bar.add_task("simulating", total=sum(map(len, LENGTHS.values())))
+        task = bar.add_task("simulating", total=len(jobs))
 
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)
 
-        result = simulate_tables(share=share, workers=workers, step=step)
+        result = simulate_tables(jobs, workers=workers, step=step)
     _write_data(result, output)
 
 

@@ -1,4 +1,4 @@
-"""Positions that are kept toss different coins, so that agreements are fair whatever the text is."""
+"""Positions that are kept toss different coins: agreements are fair whatever the text is."""
 
 from collections import Counter
 from itertools import product

@@ -31,11 +31,11 @@ LENGTHS = {
 DRAWS = {PAPER: 50_000, HARDENED: 60_000}
 TOKEN_STARTS = {PAPER: (2,), HARDENED: (1, 4, 16)}
 TOKEN_LENGTHS = (
-    *(10, 12, 15, 18, 22, 26, 30, 35, 40, 50, 60, 70, 80, 100, 120, 150, 199),
-    *(200, 250, 320, 400, 500, 700, 1000),
+    *(10, 13, 17, 22, 30, 40, 50, 60, 75, 100, 130, 160, 199),
+    *(200, 250, 320, 450, 650, 1000),
 )
-TOKEN_DRAWS = {PAPER: 50_000, HARDENED: 20_000}
-_MANY_TOKENS, _FEWER = 300, 3  # a long text has evidence to spare: fewer draws do
+TOKEN_DRAWS = {PAPER: 20_000, HARDENED: 8_000}
+_MANY_TOKENS, _FEWER = 400, 2  # a long text has evidence to spare: fewer draws do
 
 
 class Job(NamedTuple):

@@ -348,6 +348,68 @@ def validity(
     _draw(plot, result, output)
 
 
+@bench_app.command()
+def text_validity(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="NLTK's corpora and Europarl, as files.")
+    ],
+    tokenizer: Annotated[Path, typer.Option(help="The tokenizer.json that splits text.")],
+    keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
+    keys_r64: Annotated[
+        int | None, typer.Option("--keys-r64", min=1, help="The same for R = 64.")
+    ] = None,
+    texts: Annotated[
+        int, typer.Option(min=1, help="Texts of each corpus and length that a key judges.")
+    ] = 1000,
+    texts_r1: Annotated[
+        int | None,
+        typer.Option("--texts-r1", min=1, help="The same for hardened keys; default: a fifth."),
+    ] = None,
+    texts_r64: Annotated[
+        int | None,
+        typer.Option("--texts-r64", min=1, help="The same for R = 64; default: a fiftieth."),
+    ] = None,
+    workers: Workers = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
+    partial: Partial = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Are the p-values true for text? False positives on natural English, over many keys."""
+    from patternmark.bench.corpora import read_corpora, tokens_of
+    from patternmark.bench.text_validity import run_text_validity_benchmark
+    from patternmark.bench.text_validity_page import to_markdown
+    from patternmark.bench.validity_page import plot
+
+    alphabet, encode = tokens_of(tokenizer)
+    corpora, missing = read_corpora(folder)
+    if missing:
+        warn(f"{folder}: not here, and left out: {', '.join(missing)}")
+    with progress("keys") as bar:
+        task = bar.add_task("reading", total=2 * keys + (keys_r64 or keys))
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = run_text_validity_benchmark(
+            corpora,
+            alphabet,
+            encode,
+            num_keys=keys,
+            num_r64_keys=keys_r64,
+            per_key=texts,
+            per_r1_key=texts_r1,
+            per_r64_key=texts_r64,
+            seed=seed,
+            workers=workers,
+            partial=partial,
+            step=step,
+        )
+    _show(result, to_markdown(result), output, as_json)
+    _draw(plot, result, output)
+
+
 def _draw(
     plot: Callable[[dict[str, Any], Path], None], result: dict[str, Any], output: Path | None
 ) -> None:

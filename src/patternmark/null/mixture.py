@@ -33,6 +33,7 @@ from patternmark.likelihood import Component, Mixture, factors
 PROTEIN_TABLES, TOKEN_TABLES = "mixture_null.json", "mixture_null_tokens.json"
 GRID = np.arange(-20.0, 60.5, 0.5)  # ln E
 _STANDARD_ERRORS = 5.0
+_STEP, _FINE = 0.75, 0.125  # how far a step of the staircase reaches to either side; nats
 _PAIRS_AT_LEAST = 512  # so that the sequences of one key have little in common
 _FEWER = 5  # unmarked draws are for p-values that are not small: as good with fewer
 
@@ -142,15 +143,20 @@ class Simulation:
 
     def log_p(self, length: int, draws: int, seed: int) -> NDArray[np.float64]:
         """Return ln P(E >= e) on GRID for one length, raised by five standard errors."""
+        return self._tail(GRID, length, draws, seed)
+
+    def _tail(
+        self, grid: NDArray[np.float64], length: int, draws: int, seed: int
+    ) -> NDArray[np.float64]:
         few = draws // _FEWER
         unmarked = self._unmarked(length, few, np.random.default_rng([seed, length, 0]))
         log_e, weight = self._marked(length, draws, np.random.default_rng([seed, length]))
-        below = GRID < 0.0
-        counted = unmarked[None] >= GRID[below, None]
-        rare = np.where(log_e >= GRID[~below, None], np.exp(weight), 0.0)
-        mean = np.concatenate([_raised(counted.astype(float)), _raised(rare)])
+        below = grid < 0.0
+        counted = _raised(unmarked, np.ones(len(unmarked)), grid[below])
+        rare = _raised(log_e, np.exp(weight), grid[~below])
+        mean = np.concatenate([counted, rare])
         # What no draw reached may still happen as often as this.
-        least = _STANDARD_ERRORS**2 / draws * np.exp(-np.maximum(GRID, 0.0))
+        least = _STANDARD_ERRORS**2 / draws * np.exp(-np.maximum(grid, 0.0))
         return np.asarray(np.minimum(np.log(np.maximum(mean, least)), 0.0))
 
     def _unmarked(self, length: int, draws: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -257,6 +263,20 @@ class CoinSimulation(Simulation):
         uniform = np.full(2 * pairs, 0.5 / pairs)
         return cls(draw_schedule, starts, of_symbols, uniform, mixture)
 
+    def log_p(self, length: int, draws: int, seed: int) -> NDArray[np.float64]:
+        """Return ln P(E >= e) on GRID so that it also holds for lengths beside this one.
+
+        Where all symbols weigh the same, E is nearly a function of how many agree, and its tail a
+        staircase whose steps lie elsewhere for every length. The largest C around takes the place
+        of C: it is C itself at the foot of every step, where E is found.
+        """
+        grid = np.arange(GRID[0] - _STEP, GRID[-1] + _STEP + _FINE / 2, _FINE)
+        tail = self._tail(grid, length, draws, seed)
+        log_c = tail[:-1] + grid[1:]  # no less than any between two points
+        around = round(_STEP / _FINE)
+        windows = np.lib.stride_tricks.sliding_window_view(log_c, 2 * around)
+        return np.minimum(windows.max(axis=1)[:: round(0.5 / _FINE)][: len(GRID)] - GRID, 0.0)
+
     def _log_weight(
         self,
         promoted: NDArray[np.bool_],
@@ -287,10 +307,16 @@ class CoinSimulation(Simulation):
         return rng.permuted(every, axis=1)[:, :length]
 
 
-def _raised(terms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return means [grid] of terms [grid, draws], raised by five standard errors."""
-    error = terms.std(axis=1) / np.sqrt(terms.shape[1])
-    return np.asarray(terms.mean(axis=1) + _STANDARD_ERRORS * error)
+def _raised(
+    log_e: NDArray[np.float64], terms: NDArray[np.float64], grid: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return means [grid] of terms [draws] where e is reached, raised by five standard errors."""
+    raised = []
+    for e in grid:
+        reached = np.where(log_e >= e, terms, 0.0)
+        error = reached.std() / np.sqrt(len(reached))
+        raised.append(reached.mean() + _STANDARD_ERRORS * error)
+    return np.array(raised)
 
 
 def _draw_path(

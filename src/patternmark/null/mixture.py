@@ -275,7 +275,8 @@ class CoinSimulation(Simulation):
         log_c = tail[:-1] + grid[1:]  # no less than any between two points
         around = round(_STEP / _FINE)
         windows = np.lib.stride_tricks.sliding_window_view(log_c, 2 * around)
-        return np.minimum(windows.max(axis=1)[:: round(0.5 / _FINE)][: len(GRID)] - GRID, 0.0)
+        largest = windows.max(axis=1)[:: round(0.5 / _FINE)][: len(GRID)]
+        return np.asarray(np.minimum(largest - GRID, 0.0))
 
     def _log_weight(
         self,

@@ -169,7 +169,7 @@ def _null_of(key: Key, mixture: Mixture) -> MixtureNull | None:
         usual = not profile.is_hardened or profile.starts == DEFAULT_STARTS
         return MixtureNull.shipped(profile.scheme) if usual else None
     if profile.alphabet.has_many_symbols:
-        rates = _rates(key)[:, profile.alphabet.scored]
+        rates = agreement_rates(profile.alphabet, profile.scheme)[:, profile.alphabet.scored]
         name = token_table(profile.scheme, len(key.schedule.starts))
         return MixtureNull.for_tokens(name, rates, mixture.digest)
     return None

@@ -32,7 +32,7 @@ from patternmark.key import Key
 from patternmark.profile import HARDENED, Profile
 from patternmark.reading import Reading
 from patternmark.statistics import make_statistic
-from patternmark.statistics.ratio import RatioStatistic
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, markov
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate
@@ -153,14 +153,11 @@ def log_ps(
     for name in detectors:
         if name == RatioStatistic.name:
             continue  # comes with auto
-        statistic = make_statistic(name, key)
-        measured = statistic.measure(readings)
+        measured = make_statistic(name, key).measure(readings)
         found[name] = np.array([one.log_p for one in measured])
-        if isinstance(statistic, RatioStatistic):
+        if name == AutoStatistic.name:
             # One ratio, two nulls: what costs is computed once.
-            ratio = np.array([one.statistic for one in measured])
-            scored = np.array([reading.num_scored for reading in readings])
-            found[RatioStatistic.name] = RatioStatistic.log_p(statistic, ratio, scored, scored)
+            found[RatioStatistic.name] = markov(np.array([one.statistic for one in measured]))
     return found
 
 

@@ -119,7 +119,7 @@ class RatioStatistic:
     ) -> NDArray[np.float64]:
         """Return ln p for records of so many scored symbols, so many in the longest chain."""
         del scored, longest  # Markov's bound holds at any length
-        return np.minimum(-log_ratio, 0.0)
+        return markov(log_ratio)
 
 
 class AutoStatistic(RatioStatistic):
@@ -146,6 +146,11 @@ class AutoStatistic(RatioStatistic):
         if self._null is None:
             return super().log_p(log_ratio, scored, longest)
         return self._null.log_tail(log_ratio, scored, self._nonces, longest)
+
+
+def markov(log_ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln of Markov's bound of an e-value: 1 / E, at most 1."""
+    return np.asarray(np.minimum(-log_ratio, 0.0))
 
 
 def _longest(reading: Reading) -> int:

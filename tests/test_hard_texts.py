@@ -42,7 +42,7 @@ def test_false_positives_over_keys(scheme: str) -> None:
     texts = hard_texts()
     detectors = ("phase", "slip", "local", "lr", "auto")
     detectors += ("pattern",) if scheme == "paper" else ()
-    num_keys = 500 if scheme == "paper" else 40
+    num_keys = 200 if scheme == "paper" else 24
     log_p = {name: np.zeros((num_keys, len(texts))) for name in detectors}
     for number in range(num_keys):
         key = Key.of(Secret(number.to_bytes(32, "big")), PROFILES[scheme])

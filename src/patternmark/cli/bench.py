@@ -210,20 +210,24 @@ def agreement(
 @bench_app.command()
 def mixture_null(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="The tables for texts: mixture_null_tokens.json.")
+    ] = False,
     share: Annotated[float, typer.Option(help="Part of the usual number of draws.")] = 1.0,
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
     """Simulate the null of the default detector (the package's mixture_null.json)."""
-    from patternmark.bench.mixture import LENGTHS, simulate_tables
+    from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
+    jobs = token_jobs(share) if tokens else protein_jobs(share)
     with progress("tables") as bar:
-        task = bar.add_task("simulating", total=sum(map(len, LENGTHS.values())))
+        task = bar.add_task("simulating", total=len(jobs))
 
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)
 
-        result = simulate_tables(share=share, workers=workers, step=step)
+        result = simulate_tables(jobs, workers=workers, step=step)
     _write_data(result, output)
 
 
@@ -336,6 +340,68 @@ def validity(
             samples=samples,
             seed=seed,
             device=device,
+            workers=workers,
+            partial=partial,
+            step=step,
+        )
+    _show(result, to_markdown(result), output, as_json)
+    _draw(plot, result, output)
+
+
+@bench_app.command()
+def text_validity(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="NLTK's corpora and Europarl, as files.")
+    ],
+    tokenizer: Annotated[Path, typer.Option(help="The tokenizer.json that splits text.")],
+    keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
+    keys_r64: Annotated[
+        int | None, typer.Option("--keys-r64", min=1, help="The same for R = 64.")
+    ] = None,
+    texts: Annotated[
+        int, typer.Option(min=1, help="Texts of each corpus and length that a key judges.")
+    ] = 1000,
+    texts_r1: Annotated[
+        int | None,
+        typer.Option("--texts-r1", min=1, help="The same for hardened keys; default: a fifth."),
+    ] = None,
+    texts_r64: Annotated[
+        int | None,
+        typer.Option("--texts-r64", min=1, help="The same for R = 64; default: a fiftieth."),
+    ] = None,
+    workers: Workers = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
+    partial: Partial = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Are the p-values true for text? False positives on natural English, over many keys."""
+    from patternmark.bench.corpora import read_corpora, tokens_of
+    from patternmark.bench.text_validity import run_text_validity_benchmark
+    from patternmark.bench.text_validity_page import to_markdown
+    from patternmark.bench.validity_page import plot
+
+    alphabet, encode = tokens_of(tokenizer)
+    corpora, missing = read_corpora(folder)
+    if missing:
+        warn(f"{folder}: not here, and left out: {', '.join(missing)}")
+    with progress("keys") as bar:
+        task = bar.add_task("reading", total=2 * keys + (keys_r64 or keys))
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = run_text_validity_benchmark(
+            corpora,
+            alphabet,
+            encode,
+            num_keys=keys,
+            num_r64_keys=keys_r64,
+            per_key=texts,
+            per_r1_key=texts_r1,
+            per_r64_key=texts_r64,
+            seed=seed,
             workers=workers,
             partial=partial,
             step=step,

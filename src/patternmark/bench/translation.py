@@ -22,7 +22,7 @@ from patternmark.intervals import rate_interval
 from patternmark.io.vocabulary import read_vocabulary
 from patternmark.key import Key
 from patternmark.mark import Marker
-from patternmark.profile import HARDENED, Profile
+from patternmark.profile import Profile
 from patternmark.translation.bleu import bleu
 from patternmark.translation.checkpoint import TOKENIZER
 from patternmark.translation.corpus import Pair, cut_to, read_pairs
@@ -38,6 +38,7 @@ PAPER = {3.0: 46.86, 4.0: 79.16, 5.0: 98.01}  # the paper's, on its own model an
 DETECTORS = {"paper": ("auto", "phase", "pattern"), "hardened": ("auto", "phase")}
 MOST_LOST = 1.5  # BLEU, at so many found:
 WANTED = 0.95
+_RESAMPLES = 1000
 # Of the candidates the likeliest that shows its mark, or simply the likeliest.
 CHOICES = {"found": SURE, "likeliest": 1.0}
 
@@ -71,7 +72,7 @@ def run_translation_benchmark(
     decoding = decoding or Decoding()
     translator = Translator.open(model, device)
     pairs = cut_paragraphs(paragraphs, translator, most)
-    keys = _keys(model, num_keys, seed)
+    keys = fresh_keys(model, num_keys, seed)
     kept = Kept(partial)
     rows: dict[str, list[dict[str, Any]]] = {}
     for job in _jobs(deltas, choices, len(pairs), at_once):
@@ -96,13 +97,13 @@ def run_translation_benchmark(
         "decoding": {"iterations": decoding.iterations, "length_beam": decoding.length_beam},
         "sure": SURE,
         "seed": seed,
-        "bleu_signature": bleu([""], [""]).signature,
+        "bleu_signature": bleu(["a"], ["a"]).signature,
         "settings": settings,
         "trade_off": _trade_offs(settings),
     }
 
 
-def _keys(model: Path | None, number: int, seed: int) -> dict[str, list[Key]]:
+def fresh_keys(model: Path | None, number: int, seed: int) -> dict[str, list[Key]]:
     vocabulary = read_vocabulary((model or shipped_model()) / TOKENIZER)
     profiles = {
         "paper": Profile(alphabet=vocabulary.alphabet()),
@@ -195,7 +196,7 @@ def _judge(
 def _summary(
     name: str, texts: Sequence[dict[str, Any]], references: Sequence[str]
 ) -> dict[str, Any]:
-    score = bleu([row["text"] for row in texts], references).score
+    score = bleu([row["text"] for row in texts], references, resamples=_RESAMPLES)
     found = {
         detector: {
             f"{level:g}": _rate(sum(row["p"][detector] <= np.log10(level) for row in texts), texts)
@@ -207,7 +208,8 @@ def _summary(
     return {
         "setting": name,
         "n": len(texts),
-        "bleu": score,
+        "bleu": score.score,
+        "bleu_half": score.half,
         "found": found,
         "same_tokens": float(np.mean(same)) if same else None,
     }
@@ -219,7 +221,7 @@ def _rate(hits: int, texts: Sequence[object]) -> dict[str, float]:
 
 
 def _trade_offs(settings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Say for each scheme and choice what BLEU is lost where so many are found, by interpolation."""
+    """Say for each scheme and choice what BLEU is lost where so many are found, interpolated."""
     unmarked = next(s["bleu"] for s in settings if s["setting"] == "unmarked")
     found: list[dict[str, Any]] = []
     series: dict[str, list[tuple[float, float]]] = {}

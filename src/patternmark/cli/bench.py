@@ -473,3 +473,80 @@ def backbone(
             step=step,
         )
     _show(result, to_markdown(result), output, as_json)
+
+
+Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help="Source, tab, target; .xz too.")]
+TranslationModel = Annotated[
+    Path | None, typer.Option(help="A model's folder; default: the package's.")
+]
+
+
+@bench_app.command()
+def translation(
+    paragraphs: Pairs,
+    texts: Annotated[int, typer.Option(min=1, help="How many to translate.")] = 1000,
+    keys: Annotated[int, typer.Option(min=1, help="Fresh keys that take turns.")] = 20,
+    deltas: Annotated[str, typer.Option(help="Strengths, separated by commas.")] = "",
+    model: TranslationModel = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Seed of the keys.")] = 1,
+    partial: Partial = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """How often marks in translations are found, and what they cost in BLEU."""
+    from patternmark.bench.translation import DELTAS, run_translation_benchmark
+    from patternmark.bench.translation_page import plot, to_markdown
+    from patternmark.translation.device import pick_device
+
+    chosen = [float(delta) for delta in deltas.split(",")] if deltas else DELTAS
+    with progress("parts") as bar:
+        task = bar.add_task("translating", total=None)
+        result = run_translation_benchmark(
+            paragraphs,
+            model=model,
+            device=pick_device(device),
+            deltas=chosen,
+            most=texts,
+            num_keys=keys,
+            at_once=_texts_at_once(device),
+            seed=seed,
+            partial=partial,
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )
+    _show(result, to_markdown(result), output, as_json)
+    _draw(plot, result, output)
+
+
+def _texts_at_once(device: str) -> int:
+    return 1000 if device.startswith("cuda") else 50
+
+
+@bench_app.command(name="translation-speed")
+def translation_speed(
+    pairs: Pairs,
+    sentences: Annotated[int, typer.Option(min=2, help="Sentences, or batches on a GPU.")] = 40,
+    model: TranslationModel = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """CMLM against its autoregressive twin, and what the mark adds, timed in one run."""
+    import torch
+
+    from patternmark.bench.translation_speed import run_translation_speed, to_markdown
+    from patternmark.translation.device import pick_device
+
+    torch.set_num_threads(1)
+    with progress("parts") as bar:
+        task = bar.add_task("translating", total=None)
+        result = run_translation_speed(
+            pairs,
+            model=model,
+            device=pick_device(device),
+            sentences=sentences,
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )
+    _show(result, to_markdown(result), output, as_json)

@@ -314,7 +314,8 @@ def mask_predict(
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
         row, place = masked.nonzero(as_tuple=True)
-        for some in torch.arange(len(row), device=row.device).split(_ROWS_AT_ONCE):
+        at_once = _ROWS_AT_ONCE["cuda" if row.is_cuda else "cpu"]
+        for some in torch.arange(len(row), device=row.device).split(at_once):
             at = row[some], place[some]
             logits = model.logits(states[at])
             if promotion is not None:
@@ -328,7 +329,8 @@ def mask_predict(
     )
 
 
-_ROWS_AT_ONCE = 2**15  # bounds the memory: that many times V logits
+# Times V logits: on a GPU that bounds the memory, on a CPU they stay in its cache.
+_ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
 
 
 def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from patternmark.alphabet import Alphabet
 from patternmark.errors import InputError
-from patternmark.io.subwords import joined
 from patternmark.io.tokenizer import Tokenizer, load_tokenizer
 from patternmark.io.vocabulary import MASK_PREDICT, TOKENIZER, is_fairseq_dictionary
 from patternmark.models.cmlm import CMLM, Config
@@ -77,8 +76,9 @@ _LAYOUTS = (
 class DictionaryCodec:
     """Texts to ids of a dictionary and back: as `TextCodec`, for published models.
 
-    Texts are tokenized as the training data was. Words are split if there are merges; else they
-    must be split already (`low@@ er`).
+    Texts are tokenized as the training data was. With merges, words are split and put together
+    again; without, texts are split already (`low@@ er`), and stay so: else nothing could read
+    them again. `io.subwords.joined` puts their words together.
     """
 
     tokenizer: Tokenizer
@@ -92,8 +92,8 @@ class DictionaryCodec:
         return [self.tokenizer.encode(text).tolist() for text in texts]
 
     def decode_batch(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of ids, words put together; special ids have no text."""
-        return [joined(self.tokenizer.decode(list(row))) for row in ids]
+        """Return the texts of ids; special ones have none."""
+        return [self.tokenizer.decode(list(row)) for row in ids]
 
 
 def open_published(

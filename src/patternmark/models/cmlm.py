@@ -9,7 +9,8 @@ The mark enters where the logits are made: before the token is chosen, and befor
 that decides whether it stays. Position j of a candidate has the key j, whenever it is decoded.
 
 Shapes: B sentences, S source tokens, N candidates (sentences times lengths), L target tokens,
-D width, V vocabulary. The published checkpoints differ in details that `Config` names.
+D width, V vocabulary. The published networks (`translation.published` reads them) differ from ours
+in details that `Config` names.
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ class Config:
     norm_first: bool = True
     activation: Literal["gelu", "relu"] = "gelu"
     norm_eps: float = 1e-5
-    learned_positions: int = 0  # rows of a learned table, the first for position 0; 0: waves
+    learned_positions: int = 0  # rows of tables, the third for the first position; 0: waves
     scaled_embedding: bool = True  # by the square root of the width
-    length_from: Literal["token", "mean"] = "token"  # the encoder's state that tells the length
+    # The encoder's state that tells the length: of a token of its own, whose embedding is the
+    # first class's, or the mean over the source.
+    length_from: Literal["token", "mean"] = "token"
     lengths: int = 256  # classes
     length_offset: int | None = 128  # class 128: as long as the source; None: classes are lengths
-    ends: Literal["none", "predicted", "given"] = "none"  # does the canvas hold <s> and </s>?
+    # Has a translation a </s> while it is made? "given": <s> and </s> are there from the start.
+    # A source has a </s> where its translation has one.
+    ends: Literal["none", "predicted", "given"] = "none"
     never: tuple[int, ...] = (0, 1, 2, 3, 4)  # ids that are never part of a translation
 
 
@@ -158,8 +163,10 @@ class CMLM(nn.Module):
         layers = range(config.encoder_layers), range(config.decoder_layers)
         self.encoder = nn.ModuleList(Block(config, decoder=False) for _ in layers[0])
         self.decoder = nn.ModuleList(Block(config, decoder=True) for _ in layers[1])
-        self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(width, config.norm_eps) if config.norm_first else nn.Identity()
+            for _ in layers
+        )
         self.dropout = nn.Dropout(config.dropout)
         self._begin()
 
@@ -184,12 +191,14 @@ class CMLM(nn.Module):
         for layer in self.encoder:
             x = layer(x, visible)
         x = self.encoder_norm(x)
-        if config.length_from == "token":
+        is_token = config.length_from == "token"
+        if is_token:
             state, x, seen = x[:, 0], x[:, 1:], seen[:, 1:]
         else:
             state = (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
         lengths = F.linear(state, self.length_embedding.weight.to(x.dtype)).float()
-        lengths[:, 0] = -math.inf  # never empty; of offsets, never so short
+        if is_token:
+            lengths[:, 0] = -math.inf  # this row is the token's own
         return Memory(x, seen[:, None, None], lengths.log_softmax(-1), seen.sum(1))
 
     def project(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -228,12 +237,21 @@ class CMLM(nn.Module):
         return wanted.clamp(1, self.config.lengths - 1)
 
     def likeliest_lengths(self, memory: Memory, beam: int) -> Tensor:
-        """Return the most probable lengths of every sentence: [B, beam]."""
-        best = memory.log_lengths.topk(min(beam, self.config.lengths - 1), dim=-1).indices
-        if self.config.length_offset is not None:
-            best = best + memory.num_tokens[:, None] - self.config.length_offset
-        least = 2 if self.config.ends != "none" else 1
-        most = self.config.learned_positions - 2 if self.config.learned_positions else None
+        """Return lengths to try, with the ends: [B, beam].
+
+        They are the likeliest ones; where the mean tells, the likeliest and those around it.
+        """
+        config = self.config
+        if config.length_from == "token":
+            best = memory.log_lengths.topk(min(beam, config.lengths - 1), dim=-1).indices
+        else:
+            around = torch.arange(beam, device=memory.log_lengths.device) - beam // 2
+            best = memory.log_lengths.argmax(dim=-1, keepdim=True) + around
+        if config.length_offset is not None:
+            best = best + memory.num_tokens[:, None] - config.length_offset
+        # None is empty: between given ends that would be the surest of all.
+        least = {"none": 1, "predicted": 2, "given": 3}[config.ends]
+        most = config.learned_positions - 2 if config.learned_positions else None
         return best.clamp(least, most)
 
     def embed(self, ids: Tensor, side: str, start: int = 0) -> Tensor:
@@ -245,7 +263,8 @@ class CMLM(nn.Module):
             x = x * math.sqrt(config.width)
         if config.learned_positions:
             table = getattr(self, f"{side}_positions").weight
-            # Row 1 is the padding's; positions begin at row 2.
+            # Positions begin at row 2. Row 1 is the padding's; here padding gets the next rows: no
+            # other token sees what it gets.
             x = x + table[2 + start : 2 + stop]
         else:
             x = x + waves(stop, config.width, ids.device)[start:].to(x.dtype)
@@ -264,7 +283,7 @@ class Candidates(NamedTuple):
 
     tokens: Tensor
     lengths: Tensor  # [B, beam]
-    log_p: Tensor  # [B, beam] the mean of ln p over the tokens
+    log_p: Tensor  # [B, beam] the mean of ln p over the tokens, with ends, if given, at 0
 
     def best(self) -> list[list[int]]:
         """Return the tokens of each sentence's likeliest candidate."""
@@ -296,6 +315,7 @@ def mask_predict(
     Confidences are the probabilities from which tokens are chosen, with the promotion in them.
     """
     beam, flat = lengths.shape[1], lengths.flatten()
+    first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
     tokens, inside, is_open = _canvas(model.config, flat)
     number = is_open.sum(dim=1)  # [N] tokens to predict
     sentence = torch.arange(len(flat), device=flat.device) // beam
@@ -309,7 +329,9 @@ def mask_predict(
     for iteration in range(iterations):
         if iteration:
             share = 1.0 - iteration / iterations
-            wanted = torch.minimum((number * share).long().clamp(min=1), number)
+            # Mask-Predict masks one at least; in fairseq, where ends are given, late passes may
+            # have none.
+            wanted = torch.minimum((number * share).long().clamp(min=1 - first), number)
             masked = _least(confidence, wanted)
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
@@ -319,13 +341,13 @@ def mask_predict(
             at = row[some], place[some]
             logits = model.logits(states[at])
             if promotion is not None:
-                logits = promotion.add_to(logits, (sentence[at[0]], at[1]))
+                logits = promotion.add_to(logits, (sentence[at[0]], at[1] - first))
             logits[:, list(model.config.never)] = -math.inf
             tokens[at], confidence[at] = _choose(logits, temperature, generator)
-    total = confidence.where(is_open, 0.0).sum(dim=1) / number.clamp(min=1)
+    mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
     return Candidates(
         *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
-        total.view(lengths.shape),
+        mean.view(lengths.shape),
     )
 
 
@@ -369,11 +391,11 @@ def _choose(
 
 
 def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Take <s> and </s> off candidates [B, beam, L]; a predicted </s> ends a translation."""
+    """Take <s> and every </s> out of candidates [B, beam, L]."""
     if config.ends == "given":
         return tokens[..., 1:], lengths - 2
     if config.ends == "predicted":
         is_end = tokens == config.end
-        first = torch.where(is_end.any(-1), is_end.int().argmax(-1), lengths)
-        return tokens, torch.minimum(first, lengths)
+        kept_first = is_end.int().argsort(dim=-1, stable=True)
+        return tokens.gather(-1, kept_first), lengths - is_end.sum(-1)
     return tokens, lengths

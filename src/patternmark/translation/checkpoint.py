@@ -44,10 +44,15 @@ def load_model(folder: Path, device: str | torch.device = "cpu") -> CMLM:
     return model.to(device).eval()
 
 
-def fill(model: CMLM, tensors: dict[str, Tensor], file: Path) -> None:
+def fill(
+    model: CMLM,
+    tensors: dict[str, Tensor],
+    file: Path,
+    name_in_file: Callable[[str], str] = lambda name: name,
+) -> None:
     """Put tensors into a network, or say which of them do not fit."""
     wanted = model.state_dict()
-    missing = sorted(set(wanted) - set(tensors))
+    missing = sorted(name_in_file(name) for name in set(wanted) - set(tensors))
     if missing:
         raise CheckpointError(
             f"{file}: {_some(missing)} missing: the file is incomplete or of another model"
@@ -58,7 +63,8 @@ def fill(model: CMLM, tensors: dict[str, Tensor], file: Path) -> None:
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             shapes = f"{tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
-            raise CheckpointError(f"{file}: tensor {name!r} has the shape {shapes}")
+            shown = name_in_file(name)
+            raise CheckpointError(f"{file}: tensor {shown!r} has the shape {shapes}")
     model.load_state_dict({name: tensors[name].to(wanted[name].dtype) for name in wanted})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from patternmark.errors import SequenceError
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM, Candidates, Memory, mask_predict
 from patternmark.promote import Promotion
@@ -44,12 +45,15 @@ def translate_ids(
 ) -> list[list[int]]:
     """Return the translation of every source, empty for an empty one.
 
-    Unless something else `chooses`, it is the likeliest candidate.
+    Unless something else `chooses`, it is the likeliest candidate. Sources and translations are
+    without <s> and </s>, whatever the network sees.
     """
     found: list[list[int]] = [[] for _ in sources]
     device = model.embedding.weight.device
+    ending = [] if model.config.ends == "none" else [model.config.end]
+    _check_lengths(model, sources, len(ending))
     for rows in like_lengths(sources, decoding.batch_tokens):
-        batch = padded([sources[i] for i in rows], model.config.pad, device)
+        batch = padded([[*sources[i], *ending] for i in rows], model.config.pad, device)
         if model.config.causal:
             slack, more = _TEACHER_SLACK
             best = greedy(model, batch, int(slack * batch.shape[1]) + more)
@@ -60,6 +64,17 @@ def translate_ids(
             found[row] = tokens
         step(len(rows))
     return found
+
+
+def _check_lengths(model: CMLM, sources: Sequence[Sequence[int]], num_ends: int) -> None:
+    rows = model.config.learned_positions
+    most = rows - 2 - num_ends
+    for number, source in enumerate(sources, start=1):
+        if rows and len(source) > most:
+            raise SequenceError(
+                f"source {number} has {len(source)} tokens, this model reads {most} at most: "
+                "translate it in parts"
+            )
 
 
 def _candidates(

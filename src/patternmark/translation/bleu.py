@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from patternmark.errors import ParameterError
+from patternmark.errors import PatternmarkError
 
 
 class Bleu(NamedTuple):
@@ -17,10 +17,15 @@ class Bleu(NamedTuple):
 
 def bleu(translations: Sequence[str], references: Sequence[str]) -> Bleu:
     """Return corpus BLEU."""
-    try:
-        from sacrebleu.metrics import BLEU
-    except ImportError:
-        raise ParameterError("BLEU needs sacrebleu: pip install sacrebleu") from None
-    metric = BLEU()
+    metric = metric_of_sacrebleu()
     score = metric.corpus_score(list(translations), [list(references)]).score
     return Bleu(float(score), str(metric.get_signature()))
+
+
+def metric_of_sacrebleu() -> Any:
+    """Return sacrebleu's metric, or say what to install: before an hour is spent, not after it."""
+    try:
+        from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415  # needed by whoever measures
+    except ImportError:
+        raise PatternmarkError("BLEU needs sacrebleu: pip install sacrebleu") from None
+    return BLEU()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM, Candidates, Memory, Promotion, mask_predict
+from patternmark.translation.corpus import MULTIPLE
 
 _TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
 
@@ -45,7 +46,8 @@ def translate_ids(
         batch = padded([sources[i] for i in rows], model.config.pad, device)
         if model.config.causal:
             slack, more = _TEACHER_SLACK
-            best = greedy(model, batch, int(slack * batch.shape[1]) + more)
+            longest = max(len(sources[i]) for i in rows)
+            best = greedy(model, batch, int(slack * longest) + more)
         else:
             best = _candidates(model, batch, rows, decoding, promotes, generator).best()
         for row, tokens in zip(rows, best, strict=True):
@@ -89,6 +91,16 @@ def like_lengths(sources: Sequence[Sequence[int]], tokens: int) -> Iterator[list
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
-    """Return ids padded on the right: [B, L]."""
-    longest = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)
+    """Return ids padded on the right, on a GPU to a length it likes: [B, L]."""
+    multiple = MULTIPLE if device.type == "cuda" else 1
+    longest = -(-max(len(row) for row in rows) // multiple) * multiple
+    ids = np.full((len(rows), longest), pad, dtype=np.int64)
+    for place, row in zip(ids, rows, strict=True):
+        place[: len(row)] = row
+    return torch.from_numpy(ids).to(device)
+
+
+def for_use(model: CMLM) -> CMLM:
+    """Return a network ready to translate: on a GPU in half precision, which is faster there."""
+    model = model.eval()
+    return model.half() if model.embedding.weight.is_cuda else model

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from patternmark.models.cmlm import Config
     from patternmark.translation.corpus import Corpus, Pair
     from patternmark.translation.tokenizer import TextCodec
-    from patternmark.translation.training import Training
+    from patternmark.translation.training import Training, Until
     from patternmark.translation.validation import Check
 
 STOPPED = 130  # as a shell reports Ctrl-C
@@ -139,7 +139,7 @@ def cmlm(
     codec.save(output / "tokenizer.json")
     with _stopping() as stop:
         until = Until(math.inf if run_minutes is None else run_minutes, save_every, stop)
-        _run(training, corpus, until, _about(context, place), verbose=verbose)
+        _run(training, corpus, until, _about(context, place))
     _finish(training, corpus, found, codec, data_note or [], stopped=stop())
 
 
@@ -276,6 +276,8 @@ def _command_line(context: typer.Context) -> str:
         if source is None or source.name != "COMMANDLINE":
             continue
         value = context.params[parameter.name or ""]
+        if value is None:  # --verbose, which is no part of what was made
+            continue
         values = value if isinstance(value, list | tuple) else [value]
         name = max(parameter.opts, key=len)
         if parameter.param_type_name == "argument":
@@ -310,16 +312,12 @@ def _stopping() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _run(
-    training: Training, corpus: Corpus, until: Any, about: dict[str, str], *, verbose: bool
-) -> None:
+def _run(training: Training, corpus: Corpus, until: Until, about: dict[str, str]) -> None:
     with progress("%") as bar:
         task = bar.add_task("training", total=100.0)
 
         def report(row: dict[str, float]) -> None:
             bar.update(task, description=f"step {row['step']:,}, loss {row['loss']:.3f}")
-            if verbose:
-                say(", ".join(f"{name} {value:,}" for name, value in row.items()))
 
         def show(done: float) -> None:
             bar.update(task, completed=round(100.0 * done, 1))

@@ -45,15 +45,19 @@ def translate_ids(
     for rows in like_lengths(sources, decoding.batch_tokens):
         batch = padded([sources[i] for i in rows], model.config.pad, device)
         if model.config.causal:
-            slack, more = _TEACHER_SLACK
-            longest = max(len(sources[i]) for i in rows)
-            best = greedy(model, batch, int(slack * longest) + more)
+            best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
         else:
             best = _candidates(model, batch, rows, decoding, promotes, generator).best()
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))
     return found
+
+
+def most_tokens(source: int) -> int:
+    """Return how many tokens a teacher may write for so many; who gets there writes on and on."""
+    slack, more = _TEACHER_SLACK
+    return int(slack * source) + more
 
 
 def _candidates(

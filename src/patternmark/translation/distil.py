@@ -17,7 +17,7 @@ from patternmark.errors import InputError
 from patternmark.models.cmlm import CMLM
 from patternmark.translation.checkpoint import CheckpointError, read_json
 from patternmark.translation.corpus import Pair, as_lines, sentences
-from patternmark.translation.decode import Decoding, translate_ids
+from patternmark.translation.decode import Decoding, most_tokens, translate_ids
 from patternmark.translation.files import make_folder, write_json
 from patternmark.translation.tokenizer import TextCodec
 
@@ -34,7 +34,7 @@ class Distilled:
     data: str  # SHA-256 of the file with the sources
     sources: int  # in all
     done: int = 0  # of the sources
-    dropped: int = 0  # of these, for want of a translation
+    dropped: int = 0  # of these, for want of a translation that ends
     bytes: int = 0  # of the output
 
 
@@ -137,8 +137,10 @@ def translate_texts(
         for text, whole in zip(texts, ids, strict=True)
     ]
     flat = [part for row in parts for part in row]
-    found = iter(
-        codec.decode_batch(translate_ids(model, flat, Decoding(batch_tokens=batch_tokens)))
-    )
-    rows = ([next(found) for _ in row] for row in parts)
+    found = translate_ids(model, flat, Decoding(batch_tokens=batch_tokens))
+    for number, source in enumerate(flat):
+        if len(found[number]) >= most_tokens(len(source)):
+            found[number] = []  # without an end
+    texts_found = iter(codec.decode_batch(found))
+    rows = ([next(texts_found) for _ in row] for row in parts)
     return [" ".join(row) if all(row) else "" for row in rows]

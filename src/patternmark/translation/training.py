@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,8 @@ from patternmark.translation.resume import (
 )
 
 _REPORT_EVERY = 100  # steps
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -256,6 +259,7 @@ class Training:
     def _report(self, sums: _Sums, report: Callable[[dict[str, float]], object]) -> None:
         row = {"step": self.step, "done": round(self.done, 4), **sums.means()}
         self._check_finite(row["loss"])
+        _log.info(", ".join(f"{name} {value:,}" for name, value in row.items()))
         self.log(row)
         report(row)
 
@@ -284,6 +288,7 @@ class Training:
         network, settings = asdict(self.model.config), asdict(self.settings)
         state = State(self.progress, network, settings, tuple(self.runs))
         write_state(self.folder, state, pack(self.model, self._optimizers), self._shard_bytes)
+        _log.info("saved step %d in %s", self.step, self.folder)
 
 
 def _places(marks: Tensor, number: int) -> tuple[Tensor, ...]:

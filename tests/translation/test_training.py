@@ -127,7 +127,9 @@ def test_checkpoints_are_written_while_a_run_goes_on(tmp_path: Path) -> None:
         corpus(), Until(save_every=0.0, stop=after(4).stop), progress=look
     )
     assert seen == [0, 1, 2, 3]
-    assert [file.name for file in tmp_path.glob("checkpoint-*")] == ["checkpoint-00000004.safetensors"]
+    assert [file.name for file in tmp_path.glob("checkpoint-*")] == [
+        "checkpoint-00000004.safetensors"
+    ]
 
 
 def test_minutes_are_of_all_runs_together(tmp_path: Path) -> None:

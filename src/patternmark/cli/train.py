@@ -342,6 +342,9 @@ def _finish(
     if stopped:
         say(f"{where}; stopped and saved, and the same command goes on from there")
         raise typer.Exit(STOPPED)
+    if not training.step:
+        say(where)
+        return
     scores = measure(training.model, codec, found.checks)
     if scores:
         row = {score["name"]: score["bleu"] for score in scores}

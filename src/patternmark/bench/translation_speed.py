@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -53,16 +54,14 @@ def run_translation_speed(
         lines = sources[start : start + at_once]
         row: dict[str, Any] = {}
         for name, run in runs.items():
-            row[name], row["tokens"] = _timed(lambda run=run: run(lines), device)  # type: ignore[misc]
+            row[name], row["tokens"] = _timed(partial(run, lines), device)
         length = -(-row["tokens"] // len(lines))
-        row["autoregressive"], _ = _timed(
-            lambda n=length: _write(translator, twin, lines, n),
-            device,  # type: ignore[misc]
-        )
+        writing = partial(_write, translator, twin, lines, length)
+        row["autoregressive"], _ = _timed(writing, device)
         rows.append(row)
         step(f"{start + len(lines)} sentences")
     return {
-        "benchmark": f"translation-speed-{device.split(':')[0]}",
+        "benchmark": f"translation-speed-{device.split(':', maxsplit=1)[0]}",
         **environment(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.startswith("cuda") else "CPU, one thread",
@@ -136,10 +135,10 @@ def to_markdown(result: dict[str, Any]) -> str:
     else:
         lines += [
             "",
-            "Why not more on a CPU: one step of the twin reads all weights for one token, and waits "
-            "for memory; an iteration of mask-predict computes all tokens of all lengths, and waits "
-            "for arithmetic. Ten iterations of five lengths are fifty times the arithmetic of "
-            "writing a sentence once. On a GPU, where arithmetic is plenty, it is the other way "
-            "round.",
+            "Why not more on a CPU: one step of the twin reads all weights for one token, and "
+            "waits for memory; an iteration of mask-predict computes all tokens of all lengths, "
+            "and waits for arithmetic. Ten iterations of five lengths are fifty times the "
+            "arithmetic of writing a sentence once. On a GPU, where arithmetic is plenty, it is "
+            "the other way round.",
         ]
     return "\n".join(lines) + "\n"

@@ -498,7 +498,7 @@ def translation(
     """How often marks in translations are found, and what they cost in BLEU."""
     from patternmark.bench.translation import DELTAS, run_translation_benchmark
     from patternmark.bench.translation_page import plot, to_markdown
-    from patternmark.translation.device import pick_device
+    from patternmark.models.device import pick_device
 
     chosen = [float(delta) for delta in deltas.split(",")] if deltas else DELTAS
     with progress("parts") as bar:
@@ -537,7 +537,7 @@ def translation_speed(
     import torch
 
     from patternmark.bench.translation_speed import run_translation_speed, to_markdown
-    from patternmark.translation.device import pick_device
+    from patternmark.models.device import pick_device
 
     torch.set_num_threads(1)
     with progress("parts") as bar:

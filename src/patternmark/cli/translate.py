@@ -51,8 +51,8 @@ def translate(
     verbose: Verbose = False,
 ) -> None:
     """Translate a file line by line; the output has a line for every line of the input."""
+    from patternmark.models.device import pick_device
     from patternmark.translation.decode import Decoding
-    from patternmark.translation.device import pick_device
 
     if (key is None) != no_watermark:
         raise ParameterError("give --key for marked translations, or --no-watermark")

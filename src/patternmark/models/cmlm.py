@@ -18,11 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from patternmark.promote import Promotion
 
@@ -81,10 +81,10 @@ class Attention(nn.Module):
         """Attend from x [B, L, D] to what is `visible` [B, 1, 1, K] of projected memory."""
         key, value = memory
         query = self._split(self.query(x))
-        found = F.scaled_dot_product_attention(
+        found = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=visible, is_causal=causal
         )
-        return self.out(found.transpose(1, 2).reshape(x.shape))
+        return cast(Tensor, self.out(found.transpose(1, 2).reshape(x.shape)))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
@@ -114,29 +114,34 @@ class Block(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         def attend_to_itself(y: Tensor) -> Tensor:
-            return self.own(y, self.own.project(y), visible, causal)
+            return cast(Tensor, self.own(y, self.own.project(y), visible, causal))
 
         x = self.around(x, self.own_norm, attend_to_itself)
         if memory is not None:
             x = self.attend_to_source(x, memory, memory_visible)
         return self.transform(x)
 
+    def project_source(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.cross is not None  # noqa: S101
+        return self.cross.project(states)
+
     def attend_to_source(
         self, x: Tensor, memory: tuple[Tensor, Tensor], visible: Tensor | None
     ) -> Tensor:
-        assert self.cross is not None and self.cross_norm is not None  # noqa: S101
-        cross = self.cross
-        return self.around(x, self.cross_norm, lambda y: cross(y, memory, visible))
+        cross, norm = self.cross, self.cross_norm
+        assert cross is not None  # noqa: S101
+        assert norm is not None  # noqa: S101
+        return self.around(x, norm, lambda y: cross(y, memory, visible))
 
     def transform(self, x: Tensor) -> Tensor:
-        activation = F.gelu if self.gelu else F.relu
+        activation = functional.gelu if self.gelu else functional.relu
         return self.around(x, self.last_norm, lambda y: self.down(activation(self.up(y))))
 
     def around(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what a part makes of x; the norm stands before the part or after the sum."""
         if self.norm_first:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + cast(Tensor, self.dropout(part(norm(x))))
+        return cast(Tensor, norm(x + self.dropout(part(x))))
 
 
 class Memory(NamedTuple):
@@ -186,7 +191,7 @@ class CMLM(nn.Module):
         if config.length_from == "token":
             first = self.length_embedding.weight[0].to(x.dtype).expand(len(x), 1, -1)
             x = torch.cat([first, x], dim=1)
-            seen = F.pad(seen, (1, 0), value=True)
+            seen = functional.pad(seen, (1, 0), value=True)
         visible = seen[:, None, None]
         for layer in self.encoder:
             x = layer(x, visible)
@@ -196,14 +201,14 @@ class CMLM(nn.Module):
             state, x, seen = x[:, 0], x[:, 1:], seen[:, 1:]
         else:
             state = (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
-        lengths = F.linear(state, self.length_embedding.weight.to(x.dtype)).float()
+        lengths = functional.linear(state, self.length_embedding.weight.to(x.dtype)).float()
         if is_token:
             lengths[:, 0] = -math.inf  # this row is the token's own
         return Memory(x, seen[:, None, None], lengths.log_softmax(-1), seen.sum(1))
 
     def project(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return what each decoder layer attends to, the same in every iteration."""
-        return [layer.cross.project(states) for layer in self.decoder]
+        return [cast(Block, layer).project_source(states) for layer in self.decoder]
 
     def states(
         self,
@@ -216,7 +221,7 @@ class CMLM(nn.Module):
         x = self.embed(tokens, "decoder")
         for layer, attended in zip(self.decoder, memory, strict=True):
             x = layer(x, visible, attended, memory_visible, self.config.causal)
-        return self.decoder_norm(x)
+        return cast(Tensor, self.decoder_norm(x))
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return states [B, L, D] and ln of the length probabilities [B, classes]: for training."""
@@ -228,7 +233,7 @@ class CMLM(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits of states: [..., D] to [..., V]."""
-        return F.linear(states, self.embedding.weight.to(states.dtype))
+        return functional.linear(states, self.embedding.weight.to(states.dtype))
 
     def length_class(self, target_length: Tensor, source_length: Tensor) -> Tensor:
         """Return the class of a length (with given ends, if the canvas has them)."""
@@ -268,7 +273,7 @@ class CMLM(nn.Module):
             x = x + table[2 + start : 2 + stop]
         else:
             x = x + waves(stop, config.width, ids.device)[start:].to(x.dtype)
-        return self.dropout(x)
+        return cast(Tensor, self.dropout(x))
 
 
 def waves(length: int, width: int, device: Any) -> Tensor:
@@ -337,7 +342,7 @@ def mask_predict(
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
         row, place = masked.nonzero(as_tuple=True)
         at_once = _ROWS_AT_ONCE["cuda" if row.is_cuda else "cpu"]
-        for some in torch.arange(len(row), device=row.device).split(at_once):
+        for some in torch.split(torch.arange(len(row), device=row.device), at_once):
             at = row[some], place[some]
             logits = model.logits(states[at])
             if promotion is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from patternmark.errors import ParameterError
+from patternmark.errors import PatternmarkError
 
 
 class Bleu(NamedTuple):
@@ -19,13 +18,18 @@ class Bleu(NamedTuple):
 
 def bleu(translations: Sequence[str], references: Sequence[str], *, resamples: int = 0) -> Bleu:
     """Return corpus BLEU; its interval from so many resamples of the texts, if any."""
-    try:
-        metrics = import_module("sacrebleu.metrics")
-    except ImportError:
-        raise ParameterError("BLEU needs sacrebleu: pip install sacrebleu") from None
-    metric = metrics.BLEU()
+    metric = metric_of_sacrebleu()
     found = metric.corpus_score(
         list(translations), [list(references)], n_bootstrap=max(1, resamples)
     )
     half = float(found._ci) if resamples > 1 else None
     return Bleu(float(found.score), half, str(metric.get_signature()))
+
+
+def metric_of_sacrebleu() -> Any:
+    """Return sacrebleu's metric, or say what to install: before an hour is spent, not after it."""
+    try:
+        from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415  # needed by whoever measures
+    except ImportError:
+        raise PatternmarkError("BLEU needs sacrebleu: pip install sacrebleu") from None
+    return BLEU()

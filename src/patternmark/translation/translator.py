@@ -27,10 +27,9 @@ from patternmark.io.vocabulary import shipped_tokenizer
 from patternmark.mark import Marker
 from patternmark.models.cmlm import CMLM, Candidates
 from patternmark.promote import Promotion
-from patternmark.translation.checkpoint import TOKENIZER, load_model
+from patternmark.translation.checkpoint import load_both
 from patternmark.translation.corpus import sentences
 from patternmark.translation.decode import Chooses, Decoding, Promotes, translate_ids
-from patternmark.translation.tokenizer import TextCodec
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
 SURE = 1e-4  # a tenth of the usual threshold: some reserve
@@ -73,13 +72,7 @@ class Translator:
     def open(cls, folder: Path | None = None, device: str | torch.device = "cpu") -> Translator:
         """Open a model's folder; without one, the German to English model of the package."""
         place = shipped_model() if folder is None else folder
-        model = load_model(place, device)
-        codec = TextCodec.load(place / TOKENIZER)
-        if codec.size != model.config.vocab:
-            raise ParameterError(
-                f"{place / TOKENIZER}: has {codec.size} entries, the model {model.config.vocab}: "
-                "these two do not belong together"
-            )
+        model, codec = load_both(place, device)
         return cls(model.half() if model.embedding.weight.is_cuda else model, codec)
 
     def translate(
@@ -141,7 +134,7 @@ class Translator:
         decoding: Decoding,
         seed: int,
     ) -> Promotes:
-        """Return what promotes the keys of pieces, `begun` tokens after the start of their lines."""
+        """Return what promotes the keys of pieces that begin so many tokens into their lines."""
         temperature = decoding.temperature or 1.0  # greedy: delta is added as it is
 
         def promotion(rows: Sequence[int], longest: int) -> Promotion:

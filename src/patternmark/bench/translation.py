@@ -19,15 +19,13 @@ from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
-from patternmark.io.vocabulary import read_vocabulary
 from patternmark.key import Key
 from patternmark.mark import Marker
 from patternmark.profile import Profile
 from patternmark.translation.bleu import bleu
-from patternmark.translation.checkpoint import TOKENIZER
 from patternmark.translation.corpus import Pair, cut_to, read_pairs
 from patternmark.translation.decode import Decoding
-from patternmark.translation.translator import SURE, Translation, Translator, shipped_model
+from patternmark.translation.translator import SURE, Translation, Translator
 
 TOKENS = (50, 100)
 DELTAS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
@@ -72,7 +70,7 @@ def run_translation_benchmark(
     decoding = decoding or Decoding()
     translator = Translator.open(model, device)
     pairs = cut_paragraphs(paragraphs, translator, most)
-    keys = fresh_keys(model, num_keys, seed)
+    keys = fresh_keys(translator, num_keys, seed)
     kept = Kept(partial)
     rows: dict[str, list[dict[str, Any]]] = {}
     for job in _jobs(deltas, choices, len(pairs), at_once):
@@ -103,12 +101,10 @@ def run_translation_benchmark(
     }
 
 
-def fresh_keys(model: Path | None, number: int, seed: int) -> dict[str, list[Key]]:
-    vocabulary = read_vocabulary((model or shipped_model()) / TOKENIZER)
-    profiles = {
-        "paper": Profile(alphabet=vocabulary.alphabet()),
-        "hardened": Profile.for_text(vocabulary.alphabet()),
-    }
+def fresh_keys(translator: Translator, number: int, seed: int) -> dict[str, list[Key]]:
+    """Return keys of both schemes for the model's tokens."""
+    alphabet = translator.vocabulary.alphabet()
+    profiles = {"paper": Profile(alphabet=alphabet), "hardened": Profile.for_text(alphabet)}
     master = Secret(seed.to_bytes(32, "big"))
     return {
         scheme: [

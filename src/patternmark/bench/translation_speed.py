@@ -41,7 +41,7 @@ def run_translation_speed(
     """Time sentences one by one on a CPU, or in batches of 256 on a GPU."""
     translator = Translator.open(model, device)
     twin = CMLM(replace(translator.model.config, causal=True)).to(translator.model.embedding.weight)
-    marker = Marker(fresh_keys(model, 1, seed=1)["hardened"][0])
+    marker = Marker(fresh_keys(translator, 1, seed=1)["hardened"][0])
     at_once = _BATCH if device.startswith("cuda") else 1
     sources = [source for source, _ in read_pairs(pairs)][: sentences * at_once]
     rows = []

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, say, warn
+from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.keyfile import load_key
 from patternmark.io.records import Problem, input_name
@@ -70,6 +72,7 @@ def translate(
         translator.check_fit(marker)
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]
+    log10_p: list[float] = []
     with progress("lines") as bar, _writing(output, append=done > 0) as stream:
         task = bar.add_task("translating", total=len(lines), completed=done)
         for start in range(done, len(lines), some):
@@ -77,9 +80,21 @@ def translate(
             found = translator.translate(part, decoding, marker, seed=seed)
             stream.write("".join(f"{translation.text}\n" for translation in found))
             stream.flush()
+            log10_p += [t.log10_p for t in found if t.log10_p is not None and t.text]
             bar.advance(task, len(part))
-    by = "without a mark" if marker is None else f"marked by key {marker.key.key_id}"
-    say(f"wrote {len(lines)} lines to {output}, {by}")
+    say(f"wrote {len(lines)} lines to {output}, {_mark(marker, log10_p)}")
+
+
+def _mark(marker: Marker | None, log10_p: list[float]) -> str:
+    """Say in how many lines the mark can be found; short ones carry little of it."""
+    if marker is None:
+        return "without a mark"
+    found = sum(p <= log10(DEFAULT_FPR) for p in log10_p)
+    text = f"marked by key {marker.key.key_id}: found in {found} of {len(log10_p)} at p <= "
+    text += f"{DEFAULT_FPR:g}"
+    if found < len(log10_p):
+        text += "; short lines show it together (detect --combine), or with a larger --delta"
+    return text
 
 
 def _open(folder: Path | None, device: str) -> Translator:

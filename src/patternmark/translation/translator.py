@@ -23,13 +23,19 @@ import torch
 from patternmark.chain import NO_KEY
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.io.vocabulary import shipped_tokenizer
+from patternmark.io.vocabulary import (
+    Vocabulary,
+    read_shipped_vocabulary,
+    read_vocabulary,
+    shipped_tokenizer,
+)
 from patternmark.mark import Marker
 from patternmark.models.cmlm import CMLM, Candidates
 from patternmark.promote import Promotion
-from patternmark.translation.checkpoint import load_both
+from patternmark.translation.checkpoint import TOKENIZER, load_both
 from patternmark.translation.corpus import sentences
 from patternmark.translation.decode import Chooses, Decoding, Promotes, translate_ids
+from patternmark.translation.published import is_published, open_published
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
 SURE = 1e-4  # a tenth of the usual threshold: some reserve
@@ -58,8 +64,8 @@ class Translation:
 class Translator:
     """A model with its tokenizer, on the device where the model is."""
 
-    def __init__(self, model: CMLM, codec: Codec) -> None:
-        self.codec = codec
+    def __init__(self, model: CMLM, codec: Codec, vocabulary: Vocabulary) -> None:
+        self.codec, self.vocabulary = codec, vocabulary
         # A token that breaks a line would break the order of lines.
         alone = codec.decode_batch([[i] for i in range(model.config.vocab)])
         breaking = {i for i, text in enumerate(alone) if _CONTROL & set(text)}
@@ -69,11 +75,20 @@ class Translator:
         )
 
     @classmethod
-    def open(cls, folder: Path | None = None, device: str | torch.device = "cpu") -> Translator:
-        """Open a model's folder; without one, the German to English model of the package."""
-        place = shipped_model() if folder is None else folder
-        model, codec = load_both(place, device)
-        return cls(model.half() if model.embedding.weight.is_cuda else model, codec)
+    def open(cls, place: Path | None = None, device: str | torch.device = "cpu") -> Translator:
+        """Open a model's folder, or a published checkpoint; by default the package's own, de-en."""
+        codec: Codec
+        if place is not None and is_published(place):
+            model, found, _ = open_published(place, device)
+            codec, vocabulary = found, found.tokenizer.vocabulary
+        else:
+            folder = shipped_model() if place is None else place
+            model, codec = load_both(folder, device)
+            is_own = place is None
+            vocabulary = (
+                read_shipped_vocabulary() if is_own else read_vocabulary(folder / TOKENIZER)
+            )
+        return cls(model.half() if model.embedding.weight.is_cuda else model, codec, vocabulary)
 
     def translate(
         self,
@@ -101,7 +116,8 @@ class Translator:
                 begun = [tokens[i] for i in rows]
                 starts = [sum(map(len, pieces_so_far)) for pieces_so_far in begun]
                 promotes = self._promotes(marker, [lines[i] for i in rows], starts, decoding, seed)
-                chooses = self._chooses(Detector(marker.key, fpr=sure), begun)
+                if sure < 1.0:
+                    chooses = self._chooses(Detector(marker.key), begun, sure)
             found = translate_ids(
                 self.model,
                 [pieces[i][number] for i in rows],
@@ -120,10 +136,13 @@ class Translator:
     def check_fit(self, marker: Marker) -> None:
         """Refuse a key for another vocabulary."""
         alphabet = marker.key.profile.alphabet
-        if alphabet.size != self.model.config.vocab:
+        if not self.vocabulary.fits(alphabet):
+            own = self.vocabulary.alphabet()
             raise ParameterError(
-                f"key {marker.key.key_id} is for {alphabet.name} of {alphabet.size} symbols, the "
-                f"model has {self.model.config.vocab} tokens: make a key for the model's tokenizer"
+                f"key {marker.key.key_id} is for {alphabet.name} (sha256 {alphabet.sha256[:12]}), "
+                f"the model writes {own.name} ({own.sha256[:12]}): make a key for it with "
+                f"'patternmark keygen --alphabet {own.name.removeprefix('tokenizer:')}', or with "
+                "tokenizer:FILE and the model's tokenizer"
             )
 
     def _promotes(
@@ -146,7 +165,9 @@ class Translator:
 
         return promotion
 
-    def _chooses(self, detector: Detector, begun: Sequence[list[list[int]]]) -> Chooses:
+    def _chooses(
+        self, detector: Detector, begun: Sequence[list[list[int]]], sure: float
+    ) -> Chooses:
         """Return what takes the likeliest candidate that shows its mark, or the clearest."""
 
         def choose(rows: Sequence[int], candidates: Candidates) -> list[list[int]]:
@@ -157,7 +178,7 @@ class Translator:
                 for tokens in several
             ]
             found = np.array(self._log10_p(detector, texts), dtype=float).reshape(len(rows), -1)
-            is_sure = found <= log10(detector.fpr)
+            is_sure = found <= log10(sure)
             best = np.where(is_sure.any(axis=1), is_sure.argmax(axis=1), found.argmin(axis=1))
             return [several[i] for several, i in zip(ranked, best.tolist(), strict=True)]
 

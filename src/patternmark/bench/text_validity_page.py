@@ -57,7 +57,7 @@ def _command(result: dict[str, Any]) -> str:
         f" --texts {texts['paper']} --texts-r1 {texts['hardened R=1']} "
         f"--texts-r64 {texts['hardened R=64']}"
     )
-    return f"patternmark bench text-validity FOLDER {options} -o docs/results"
+    return f"patternmark bench text-validity FOLDER --tokenizer FILE {options} -o docs/results"
 
 
 def _sources(result: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.vocabulary import parse_alphabet
-from patternmark.models.cmlm import CMLM, Config, Promotion, mask_predict
+from patternmark.models.cmlm import CMLM, Config, mask_predict
+from patternmark.promote import Promotion
 from patternmark.translation.checkpoint import CheckpointError, load_model, save_model
 from patternmark.translation.decode import Decoding, translate_ids
 from patternmark.translation.published import (
@@ -262,8 +263,8 @@ def test_the_first_token_has_the_first_key(tmp_path: Path) -> None:
     for name, state in (("a", mask_predict_state()), ("b", fairseq_state())):
         (folder := tmp_path / name).mkdir()
         model = load(folder, state)
-        bias = torch.zeros(20, model.config.vocab, dtype=torch.float64)
-        bias[torch.arange(20), 10 + torch.arange(20)] = 1e6
+        promoted = torch.zeros(20, model.config.vocab, dtype=torch.bool)
+        promoted[torch.arange(20), 10 + torch.arange(20)] = True
         rows = torch.arange(20).expand(2, 20)
         memory = model.encode(torch.tensor([[7, 8, END], [9, END, PAD]]))
         candidates = mask_predict(
@@ -271,7 +272,7 @@ def test_the_first_token_has_the_first_key(tmp_path: Path) -> None:
             memory,
             torch.tensor([[5, 9], [7, 3]]),
             iterations=3,
-            promotion=Promotion(bias, rows),
+            promotion=Promotion(promoted, rows, strength=1e6),
         )
         ends = 2 if model.config.ends == "given" else 0
         for tokens, length, wanted in zip(

@@ -24,6 +24,7 @@ from patternmark.cli.power import power
 from patternmark.cli.report import report
 from patternmark.cli.score import score
 from patternmark.cli.train import train_app
+from patternmark.cli.translate import translate
 from patternmark.errors import PatternmarkError
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command()(keygen)
 app.add_typer(key_app, name="key")
 app.command()(design)
+app.command()(translate)
 app.command()(detect)
 app.command()(identify)
 app.command()(locate)

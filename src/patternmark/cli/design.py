@@ -212,7 +212,7 @@ def _progress() -> Progress:
 def load_model(model: str, weights: Path | None, device: str) -> tuple[ProteinMPNN, dict[str, str]]:
     """Load the network; return it with the name and hash of its weights."""
     try:
-        import torch
+        from patternmark.models.device import pick_device
     except ImportError:
         raise PatternmarkError(
             "designing needs torch: pip install 'patternmark[protein]'"
@@ -220,11 +220,7 @@ def load_model(model: str, weights: Path | None, device: str) -> tuple[ProteinMP
     from patternmark.models.mpnn import ProteinMPNN
     from patternmark.models.weights import file_sha256, weights_file
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise ParameterError(f"--device is auto, cpu or cuda, not {device!r}")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise PatternmarkError("--device cuda: torch sees no GPU here; use --device cpu")
-    place = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    place = pick_device(device)
     path = weights if weights is not None else weights_file(model, report=say)
     if not path.is_file():
         raise InputError(f"{path}: there is no such checkpoint; give a .pt file with --weights")

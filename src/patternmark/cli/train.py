@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from patternmark.cli.output import Verbose, progress, say
+from patternmark import __version__
+from patternmark.cli.output import Verbose, progress, say, warn
 from patternmark.errors import ParameterError
 
 if TYPE_CHECKING:
-    from patternmark.models.cmlm import CMLM
-    from patternmark.translation.corpus import Pair
+    from patternmark.models.cmlm import Config
+    from patternmark.translation.corpus import Corpus, Pair
     from patternmark.translation.tokenizer import TextCodec
+    from patternmark.translation.training import Training, Until
+    from patternmark.translation.validation import Check
+
+STOPPED = 130  # as a shell reports Ctrl-C
 
 train_app = typer.Typer(
     help="Train CMLM, the mask-predict translator, on pairs of sentences.", no_args_is_help=True
@@ -24,13 +35,35 @@ Data = Annotated[
 ]
 TokenizerFile = Annotated[Path, typer.Option(help="A tokenizer.json; see `train tokenizer`.")]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder of the model.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
 Paragraphs = Annotated[
     Path | None, typer.Option(help="Pairs of paragraphs: they and spans of them are added.")
 ]
-
-_LONG = (50, 100)  # tokens of the validation's longer texts
-_SENTENCES = 500  # of each kind, translated for BLEU
+Joined = Annotated[
+    int, typer.Option(min=0, help="How many texts of random sentences in a row to add.")
+]
+HoldOut = Annotated[
+    int, typer.Option(min=0, help="Paragraphs at the end that are kept for BLEU of longer texts.")
+]
+Steps = Annotated[int | None, typer.Option(min=1, help="In all runs together.")]
+Minutes = Annotated[
+    float | None, typer.Option(help="Of training in all runs together, instead of steps.")
+]
+RunMinutes = Annotated[
+    float | None, typer.Option(min=0.0, help="End this run after so many; the next goes on.")
+]
+SaveEvery = Annotated[float, typer.Option(min=0.0, help="Minutes between two checkpoints.")]
+Layers = Annotated[str, typer.Option(help="Of encoder and decoder.")]
+Autoregressive = Annotated[
+    bool, typer.Option("--autoregressive", help="A causal decoder: the teacher.")
+]
+ShardMib = Annotated[
+    float | None, typer.Option(min=0.0, help="Write weights in shards of so many MiB.")
+]
+DataNote = Annotated[
+    list[str] | None,
+    typer.Option(help="A line for the model card: licence, acknowledgement. May be repeated."),
+]
 
 
 @train_app.command()
@@ -44,144 +77,85 @@ def tokenizer(
     from patternmark.translation.tokenizer import TextCodec, train_bpe
 
     with progress("files") as bar:
-        task = bar.add_task("learning merges", total=None)
-        texts = (text for pair in _read(data) for text in dict.fromkeys(pair))
-        TextCodec(train_bpe(texts, vocab)).save(output)
-        bar.advance(task)
-    say(f"wrote {output}")
+        bar.add_task("learning merges", total=None)
+        texts = (text for file in data for pair in _read(file) for text in dict.fromkeys(pair))
+        codec = TextCodec(train_bpe(texts, vocab))
+    codec.save(output)
+    if codec.size < vocab:
+        warn(f"the pairs have words for {codec.size} entries only, not {vocab}")
+    say(f"wrote {output}: {codec.size} entries")
 
 
 @train_app.command()
 def cmlm(
+    context: typer.Context,
     data: Data,
     tokenizer: TokenizerFile,
     output: Folder,
     paragraphs: Paragraphs = None,
-    joined: Annotated[
-        int, typer.Option(help="How many texts of random sentences in a row to add.")
-    ] = 0,
+    joined: Joined = 0,
     valid: Annotated[Path | None, typer.Option(help="Pairs for BLEU.")] = None,
-    hold_out: Annotated[
-        int, typer.Option(help="Paragraphs at the end that are kept for BLEU of longer texts.")
-    ] = 0,
-    steps: Annotated[int | None, typer.Option(min=1, help="In all runs together.")] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Of training in all runs together, instead of steps.")
-    ] = None,
-    run_minutes: Annotated[float, typer.Option(help="End this run after so many.")] = 1e9,
+    hold_out: HoldOut = 0,
+    steps: Steps = None,
+    minutes: Minutes = None,
+    run_minutes: RunMinutes = None,
+    save_every: SaveEvery = 5.0,
     batch_tokens: Annotated[int, typer.Option(min=64)] = 32_768,
     lr: float = 3e-3,
     dropout: float = 0.1,
     width: int = 320,
     hidden: int = 1152,
     heads: int = 5,
-    layers: Annotated[str, typer.Option(help="Of encoder and decoder.")] = "6+4",
-    autoregressive: Annotated[
-        bool, typer.Option("--autoregressive", help="A causal decoder: the teacher.")
-    ] = False,
-    longest: Annotated[int, typer.Option(help="Longer pairs are left out.")] = 320,
-    seed: int = 1,
+    layers: Layers = "6+4",
+    autoregressive: Autoregressive = False,
+    longest: Annotated[int, typer.Option(min=1, help="Longer pairs are left out.")] = 320,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
     device: Device = "auto",
-    shard_mib: Annotated[
-        float | None, typer.Option(help="Write weights in shards of so many MiB.")
-    ] = None,
+    shard_mib: ShardMib = None,
+    data_note: DataNote = None,
     verbose: Verbose = False,
 ) -> None:
-    """Train; the same command goes on where the folder's last checkpoint stands."""
-    from patternmark.models.cmlm import Config
-    from patternmark.translation.corpus import Corpus, aligned_sentences, longer_pairs, read_pairs
-    from patternmark.translation.tokenizer import TextCodec
-    from patternmark.translation.training import Settings, Training
+    """Train; the same command goes on where the folder's last checkpoint stands.
 
-    codec = TextCodec.load(tokenizer)
-    encoder, decoder = _layers(layers)
+    Ctrl-C saves before it ends. The folder gets a model card, README.md.
+    """
+    _say_what_is_missing()
+    from patternmark.models.cmlm import Config
+    from patternmark.models.device import pick_device
+    from patternmark.translation.training import Settings, Training, Until
+
+    _check(steps, minutes, lr, dropout)
+    place, codec = pick_device(device), _codec(tokenizer)
     config = Config(
-        codec.size,
-        width=width,
-        hidden=hidden,
-        heads=heads,
-        encoder_layers=encoder,
-        decoder_layers=decoder,
-        dropout=dropout,
-        causal=autoregressive,
+        codec.size, width, hidden, heads, *_layers(layers), dropout, causal=autoregressive
     )
+    _check_sizes(config)
+    settings = Settings(steps or 0, minutes or 0.0, batch_tokens, lr, seed=seed)
+    shard_bytes = None if shard_mib is None else int(shard_mib * 2**20)
+    training = Training(output, config, settings, place, shard_bytes)
+    _check_same_tokenizer(training, codec)
+    found = _gather(data, paragraphs, hold_out, valid, codec)
+    corpus = found.corpus(codec, config, joined=joined, seed=seed, longest=longest)
+    codec.save(output / "tokenizer.json")
+    with _stopping() as stop:
+        until = Until(math.inf if run_minutes is None else run_minutes, save_every, stop)
+        _run(training, corpus, until, _about(context, place))
+    _finish(training, corpus, found, codec, data_note or [], stopped=stop())
+
+
+def _say_what_is_missing() -> None:
+    import patternmark.translation  # noqa: F401  # an error that names the extra to install
+
+
+def _check(steps: int | None, minutes: float | None, lr: float, dropout: float) -> None:
     if (steps is None) == (minutes is None):
         raise ParameterError("give --steps or --minutes: how long to train in all")
-    settings = Settings(
-        steps=steps or 0, minutes=minutes or 0.0, batch_tokens=batch_tokens, lr=lr, seed=seed
-    )
-    training = Training(output, config, settings, _device(device))
-    singles = _read(data)
-    blocks = read_pairs(paragraphs) if paragraphs else []
-    held = blocks[len(blocks) - hold_out :]
-    blocks = blocks[: len(blocks) - hold_out]
-    if autoregressive:  # a teacher translates sentence by sentence
-        longer = [part for block in blocks for part in aligned_sentences(block)]
-    else:
-        longer = longer_pairs(singles, blocks, seed, joined)
-    pairs = singles + longer
-    with progress("pairs") as bar:
-        task = bar.add_task("encoding", total=len(pairs))
-        corpus = Corpus.of(pairs, codec, longest, lambda done: bar.advance(task, done))
-    codec.save(output / "tokenizer.json")
-    say(f"{len(corpus)} of {len(pairs)} pairs, {int(corpus.target.lengths.sum())} target tokens")
-    checks = _checks(valid, held, codec)
-    with progress("%") as bar:
-        task = bar.add_task("training", total=100)
-
-        def report(row: dict[str, float]) -> None:
-            bar.update(task, completed=100 * row["done"], description=f"loss {row['loss']:.3f}")
-            if verbose:
-                say(str(row))
-
-        training.run(corpus, minutes=run_minutes, report=report)
-    training.save(None if shard_mib is None else int(shard_mib * 2**20))
-    row = {"step": training.step, **_bleu(training.model, codec, checks)}
-    training.log(row)
-    say(f"{output}: {row}")
-
-
-@train_app.command()
-def distil(
-    teacher: Annotated[Path, typer.Argument(help="The teacher's folder.")],
-    data: Annotated[Path, typer.Argument(help="Pairs whose sources it is to translate.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The new pairs; .xz too.")],
-    batch_tokens: Annotated[int, typer.Option(min=64)] = 65_536,
-    device: Device = "auto",
-    verbose: Verbose = False,
-) -> None:
-    """Let a teacher translate the sources, long ones by sentence: easier targets to learn from."""
-    from patternmark.translation.checkpoint import load_model
-    from patternmark.translation.corpus import read_pairs, sentences, write_pairs
-    from patternmark.translation.decode import Decoding, translate_ids
-    from patternmark.translation.tokenizer import TextCodec
-
-    model = _for_use(load_model(teacher, _device(device)))
-    codec = TextCodec.load(teacher / "tokenizer.json")
-    sources = [source for source, _ in read_pairs(data)]
-    lengths = map(len, codec.encode_batch(sources))
-    pieces = zip(sources, lengths, strict=True)
-    parts = [sentences(source) if n > _LONG[1] else [source] for source, n in pieces]
-    ids = codec.encode_batch([part for row in parts for part in row])
-    with progress("sentences") as bar:
-        task = bar.add_task("translating", total=len(ids))
-        found = translate_ids(
-            model,
-            ids,
-            Decoding(batch_tokens=batch_tokens),
-            step=lambda done: bar.advance(task, done),
-        )
-    texts = iter(codec.decode_batch(found))
-    targets = [" ".join(next(texts) for _ in row) for row in parts]
-    pairs = [pair for pair in zip(sources, targets, strict=True) if pair[1].strip()]
-    write_pairs(output, pairs)
-    say(f"wrote {len(pairs)} pairs to {output}")
-
-
-def _read(files: list[Path]) -> list[Pair]:
-    from patternmark.translation.corpus import read_pairs
-
-    return [pair for file in files for pair in read_pairs(file)]
+    if minutes is not None and not 0.0 < minutes < math.inf:
+        raise ParameterError(f"--minutes is more than 0, not {minutes:g}")
+    if not 0.0 < lr < math.inf:
+        raise ParameterError(f"--lr is more than 0, not {lr:g}")
+    if not 0.0 <= dropout < 1.0:
+        raise ParameterError(f"--dropout is 0 or more and less than 1, not {dropout:g}")
 
 
 def _layers(text: str) -> tuple[int, int]:
@@ -191,42 +165,234 @@ def _layers(text: str) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def _device(name: str) -> str:
+def _check_sizes(config: Config) -> None:
+    width, heads = config.width, config.heads
+    if min(width, heads, config.hidden) < 1 or width % heads or width % 2:
+        raise ParameterError(
+            f"--width is even and a multiple of --heads, not {width} for {heads}; --hidden is more "
+            "than 0"
+        )
+
+
+def _codec(file: Path) -> TextCodec:
+    from patternmark.translation.tokenizer import SPECIAL, TextCodec
+
+    codec = TextCodec.load(file)
+    if not codec.has_our_special:
+        raise ParameterError(
+            f"{file}: its first tokens are not {' '.join(SPECIAL)}: make one with "
+            "'patternmark train tokenizer'"
+        )
+    return codec
+
+
+def _check_same_tokenizer(training: Training, codec: TextCodec) -> None:
+    from patternmark.translation.tokenizer import TextCodec
+
+    file = training.folder / "tokenizer.json"
+    if training.step and TextCodec.load(file).content != codec.content:
+        raise ParameterError(
+            f"{training.folder}: was begun with another tokenizer: give {file} with --tokenizer, "
+            "or another folder with --output"
+        )
+    for change in training.changes:
+        warn(f"{training.folder}: goes on from step {training.step}, but {change}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Gathered:
+    """What is learned from, and what is kept to check."""
+
+    files: list[dict[str, Any]]
+    singles: list[Pair]
+    blocks: list[Pair]  # paragraphs
+    checks: list[Check]
+
+    def corpus(
+        self, codec: TextCodec, config: Config, *, joined: int, seed: int, longest: int
+    ) -> Corpus:
+        """Encode all that is learned from."""
+        from patternmark.translation.corpus import Corpus, aligned_sentences, longer_pairs
+
+        if config.causal:  # a teacher translates sentence by sentence
+            longer = [part for block in self.blocks for part in aligned_sentences(block)]
+        else:
+            longer = longer_pairs(self.singles, self.blocks, seed, joined)
+        pairs = self.singles + longer
+        with progress("pairs") as bar:
+            task = bar.add_task("encoding", total=len(pairs))
+            corpus = Corpus.of(pairs, codec, longest, lambda done: bar.advance(task, done))
+        tokens = int(corpus.target.lengths.sum())
+        say(f"{len(corpus):,} of {len(pairs):,} pairs, {tokens:,} target tokens")
+        return corpus
+
+
+def _gather(
+    data: list[Path], paragraphs: Path | None, hold_out: int, valid: Path | None, codec: TextCodec
+) -> _Gathered:
+    from patternmark.translation.bleu import metric_of_sacrebleu
+    from patternmark.translation.validation import paragraphs_check, sentences_check
+
+    if valid or hold_out:
+        metric_of_sacrebleu()
+    read = [(file, "sentences", _read(file)) for file in data]
+    blocks = _read(paragraphs) if paragraphs else []
+    if hold_out and hold_out >= len(blocks):
+        raise ParameterError(f"--hold-out {hold_out}: there are {len(blocks)} --paragraphs")
+    cut = len(blocks) - hold_out
+    checks = [sentences_check(valid.name, _read(valid))] if valid else []
+    if paragraphs:
+        checks.append(paragraphs_check(paragraphs.name, blocks[cut:], codec))
+        read.append((paragraphs, "paragraphs", blocks[:cut]))
+    files = [_file_facts(file, role, pairs) for file, role, pairs in read]
+    singles = [pair for _, role, pairs in read if role == "sentences" for pair in pairs]
+    return _Gathered(files, singles, blocks[:cut], checks)
+
+
+def _read(file: Path) -> list[Pair]:
+    from patternmark.translation.corpus import read_pairs
+
+    return read_pairs(file, warn)
+
+
+def _file_facts(file: Path, role: str, pairs: list[Pair]) -> dict[str, Any]:
+    from patternmark.models.weights import file_sha256
+
+    return {"file": file.name, "role": role, "pairs": len(pairs), "sha256": file_sha256(file)}
+
+
+def _about(context: typer.Context, place: str) -> dict[str, str]:
     import torch
 
-    # It plans anew for every shape, and here every batch and step has another.
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ParameterError("--device cuda: this machine has no GPU that torch can use")
-    return name
+    name = torch.cuda.get_device_name() if place == "cuda" else "CPU"
+    return {"command": _command_line(context), "device": name, "patternmark": __version__}
 
 
-def _for_use(model: CMLM) -> CMLM:
-    """Half precision where that is faster."""
-    return model.half() if model.embedding.weight.is_cuda else model
+def _command_line(context: typer.Context) -> str:
+    """Return the command with the arguments and options that were given."""
+    words = context.command_path.split()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params[parameter.name or ""]
+        if value is None:  # --verbose, which is no part of what was made
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        name = max(parameter.opts, key=len)
+        if parameter.param_type_name == "argument":
+            words += map(str, values)
+        elif isinstance(value, bool):
+            words.append(name)
+        else:
+            words += [word for each in values for word in (name, str(each))]
+    return shlex.join(words)
 
 
-def _checks(valid: Path | None, held: list[Pair], codec: TextCodec) -> dict[str, list[Pair]]:
-    from patternmark.translation.corpus import cut_to, read_pairs
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Have Ctrl-C, or the end that a scheduler announces, wait for the step; yield whether it came.
 
-    checks = {"bleu": read_pairs(valid)[:_SENTENCES]} if valid else {}
-    cut = (cut_to(pair, *_LONG, lambda text: len(codec.encode_batch([text])[0])) for pair in held)
-    long = [pair for pair in cut if pair is not None][:_SENTENCES]
-    return checks | ({"bleu_long": long} if long else {})
+    A second one does not wait.
+    """
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, ask) for number in signals]
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
-def _bleu(model: CMLM, codec: TextCodec, checks: dict[str, list[Pair]]) -> dict[str, Any]:
-    import copy
+def _run(training: Training, corpus: Corpus, until: Until, about: dict[str, str]) -> None:
+    with progress("%") as bar:
+        task = bar.add_task("training", total=100.0)
 
-    from patternmark.translation.bleu import bleu
-    from patternmark.translation.decode import Decoding, translate_ids
+        def report(row: dict[str, float]) -> None:
+            bar.update(task, description=f"step {row['step']:,}, loss {row['loss']:.3f}")
 
-    used = _for_use(copy.deepcopy(model))
-    found = {}
-    for name, pairs in checks.items():
-        ids = codec.encode_batch([source for source, _ in pairs])
-        texts = codec.decode_batch(translate_ids(used, ids, Decoding(batch_tokens=8192)))
-        found[name] = round(bleu(texts, [target for _, target in pairs]).score, 2)
-    return found
+        def show(done: float) -> None:
+            bar.update(task, completed=round(100.0 * done, 1))
+
+        training.run(corpus, until, about=about, report=report, progress=show)
+
+
+def _finish(
+    training: Training,
+    corpus: Corpus,
+    found: _Gathered,
+    codec: TextCodec,
+    notes: list[str],
+    *,
+    stopped: bool,
+) -> None:
+    """Measure BLEU, and write the model card."""
+    from patternmark.translation.card import card, write_card
+    from patternmark.translation.validation import measure
+
+    where = f"{training.folder}: step {training.step:,}, {min(1.0, training.done):.0%} done"
+    if stopped:
+        say(f"{where}; stopped and saved, and the same command goes on from there")
+        raise typer.Exit(STOPPED)
+    if not training.step:
+        say(where)
+        return
+    scores = measure(training.model, codec, found.checks)
+    if scores:
+        row = {score["name"]: score["bleu"] for score in scores}
+        training.log({"step": training.step, **row})
+    tokens = int(corpus.target.lengths.sum())
+    data = {"files": found.files, "pairs": len(corpus), "target_tokens": tokens}
+    write_card(training.folder, card(training, data, scores, notes))
+    shown = "".join(f", BLEU {s['bleu']:.2f} on {s['pairs']} of {s['file']}" for s in scores)
+    say(where + shown)
+
+
+@train_app.command()
+def distil(
+    teacher: Annotated[Path, typer.Argument(help="The teacher's folder.")],
+    data: Annotated[Path, typer.Argument(help="Pairs whose sources it is to translate.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The new pairs; .xz too.")],
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=64, help="Default: 131,072 on a GPU, 4,096 on a CPU.")
+    ] = None,
+    device: Device = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start the file anew.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Let a teacher translate the sources, long ones by sentence: easier targets to learn from.
+
+    A run that was stopped goes on where it was when the same command is given again.
+    """
+    _say_what_is_missing()
+    from patternmark.models.device import pick_device
+    from patternmark.models.weights import file_sha256
+    from patternmark.translation.checkpoint import load_both, weights_sha256
+    from patternmark.translation.decode import for_use
+    from patternmark.translation.distil import Distilled, DistilledFile
+    from patternmark.translation.distil import distil as translate_all
+
+    place = pick_device(device)
+    model, codec = load_both(teacher, place)
+    sources = [source for source, _ in _read(data)]
+    wanted = Distilled(weights_sha256(teacher), file_sha256(data), len(sources))
+    file = DistilledFile(output, wanted, overwrite=overwrite)
+    at_once = batch_tokens or (131_072 if place == "cuda" else 4096)
+    try:
+        with progress("sources") as bar:
+            task = bar.add_task("translating", total=len(sources))
+            step = lambda done: bar.advance(task, done)  # noqa: E731
+            translate_all(for_use(model), codec, sources, file, at_once, step)
+    except KeyboardInterrupt:
+        say(f"stopped: {output}: {file.facts.done:,} of {len(sources):,} sources are kept")
+        raise typer.Exit(STOPPED) from None
+    kept = file.facts.done - file.facts.dropped
+    say(f"wrote {kept:,} pairs to {output}; {file.facts.dropped:,} had no translation")

@@ -18,11 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
+
+from patternmark.promote import Promotion
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class Attention(nn.Module):
         """Attend from x [B, L, D] to what is `visible` [B, 1, 1, K] of projected memory."""
         key, value = memory
         query = self._split(self.query(x))
-        found = F.scaled_dot_product_attention(
+        found = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=visible, is_causal=causal
         )
-        return self.out(found.transpose(1, 2).reshape(x.shape))
+        return cast(Tensor, self.out(found.transpose(1, 2).reshape(x.shape)))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
@@ -112,29 +114,34 @@ class Block(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         def attend_to_itself(y: Tensor) -> Tensor:
-            return self.own(y, self.own.project(y), visible, causal)
+            return cast(Tensor, self.own(y, self.own.project(y), visible, causal))
 
         x = self.around(x, self.own_norm, attend_to_itself)
         if memory is not None:
             x = self.attend_to_source(x, memory, memory_visible)
         return self.transform(x)
 
+    def project_source(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.cross is not None  # noqa: S101
+        return self.cross.project(states)
+
     def attend_to_source(
         self, x: Tensor, memory: tuple[Tensor, Tensor], visible: Tensor | None
     ) -> Tensor:
-        assert self.cross is not None and self.cross_norm is not None  # noqa: S101
-        cross = self.cross
-        return self.around(x, self.cross_norm, lambda y: cross(y, memory, visible))
+        cross, norm = self.cross, self.cross_norm
+        assert cross is not None  # noqa: S101
+        assert norm is not None  # noqa: S101
+        return self.around(x, norm, lambda y: cross(y, memory, visible))
 
     def transform(self, x: Tensor) -> Tensor:
-        activation = F.gelu if self.gelu else F.relu
+        activation = functional.gelu if self.gelu else functional.relu
         return self.around(x, self.last_norm, lambda y: self.down(activation(self.up(y))))
 
     def around(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what a part makes of x; the norm stands before the part or after the sum."""
         if self.norm_first:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + cast(Tensor, self.dropout(part(norm(x))))
+        return cast(Tensor, norm(x + self.dropout(part(x))))
 
 
 class Memory(NamedTuple):
@@ -184,7 +191,7 @@ class CMLM(nn.Module):
         if config.length_from == "token":
             first = self.length_embedding.weight[0].to(x.dtype).expand(len(x), 1, -1)
             x = torch.cat([first, x], dim=1)
-            seen = F.pad(seen, (1, 0), value=True)
+            seen = functional.pad(seen, (1, 0), value=True)
         visible = seen[:, None, None]
         for layer in self.encoder:
             x = layer(x, visible)
@@ -194,14 +201,14 @@ class CMLM(nn.Module):
             state, x, seen = x[:, 0], x[:, 1:], seen[:, 1:]
         else:
             state = (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
-        lengths = F.linear(state, self.length_embedding.weight.to(x.dtype)).float()
+        lengths = functional.linear(state, self.length_embedding.weight.to(x.dtype)).float()
         if is_token:
             lengths[:, 0] = -math.inf  # this row is the token's own
         return Memory(x, seen[:, None, None], lengths.log_softmax(-1), seen.sum(1))
 
     def project(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return what each decoder layer attends to, the same in every iteration."""
-        return [layer.cross.project(states) for layer in self.decoder]
+        return [cast(Block, layer).project_source(states) for layer in self.decoder]
 
     def states(
         self,
@@ -214,7 +221,7 @@ class CMLM(nn.Module):
         x = self.embed(tokens, "decoder")
         for layer, attended in zip(self.decoder, memory, strict=True):
             x = layer(x, visible, attended, memory_visible, self.config.causal)
-        return self.decoder_norm(x)
+        return cast(Tensor, self.decoder_norm(x))
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return states [B, L, D] and ln of the length probabilities [B, classes]: for training."""
@@ -224,12 +231,9 @@ class CMLM(nn.Module):
         x = self.states(target, self.project(memory.states), memory.visible, visible)
         return x, memory.log_lengths
 
-    def logits(self, states: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the logits of states [..., D], with what is to be added to them: [..., V]."""
-        table = self.embedding.weight.to(states.dtype)
-        if bias is None:
-            return F.linear(states, table)
-        return torch.addmm(bias, states, table.T)
+    def logits(self, states: Tensor) -> Tensor:
+        """Return the logits of states: [..., D] to [..., V]."""
+        return functional.linear(states, self.embedding.weight.to(states.dtype))
 
     def length_class(self, target_length: Tensor, source_length: Tensor) -> Tensor:
         """Return the class of a length (with given ends, if the canvas has them)."""
@@ -269,7 +273,7 @@ class CMLM(nn.Module):
             x = x + table[2 + start : 2 + stop]
         else:
             x = x + waves(stop, config.width, ids.device)[start:].to(x.dtype)
-        return self.dropout(x)
+        return cast(Tensor, self.dropout(x))
 
 
 def waves(length: int, width: int, device: Any) -> Tensor:
@@ -277,13 +281,6 @@ def waves(length: int, width: int, device: Any) -> Tensor:
     rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(1e4) / width))
     angles = torch.arange(length, device=device)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-class Promotion(NamedTuple):
-    """What to add to the logits: rows of `bias` [K, V], one for every position's key."""
-
-    bias: Tensor
-    rows: Tensor  # [B, longest] which row each position of a sentence has
 
 
 class Candidates(NamedTuple):
@@ -294,12 +291,16 @@ class Candidates(NamedTuple):
     log_p: Tensor  # [B, beam] the mean of ln p over the tokens, with ends, if given, at 0
 
     def best(self) -> list[list[int]]:
-        """Return the tokens of each sentence's best candidate."""
-        which = self.log_p.argmax(dim=1)
-        every = torch.arange(len(which), device=which.device)
-        tokens, lengths = self.tokens[every, which], self.lengths[every, which]
-        pairs = zip(tokens.tolist(), lengths.tolist(), strict=True)
-        return [row[:length] for row, length in pairs]
+        """Return the tokens of each sentence's likeliest candidate."""
+        return [row[0] for row in self.ranked(1)]
+
+    def ranked(self, most: int | None = None) -> list[list[list[int]]]:
+        """Return the tokens of each sentence's candidates, the likeliest first."""
+        order = self.log_p.argsort(dim=1, descending=True, stable=True)[:, :most]
+        tokens = self.tokens.gather(1, order[..., None].expand(-1, -1, self.tokens.shape[2]))
+        lengths = self.lengths.gather(1, order)
+        rows = zip(tokens.tolist(), lengths.tolist(), strict=True)
+        return [[t[:n] for t, n in zip(*row, strict=True)] for row in rows]
 
 
 @torch.inference_mode()
@@ -315,6 +316,7 @@ def mask_predict(
 ) -> Candidates:
     """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
 
+    `promotion` is that of sentences' positions [B, L]: all candidates of a sentence share its keys.
     Confidences are the probabilities from which tokens are chosen, with the promotion in them.
     """
     beam, flat = lengths.shape[1], lengths.flatten()
@@ -339,12 +341,12 @@ def mask_predict(
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
         row, place = masked.nonzero(as_tuple=True)
-        for some in torch.arange(len(row), device=row.device).split(_ROWS_AT_ONCE):
+        at_once = _ROWS_AT_ONCE["cuda" if row.is_cuda else "cpu"]
+        for some in torch.split(torch.arange(len(row), device=row.device), at_once):
             at = row[some], place[some]
-            bias = None
+            logits = model.logits(states[at])
             if promotion is not None:
-                bias = promotion.bias[promotion.rows[sentence[at[0]], at[1] - first]]
-            logits = model.logits(states[at], bias)
+                logits = promotion.add_to(logits, (sentence[at[0]], at[1] - first))
             logits[:, list(model.config.never)] = -math.inf
             tokens[at], confidence[at] = _choose(logits, temperature, generator)
     mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
@@ -354,7 +356,8 @@ def mask_predict(
     )
 
 
-_ROWS_AT_ONCE = 2**15  # bounds the memory: that many times V logits
+# Times V logits: on a GPU that bounds the memory, on a CPU they stay in its cache.
+_ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
 
 
 def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:

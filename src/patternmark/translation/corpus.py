@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import lzma
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import InputError
 
@@ -24,8 +24,13 @@ _SENTENCE_END = re.compile(
     r"(?<!\b(?:Mrs|Art|Abs|Mio|Mrd|bzw|usw|vgl|etc|inc)\.)(?<!\bProf\.)"
     r"\s+(?=[\"'„“‘(«–-]?\s?[A-ZÀ-Þ0-9])"
 )
+_BREAKS = re.compile(r"[\t\r\n]+")
+_BAD_SHARE = 0.05  # lines that are no pair, for each that is one: more are no slip
 _AT_ONCE = 10_000
-_MULTIPLE = 8  # lengths are padded to it, as GPUs like
+_COPIED = 8  # tokens: a longer source that is its own translation is none; names and numbers are
+MULTIPLE = 8  # lengths are padded to it, as GPUs like
+
+_log = logging.getLogger(__name__)
 
 
 class Encodes(Protocol):
@@ -35,42 +40,56 @@ class Encodes(Protocol):
         """Return the ids of texts."""
 
 
-def read_pairs(file: Path) -> list[Pair]:
-    """Read lines of source, tab, target; .xz too."""
-    pairs = []
+def read_pairs(file: Path, warn: Callable[[str], object] = _log.warning) -> list[Pair]:
+    """Read lines of source, tab, target; .xz too.
+
+    Lines that are no pair are named and left out, and blank ones left out; more than a few of them
+    are no slip, and the file is refused.
+    """
+    pairs: list[Pair] = []
+    bad: list[str] = []
     try:
-        opened = (
-            lzma.open(file, "rt", encoding="utf-8")
-            if file.suffix == ".xz"
-            else file.open(encoding="utf-8")
-        )
-        with opened as stream:
+        with lzma.open(file) if file.suffix == ".xz" else file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
-                fields = line.rstrip("\n").split("\t")
-                if len(fields) < 2 or not fields[0].strip() or not fields[1].strip():
-                    raise InputError(
-                        f"{file}: line {number}: not a source, a tab and its translation"
-                    )
-                pairs.append((fields[0], fields[1]))
+                pair, fault = _parse(line)
+                if pair is not None:
+                    pairs.append(pair)
+                elif fault:
+                    bad.append(f"line {number} {fault}")
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', error)}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{file}: line {len(pairs) + 1}: not UTF-8") from None
-    if not pairs:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: cannot be read: {reason}") from None
+    if not pairs and not bad:
         raise InputError(f"{file}: the file is empty")
+    if len(bad) > _BAD_SHARE * len(pairs):
+        raise InputError(
+            f"{file}: {len(bad)} of {len(bad) + len(pairs)} lines are no source, a tab and its "
+            f"translation: {bad[0]}"
+        )
+    if bad:
+        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        warn(f"{file}: left out: {'; '.join(bad[:3])}{more}")
     return pairs
 
 
-def write_pairs(file: Path, pairs: Sequence[Pair]) -> None:
-    """Write what `read_pairs` reads."""
-    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+def _parse(line: bytes) -> tuple[Pair | None, str]:
+    """Return the pair of a line, or what is wrong with it, if it is not blank."""
     try:
-        if file.suffix == ".xz":
-            file.write_bytes(lzma.compress(text.encode(), preset=3))
-        else:
-            file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+        fields = line.decode("utf-8-sig").rstrip("\r\n").split("\t")
+    except UnicodeDecodeError:
+        return None, "is not UTF-8"
+    if not any(field.strip() for field in fields):
+        return None, ""
+    if len(fields) < 2:
+        return None, "has no tab"
+    if not fields[0].strip() or not fields[1].strip():
+        return None, "has an empty side"
+    return (fields[0], fields[1]), ""
+
+
+def as_lines(pairs: Iterable[Pair]) -> str:
+    """Return what `read_pairs` reads; a tab or the end of a line inside a text becomes a blank."""
+    return "".join("\t".join(_BREAKS.sub(" ", text) for text in pair) + "\n" for pair in pairs)
 
 
 def sentences(text: str) -> list[str]:
@@ -137,21 +156,16 @@ class Flat:
     starts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, lists: Sequence[Sequence[int]]) -> Flat:
+    def of(cls, lists: Sequence[ArrayLike]) -> Flat:
         """Lay lists end to end."""
-        lengths = np.array([len(ids) for ids in lists], dtype=np.int64)
-        starts = np.concatenate(([0], np.cumsum(lengths)))
-        ids = np.fromiter((i for ids in lists for i in ids), dtype=np.int32, count=int(starts[-1]))
-        return cls(ids, starts)
+        rows = [np.asarray(ids, dtype=np.int32) for ids in lists]
+        starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return cls(np.concatenate([*rows, np.empty(0, np.int32)]), starts)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """How long each list is."""
         return np.diff(self.starts)
-
-    def take(self, rows: NDArray[np.int64]) -> Flat:
-        """Return some of the lists."""
-        return Flat.of([self.ids[self.starts[i] : self.starts[i + 1]].tolist() for i in rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,38 +184,48 @@ class Corpus:
         pairs: Sequence[Pair],
         tokenizer: Encodes,
         longest: int,
-        step: Callable[[int], None] = lambda done: None,
+        step: Callable[[int], object] = lambda done: None,
     ) -> Corpus:
-        """Encode pairs; those with an empty side, or with more tokens than `longest`, are dropped.
+        """Encode pairs, without those that are no translation or longer than `longest` tokens.
 
-        So are those of which one side has over three times the tokens of the other: no translation.
+        No translation: one side has over three times the tokens of the other, or is the same text.
         """
-        sources: list[list[int]] = []
-        targets: list[list[int]] = []
-        iterator = iter(pairs)
-        while some := list(islice(iterator, _AT_ONCE)):
+        sources: list[NDArray[np.int32]] = []  # arrays: millions of Python's numbers fill a memory
+        targets: list[NDArray[np.int32]] = []
+        for start in range(0, len(pairs), _AT_ONCE):
+            some = pairs[start : start + _AT_ONCE]
             both = (tokenizer.encode_batch([pair[side] for pair in some]) for side in (0, 1))
             for source, target in zip(*both, strict=True):
-                shorter, longer = sorted((len(source), len(target)))
-                if shorter and longer <= min(longest, 3 * shorter + 10):
-                    sources.append(source)
-                    targets.append(target)
+                if _is_translation(source, target, longest):
+                    sources.append(np.array(source, dtype=np.int32))
+                    targets.append(np.array(target, dtype=np.int32))
             step(len(some))
+        if not sources:
+            raise InputError(
+                f"none of the {len(pairs)} pairs can be learned from: all are longer than "
+                f"{longest} tokens (--longest), or no translations of each other"
+            )
         return cls(Flat.of(sources), Flat.of(targets))
 
-    def batches(self, tokens: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Yield rows of pairs of like length, in random order: `tokens` of them in all, padded."""
+    def batches(self, tokens: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Return rows of pairs of like length, in random order: each pair once.
+
+        A batch has `tokens` of them, padded, or one pair that has more.
+        """
         longer = np.maximum(self.source.lengths, self.target.lengths)
-        # Chance decides among pairs of about the same length.
-        order = np.argsort(longer + rng.random(len(longer)) * _MULTIPLE, kind="stable")
-        padded = -(-longer[order] // _MULTIPLE) * _MULTIPLE
+        padded = -(-longer // MULTIPLE) * MULTIPLE
+        # The longest first, so that a batch's first pair tells how many fit; chance decides among
+        # those of one padded length.
+        order = np.lexsort((rng.random(len(longer)), -padded))
         cuts, start = [], 0
         while start < len(order):
-            rows = max(1, tokens // int(padded[start]))
-            stop = min(start + rows, len(order))
-            while stop > start + 1 and (stop - start) * padded[start:stop].max() > tokens:
-                stop = start + max(1, int(tokens // padded[start:stop].max()))
-            cuts.append((start, stop))
+            stop = start + max(1, tokens // int(padded[order[start]]))
+            cuts.append(order[start:stop])
             start = stop
-        for number in rng.permutation(len(cuts)):
-            yield order[slice(*cuts[number])]
+        return [cuts[number] for number in rng.permutation(len(cuts))]
+
+
+def _is_translation(source: list[int], target: list[int], longest: int) -> bool:
+    shorter, longer = sorted((len(source), len(target)))
+    is_copy = source == target and longer > _COPIED
+    return shorter > 0 and longer <= min(longest, 3 * shorter + 10) and not is_copy

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from patternmark.errors import SequenceError
 from patternmark.models.autoregressive import greedy
-from patternmark.models.cmlm import CMLM, Candidates, Memory, Promotion, mask_predict
+from patternmark.models.cmlm import CMLM, Candidates, Memory, mask_predict
+from patternmark.promote import Promotion
+from patternmark.translation.corpus import MULTIPLE
 
 _TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
 
@@ -28,6 +30,8 @@ class Decoding:
 
 # Given the sentences of a batch and the longest candidate: what to promote.
 Promotes = Callable[[Sequence[int], int], Promotion]
+# Given the sentences of a batch and their candidates: the tokens of the ones to take.
+Chooses = Callable[[Sequence[int], Candidates], list[list[int]]]
 
 
 def translate_ids(
@@ -36,12 +40,14 @@ def translate_ids(
     decoding: Decoding,
     *,
     promotes: Promotes | None = None,
+    chooses: Chooses | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
     """Return the translation of every source, empty for an empty one.
 
-    Sources and translations are without <s> and </s>, whatever the network sees.
+    Unless something else `chooses`, it is the likeliest candidate. Sources and translations are
+    without <s> and </s>, whatever the network sees.
     """
     found: list[list[int]] = [[] for _ in sources]
     device = model.embedding.weight.device
@@ -50,10 +56,10 @@ def translate_ids(
     for rows in like_lengths(sources, decoding.batch_tokens):
         batch = padded([[*sources[i], *ending] for i in rows], model.config.pad, device)
         if model.config.causal:
-            slack, more = _TEACHER_SLACK
-            best = greedy(model, batch, int(slack * batch.shape[1]) + more)
+            best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
         else:
-            best = _candidates(model, batch, rows, decoding, promotes, generator).best()
+            found_here = _candidates(model, batch, rows, decoding, promotes, generator)
+            best = found_here.best() if chooses is None else chooses(rows, found_here)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))
@@ -69,6 +75,12 @@ def _check_lengths(model: CMLM, sources: Sequence[Sequence[int]], num_ends: int)
                 f"source {number} has {len(source)} tokens, this model reads {most} at most: "
                 "translate it in parts"
             )
+
+
+def most_tokens(source: int) -> int:
+    """Return how many tokens a teacher may write for so many; who gets there writes on and on."""
+    slack, more = _TEACHER_SLACK
+    return int(slack * source) + more
 
 
 def _candidates(
@@ -106,6 +118,16 @@ def like_lengths(sources: Sequence[Sequence[int]], tokens: int) -> Iterator[list
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
-    """Return ids padded on the right: [B, L]."""
-    longest = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)
+    """Return ids padded on the right, on a GPU to a length it likes: [B, L]."""
+    multiple = MULTIPLE if device.type == "cuda" else 1
+    longest = -(-max(len(row) for row in rows) // multiple) * multiple
+    ids = np.full((len(rows), longest), pad, dtype=np.int64)
+    for place, row in zip(ids, rows, strict=True):
+        place[: len(row)] = row
+    return torch.from_numpy(ids).to(device)
+
+
+def for_use(model: CMLM) -> CMLM:
+    """Return a network ready to translate: on a GPU in half precision, which is faster there."""
+    model = model.eval()
+    return model.half() if model.embedding.weight.is_cuda else model

@@ -58,19 +58,21 @@ def orthogonal(matrices: Tensor) -> Tensor:
     a, b, c = _COEFFICIENTS
     x = matrices.bfloat16() if matrices.is_cuda else matrices
     is_tall = x.shape[1] > x.shape[2]
-    x = x.mT if is_tall else x
+    x = x.mT if is_tall else x  # the products below are as small as they can be
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(_STEPS):
         square = x @ x.mT
         x = a * x + (b * square + c * (square @ square)) @ x
-    return x.mT if is_tall else x
+    found: Tensor = x.mT if is_tall else x
+    return found
 
 
 def optimizers(
     network: nn.Module, lr: float, weight_decay: float
 ) -> tuple[Muon, torch.optim.AdamW]:
     """Return what trains the layers' matrices, and what trains embeddings, norms and biases."""
-    matrices, others = [], []
+    matrices: list[Tensor] = []
+    others: list[Tensor] = []
     for name, parameter in network.named_parameters():
         is_matrix = parameter.ndim == 2 and "embedding" not in name and "positions" not in name
         (matrices if is_matrix else others).append(parameter)

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from patternmark.errors import InputError, ParameterError
-
-if TYPE_CHECKING:
-    import tokenizers
+from patternmark.translation.files import make_folder, write_text
 
 # Their ids are their places here, as `models.cmlm.Config` has them.
 SPECIAL = ("<pad>", "<s>", "</s>", "<mask>", "<length>")
 
 
-def train_bpe(texts: Iterable[str], vocab: int) -> tokenizers.Tokenizer:
+def train_bpe(texts: Iterable[str], vocab: int) -> Tokenizer:
     """Learn merges from texts."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-
     symbols = pre_tokenizers.ByteLevel.alphabet()
     if vocab < len(SPECIAL) + len(symbols):
         raise ParameterError(
             f"a vocabulary has at least {len(SPECIAL) + len(symbols)} entries, not {vocab}"
         )
     found = Tokenizer(models.BPE())
-    found.normalizer = normalizers.NFC()  # type: ignore[assignment]
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)  # type: ignore[assignment]
-    found.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    found.normalizer = normalizers.NFC()
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    found.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
         special_tokens=list(SPECIAL),
@@ -41,15 +38,15 @@ def train_bpe(texts: Iterable[str], vocab: int) -> tokenizers.Tokenizer:
 class TextCodec:
     """Texts to token ids and back."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        # What a text says is text: a literal <mask> in it is read as its characters.
+        self._tokenizer.encode_special_tokens = True
         self.size: int = tokenizer.get_vocab_size()
 
     @classmethod
     def load(cls, file: Path) -> TextCodec:
         """Read a tokenizer.json."""
-        from tokenizers import Tokenizer
-
         try:
             return cls(Tokenizer.from_str(file.read_text(encoding="utf-8")))
         except OSError as error:
@@ -59,8 +56,18 @@ class TextCodec:
 
     def save(self, file: Path) -> None:
         """Write it as tokenizer.json."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self._tokenizer.save(str(file))
+        make_folder(file.parent)
+        write_text(file, self.content)
+
+    @property
+    def content(self) -> str:
+        """What tokenizer.json holds."""
+        return str(self._tokenizer.to_str(pretty=True))
+
+    @property
+    def has_our_special(self) -> bool:
+        """Whether the special tokens are those that our networks are trained with."""
+        return [self._tokenizer.token_to_id(token) for token in SPECIAL] == [*range(len(SPECIAL))]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of texts, without special tokens."""

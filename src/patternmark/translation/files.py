@@ -1,0 +1,43 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from patternmark.errors import InputError
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON in place of what stands there."""
+    write_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write text in place of what stands there."""
+    put_in_place(file, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def put_in_place(file: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written beside its place, and move it there when it is whole."""
+    unfinished = file.with_name(f".{file.name}.unfinished")
+    try:
+        write(unfinished)
+        with unfinished.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        os.replace(unfinished, file)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,80 @@
+"""Decoding token by token, with the past kept, gives what whole forward passes give."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from patternmark.models.autoregressive import banned_ids, greedy
+from patternmark.models.cmlm import CMLM, Config
+
+MOST = 40
+CONFIG = Config(
+    60, width=32, hidden=64, heads=4, encoder_layers=2, decoder_layers=2, causal=True, dropout=0.3
+)
+
+
+def network(config: Config, seed: int) -> CMLM:
+    torch.manual_seed(seed)
+    made = CMLM(config).eval()
+    with torch.no_grad():  # some sentences are to end, at different steps
+        made.embedding.weight[config.end] *= 2.5
+    return made
+
+
+def sources(seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, 60, (24, 9), generator=generator)
+    for row, length in enumerate(torch.randint(1, 10, (24,), generator=generator).tolist()):
+        ids[row, length:] = 0
+    return ids
+
+
+@torch.inference_mode()
+def by_forward_passes(model: CMLM, source: Tensor) -> list[list[int]]:
+    """One sentence at a time, the whole of it at each step."""
+    config = model.config
+    rows = []
+    for ids in source:
+        alone = ids[ids != config.pad][None]
+        tokens: list[int] = []
+        while len(tokens) < MOST:
+            states, _ = model(alone, torch.tensor([[config.begin, *tokens]]))
+            logits = model.logits(states[0, -1])
+            logits[banned_ids(config)] = -torch.inf
+            token = int(logits.argmax())
+            if token == config.end:
+                break
+            tokens.append(token)
+        rows.append(tokens)
+    return rows
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"learned_positions": 64, "scaled_embedding": False, "norm_first": False},
+        {"length_from": "mean", "activation": "relu"},
+    ],
+    ids=["ours", "learned positions", "lengths from the mean"],
+)
+def test_greedy_is_the_argmax_of_whole_forward_passes(changes: dict[str, object]) -> None:
+    lengths = set()
+    for seed in (1, 2, 3):
+        model = network(replace(CONFIG, **changes), seed)  # type: ignore[arg-type]
+        found = greedy(model, sources(seed), MOST)
+        assert found == by_forward_passes(model, sources(seed))
+        lengths |= {len(row) for row in found}
+    if not changes:
+        assert 0 <= min(lengths) < MOST // 2  # so that rows were let go
+        assert max(lengths) == MOST  # and some never ended
+
+
+def test_an_id_that_no_translation_has_is_never_chosen() -> None:
+    model = network(CONFIG, 4)
+    with torch.no_grad():
+        model.embedding.weight[list(CONFIG.never)] *= 20.0
+    found = greedy(model, sources(4), MOST)
+    assert not {token for row in found for token in row} & set(CONFIG.never)

@@ -1,0 +1,25 @@
+import pytest
+import torch
+
+from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.models.device import pick_device
+
+
+def test_a_device_is_picked_by_what_is_there() -> None:
+    has_gpu = torch.cuda.is_available()
+    assert pick_device("cpu") == "cpu"
+    assert pick_device("auto") == ("cuda" if has_gpu else "cpu")
+    with pytest.raises(ParameterError, match="--device is auto, cpu or cuda, not 'tpu'"):
+        pick_device("tpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_an_error_with_its_remedy() -> None:
+    with pytest.raises(PatternmarkError, match="torch sees no GPU here; use --device cpu"):
+        pick_device("cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
+def test_attention_that_plans_for_every_shape_is_off() -> None:
+    pick_device("cuda")
+    assert not torch.backends.cuda.cudnn_sdp_enabled()

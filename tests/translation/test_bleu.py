@@ -1,0 +1,41 @@
+import subprocess
+import sys
+
+import pytest
+
+from patternmark.translation.bleu import bleu
+
+
+def test_bleu_is_sacrebleu_s_and_says_how_it_was_counted() -> None:
+    import sacrebleu
+
+    found = ["The dog is asleep under the table.", "She reads every evening."]
+    wanted = ["The dog is sleeping under the table.", "She reads a book every evening."]
+    score = bleu(found, wanted)
+    assert score.score == pytest.approx(sacrebleu.corpus_bleu(found, [wanted]).score)
+    assert score.signature == (
+        f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+    )
+    assert bleu(wanted, wanted).score == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "remedy"),
+    [
+        ("torch", "patternmark.translation", "pip install 'patternmark[text]'"),
+        ("safetensors", "patternmark.translation", "pip install 'patternmark[text]'"),
+        ("sacrebleu", "patternmark.translation.bleu", "BLEU needs sacrebleu: pip install"),
+    ],
+)
+def test_a_package_that_is_missing_is_named(package: str, module: str, remedy: str) -> None:
+    code = (
+        f"import sys, importlib; sys.modules[{package!r}] = None\n"
+        "from patternmark.errors import PatternmarkError\n"
+        "try:\n"
+        f"    found = importlib.import_module({module!r})\n"
+        "    found.metric_of_sacrebleu()\n"
+        "except PatternmarkError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert package in run.stdout
+    assert remedy in run.stdout

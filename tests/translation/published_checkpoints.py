@@ -30,7 +30,7 @@ WORDS = [f"w{i}{'@@' if i % 4 == 0 else ''}" for i in range(NUM_WORDS - 2)]
 
 def write_dictionary(folder: Path) -> Path:
     """Write a dictionary for each of two languages, the same, as fairseq does."""
-    lines = [f"{word} {1000 - i}" for i, word in enumerate(WORDS)]
+    lines = [f"{word} {100_000 - i}" for i, word in enumerate(WORDS)]
     lines += ["madeupword0000 0", "madeupword0001 0"]
     for name in ("dict.ro.txt", "dict.en.txt"):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

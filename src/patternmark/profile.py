@@ -24,6 +24,8 @@ SCHEMES = (PAPER, HARDENED)
 DEFAULT_PATTERN_LENGTH = 5
 MOST_KEYS = 2**20
 
+# A text has little evidence: every further place where a mark may begin costs some.
+TEXT_STARTS, TEXT_NONCES = 1, 1
 TEXT_DELTA = 2.0  # what a text bears and shows (`patternmark bench translation`)
 
 
@@ -64,11 +66,9 @@ class Profile:
 
     @classmethod
     def for_text(cls, alphabet: Alphabet, **others: Any) -> Profile:
-        """Return the usual parameters for texts: hardened, with one start and one nonce.
-
-        A text has little evidence, and every further place where a mark may begin costs some.
-        """
-        return cls(alphabet, HARDENED, **{"starts": 1, "nonces": 1, "delta": TEXT_DELTA, **others})
+        """Return the usual parameters for texts: hardened, with one start and one nonce."""
+        usual: dict[str, Any] = {"starts": TEXT_STARTS, "nonces": TEXT_NONCES, "delta": TEXT_DELTA}
+        return cls(alphabet, HARDENED, **(usual | others))
 
     @property
     def is_hardened(self) -> bool:

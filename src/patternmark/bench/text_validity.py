@@ -20,10 +20,9 @@ from patternmark.bench.jobs import Kept
 from patternmark.bench.report import environment
 from patternmark.bench.validity import SCHEMES, count_all, described, summarised
 from patternmark.errors import ParameterError
-from patternmark.profile import Profile
+from patternmark.profile import TEXT_STARTS, Profile
 
 LENGTHS = {"50 to 100 tokens": (50, 100), "200 to 400 tokens": (200, 400)}
-STARTS = 4  # of hardened keys for text
 _MOST = 20_000  # texts of one corpus and length that are drawn from
 
 
@@ -32,7 +31,7 @@ def profiles_for(alphabet: Alphabet) -> dict[str, Profile]:
     if not alphabet.has_many_symbols:
         raise ParameterError(f"alphabet {alphabet.name!r} has too few tokens for a text")
     return {
-        scheme: replace(profile, alphabet=alphabet, starts=STARTS)
+        scheme: replace(profile, alphabet=alphabet, starts=TEXT_STARTS)
         if profile.is_hardened
         else replace(profile, alphabet=alphabet)
         for scheme, profile in SCHEMES.items()
@@ -79,7 +78,7 @@ def run_text_validity_benchmark(
         "seed": seed,
         "alphabet": alphabet.name,
         "num_tokens": alphabet.size,
-        "starts": STARTS,
+        "starts": TEXT_STARTS,
         "num_keys": keys,
         "per_key": wanted,
         "sources": {name: described(some) for name, some in sources.items()},

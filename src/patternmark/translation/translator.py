@@ -3,25 +3,20 @@
 A line is one text with one sequence of keys. What is too long for the model is translated in
 pieces of whole sentences, one after the other: the keys run on from piece to piece.
 
-CMLM offers translations of several lengths. Of those, the likeliest is taken in which the detector
-finds the mark: in the text, as a verifier will read it, so that what re-tokenising would lose is
-seen in time. A weaker promotion is then enough, and costs less quality.
+CMLM offers translations of several lengths. Of those, the likeliest is taken that shows its mark
+(see `choice`). A weaker promotion is then enough, and costs less quality.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from math import log10
+from math import log
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import torch
 
-from patternmark.chain import NO_KEY
-from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.io.vocabulary import (
     Vocabulary,
@@ -30,15 +25,15 @@ from patternmark.io.vocabulary import (
     shipped_tokenizer,
 )
 from patternmark.mark import Marker
-from patternmark.models.cmlm import CMLM, Candidates
-from patternmark.promote import Promotion
+from patternmark.models.cmlm import CMLM
 from patternmark.translation.checkpoint import TOKENIZER, load_both
+from patternmark.translation.choice import MarkedLines
 from patternmark.translation.corpus import sentences
-from patternmark.translation.decode import Chooses, Decoding, Promotes, translate_ids
+from patternmark.translation.decode import Decoding, Piece, translate_ids
 from patternmark.translation.published import is_published, open_published
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
-SURE = 1e-4  # a tenth of the usual threshold: some reserve
+SURE = 1e-3  # the p-value at which a mark is to be clear
 _CONTROL = {chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 
 
@@ -58,7 +53,7 @@ class Translation:
 
     text: str
     tokens: tuple[int, ...]
-    log10_p: float | None = None  # what the detector says of the text, where it was marked
+    log10_p: float | None = None  # about what a detector will find, where it was marked
 
 
 class Translator:
@@ -101,37 +96,35 @@ class Translator:
     ) -> list[Translation]:
         """Translate lines; an empty one stays empty.
 
-        Of several candidates the likeliest is taken that the detector finds marked at p <= `sure`.
-        A line's keys depend on the seed and on what the line says, not on what stands around it.
+        Of several candidates the likeliest is taken whose mark is clear at p <= `sure`. A line's
+        keys depend on the seed and on what the line says, not on what stands around it.
         """
+        marked = None
         if marker is not None:
             self.check_fit(marker)
+            # Greedy decoding has no temperature: delta is added as it is.
+            temperature, like = decoding.temperature or 1.0, self.model.embedding.weight
+            marked = MarkedLines(marker, lines, seed=seed, temperature=temperature, like=like)
         pieces = [self._pieces(line) for line in lines]
         tokens: list[list[list[int]]] = [[] for _ in lines]
         generator = torch.Generator(self.model.embedding.weight.device).manual_seed(seed)
         for number in range(max(map(len, pieces), default=0)):
             rows = [i for i, row in enumerate(pieces) if len(row) > number]
-            promotes, chooses = None, None
-            if marker is not None:
-                begun = [tokens[i] for i in rows]
-                starts = [sum(map(len, pieces_so_far)) for pieces_so_far in begun]
-                promotes = self._promotes(marker, [lines[i] for i in rows], starts, decoding, seed)
-                if sure < 1.0:
-                    chooses = self._chooses(Detector(marker.key), begun, sure)
             found = translate_ids(
                 self.model,
                 [pieces[i][number] for i in rows],
                 decoding,
-                promotes=promotes,
-                chooses=chooses,
+                marked=None if marked is None else Piece(marked, rows, sure, self._reads_back),
                 generator=generator,
             )
             for row, piece in zip(rows, found, strict=True):
                 tokens[row].append(piece)
         texts = [self._text(row) for row in tokens]
-        found_p = self._log10_p(None if marker is None else Detector(marker.key), texts)
-        every = zip(texts, tokens, found_p, strict=True)
-        return [Translation(text, tuple(t for p in row for t in p), p) for text, row, p in every]
+        flat = [tuple(token for piece in row for token in piece) for row in tokens]
+        if marked is None:
+            return [Translation(*both) for both in zip(texts, flat, strict=True)]
+        found_p = (marked.log_p() / log(10.0)).tolist()
+        return [Translation(*all_three) for all_three in zip(texts, flat, found_p, strict=True)]
 
     def check_fit(self, marker: Marker) -> None:
         """Refuse a key for another vocabulary."""
@@ -145,49 +138,10 @@ class Translator:
                 "tokenizer:FILE and the model's tokenizer"
             )
 
-    def _promotes(
-        self,
-        marker: Marker,
-        lines: Sequence[str],
-        begun: Sequence[int],
-        decoding: Decoding,
-        seed: int,
-    ) -> Promotes:
-        """Return what promotes the keys of pieces that begin so many tokens into their lines."""
-        temperature = decoding.temperature or 1.0  # greedy: delta is added as it is
-
-        def promotion(rows: Sequence[int], longest: int) -> Promotion:
-            keys = np.full((len(rows), longest), NO_KEY)
-            for place, row in enumerate(rows):
-                label = f"{seed}/{sha256(lines[row].encode()).hexdigest()}"
-                keys[place] = marker.key_sequence(begun[row] + longest, label)[begun[row] :]
-            return marker.prepare(keys, temperature, like=self.model.embedding.weight)
-
-        return promotion
-
-    def _chooses(
-        self, detector: Detector, begun: Sequence[list[list[int]]], sure: float
-    ) -> Chooses:
-        """Return what takes the likeliest candidate that shows its mark, or the clearest."""
-
-        def choose(rows: Sequence[int], candidates: Candidates) -> list[list[int]]:
-            ranked = candidates.ranked()  # [B][beam] tokens
-            texts = [
-                self._text([*begun[row], tokens])
-                for row, several in zip(rows, ranked, strict=True)
-                for tokens in several
-            ]
-            found = np.array(self._log10_p(detector, texts), dtype=float).reshape(len(rows), -1)
-            is_sure = found <= log10(sure)
-            best = np.where(is_sure.any(axis=1), is_sure.argmax(axis=1), found.argmin(axis=1))
-            return [several[i] for several, i in zip(ranked, best.tolist(), strict=True)]
-
-        return choose
-
-    def _log10_p(self, detector: Detector | None, texts: Sequence[str]) -> list[float | None]:
-        if detector is None:
-            return [None] * len(texts)
-        return [v.log10_p for v in detector.detect_many(self.codec.encode_batch(texts))]
+    def _reads_back(self, candidates: Sequence[Sequence[int]]) -> list[bool]:
+        """Say of each candidate whether its text is split into the same tokens again."""
+        again = self.codec.encode_batch(self.codec.decode_batch(candidates))
+        return [list(a) == list(b) for a, b in zip(again, candidates, strict=True)]
 
     def _pieces(self, line: str) -> list[list[int]]:
         """Cut a line into pieces that fit: sentences as long as possible, then at any token."""

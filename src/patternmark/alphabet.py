@@ -72,6 +72,11 @@ class Alphabet:
     def num_scored(self) -> int:
         return self.size - len(self.unscored)
 
+    @property
+    def has_many_symbols(self) -> bool:
+        """Whether a sequence meets most symbols seldom or never, as text does its tokens."""
+        return self.num_scored >= MANY_SYMBOLS
+
     def encode(self, sequence: str | ArrayLike) -> NDArray[np.int64]:
         """Turn letters (either case) or ids into ids, or say which symbol does not fit."""
         if isinstance(sequence, str):
@@ -119,6 +124,7 @@ class Alphabet:
         return table
 
 
+MANY_SYMBOLS = 512
 SEPARATOR = -1  # stands between the chains of one record: no symbol, and no pattern crosses it
 _NO_SYMBOL = -2
 _LAST_CODE_POINT = 128  # letters are ASCII; every other code point lands here, on no symbol

@@ -24,6 +24,8 @@ SCHEMES = (PAPER, HARDENED)
 DEFAULT_PATTERN_LENGTH = 5
 MOST_KEYS = 2**20
 
+TEXT_DELTA = 2.0  # what a text bears and shows (`patternmark bench translation`)
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -59,6 +61,14 @@ class Profile:
             self._check_schedule()
         else:
             self.target_patterns()  # refuses a target set that does not fit the chain
+
+    @classmethod
+    def for_text(cls, alphabet: Alphabet, **others: Any) -> Profile:
+        """Return the usual parameters for texts: hardened, with one start and one nonce.
+
+        A text has little evidence, and every further place where a mark may begin costs some.
+        """
+        return cls(alphabet, HARDENED, **{"starts": 1, "nonces": 1, "delta": TEXT_DELTA, **others})
 
     @property
     def is_hardened(self) -> bool:

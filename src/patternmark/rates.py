@@ -3,6 +3,11 @@
 For proteins the rates were measured, amino acid by amino acid, on designs of ProteinMPNN
 (`patternmark bench agreement`): K and E follow the key often, G and P hardly ever. A detector with
 wrong rates is weaker, never invalid.
+
+A table for another alphabet goes beside it and into `_FILES`, under the alphabet's hash: its
+`symbols` (ids) in place of letters, and rates by scheme for each level; symbols it lacks keep
+ANY_SYMBOL. The null of `auto` for tokens was simulated with ANY_SYMBOL, and does not speak for an
+alphabet with rates of its own (see `null.mixture`): it then needs a table of its own too.
 """
 
 from __future__ import annotations
@@ -18,25 +23,30 @@ from numpy.typing import NDArray
 from patternmark.alphabet import PROTEIN, Alphabet
 
 DELTAS = (0.5, 0.75, 1.0, 1.5)  # the levels of strength
-_ANY_SYMBOL = (0.58, 0.65, 0.72, 0.82)  # where nothing was measured
+ANY_SYMBOL = (0.58, 0.65, 0.72, 0.82)  # where nothing was measured
+_FILES = {PROTEIN.sha256: "agreement.json"}
 
 
 @cache
-def measured() -> dict[str, Any]:
-    """Return the measurement that ships with the package."""
-    content = files("patternmark").joinpath("data/agreement.json").read_text(encoding="utf-8")
+def measured(file: str) -> dict[str, Any]:
+    """Return a measurement that ships with the package."""
+    content = files("patternmark").joinpath(f"data/{file}").read_text(encoding="utf-8")
     return dict(json.loads(content))
 
 
+@cache
 def agreement_rates(alphabet: Alphabet, scheme: str) -> NDArray[np.float64]:
     """Return the rate of every symbol at every level of strength: [levels, V].
 
     Rates are for keys that promote half of the symbols.
     """
-    if alphabet != PROTEIN:
-        return np.broadcast_to(np.array(_ANY_SYMBOL)[:, None], (len(DELTAS), alphabet.size))
-    rates = np.full((len(DELTAS), alphabet.size), 0.5)
-    rates[:, PROTEIN.encode(measured()["letters"])] = measured()[scheme]
+    rates = np.repeat(np.array(ANY_SYMBOL)[:, None], alphabet.size, axis=1)
+    rates[:, list(alphabet.unscored)] = 0.5
+    if alphabet.sha256 in _FILES:
+        table = measured(_FILES[alphabet.sha256])
+        symbols = table["letters"] if alphabet.letters else table["symbols"]
+        rates[:, alphabet.encode(symbols)] = table[scheme]
+    rates.setflags(write=False)  # shared
     return rates
 
 

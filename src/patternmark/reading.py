@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.coins import NO_COIN, tossed_before
 from patternmark.errors import ParameterError
 from patternmark.likelihood import UNREAD
 from patternmark.repeats import Lags, repeated_many
@@ -64,12 +65,17 @@ def read_many(
     """Read the symbols of records.
 
     Unscored symbols and positions that are not `scored` say nothing. Nor, unless told otherwise,
-    do repeats of what stands before them in the record, copies of a chain among them: chance
-    would count their luck twice. `matters` tells at which lags it would; without it at all. Where
-    much of a record is repeats, all of them are left out whatever their lag: which symbols stand
-    beside each other in a block would be the same again and again.
+    does what chance would count twice. In an alphabet of many symbols that is a symbol whose coin
+    was tossed before (see `coins`), in one of few a stretch that repeats what stands before it in
+    the record, copies of a chain among them (see `repeats`). `matters` tells at which lags the same
+    secret is met again; without it at all.
     """
-    repeats = _repeats(records, alphabet, matters) if mask_repeats else [None] * len(records)
+    repeats: Sequence[NDArray[np.bool_] | None] = [None] * len(records)
+    if mask_repeats and alphabet.has_many_symbols:
+        pairs = zip(records, scored, strict=True)
+        repeats = tossed_before([_tossing(ids, alphabet, mask) for ids, mask in pairs], matters)
+    elif mask_repeats:
+        repeats = _repeats(records, alphabet, matters)
     return [
         _read(ids, alphabet, mask, again)
         for ids, mask, again in zip(records, scored, repeats, strict=True)
@@ -79,6 +85,11 @@ def read_many(
 def _repeats(
     records: Sequence[NDArray[np.int64]], alphabet: Alphabet, matters: Lags | None
 ) -> Sequence[NDArray[np.bool_]]:
+    """Mark stretches that repeat.
+
+    Where much of a record is repeats, all of them are left out whatever their lag: which symbols
+    stand beside each other in a block would be the same again and again.
+    """
     every = repeated_many(records, alphabet, None)
     if matters is None:
         return every
@@ -89,6 +100,16 @@ def _repeats(
     for i, mask in zip(partly, lenient, strict=True):
         masks[i] = mask
     return masks
+
+
+def _tossing(
+    ids: NDArray[np.int64], alphabet: Alphabet, scored: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    """Return the symbols that toss a coin at all: [n]."""
+    read = np.isin(ids, alphabet.unscored, invert=True)
+    if scored is not None:
+        read &= scored | (ids == SEPARATOR)
+    return np.where(read, ids, NO_COIN)
 
 
 def _read(

@@ -13,6 +13,7 @@ from patternmark.bench import (
     protein,
     secrecy,
     speed,
+    text_validity_page,
     validity_page,
 )
 
@@ -27,6 +28,7 @@ PAGES = {
     "speed": speed.to_markdown,
     "backbone": backbone.to_markdown,
     "validity": validity_page.to_markdown,
+    "text-validity": text_validity_page.to_markdown,
 }
 
 

@@ -5,12 +5,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, PROTEIN_BACKGROUND, Key, Profile
+from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Detector, Key, Profile
 from patternmark.cyclic import CyclicRatio
 from patternmark.derive import Secret
-from patternmark.null.mixture import GRID, MixtureNull, Simulation
+from patternmark.likelihood import Component, Mixture
+from patternmark.null.mixture import GRID, CoinSimulation, MixtureNull, Simulation, token_table
 from patternmark.profile import HARDENED
-from patternmark.rates import agreement_rates
+from patternmark.rates import ANY_SYMBOL, agreement_rates
 from patternmark.statistics.ratio import mixture_of
 
 PROFILES = {"paper": Profile(), "hardened": Profile(scheme=HARDENED, nonces=1)}
@@ -104,3 +105,82 @@ def test_ratios_beyond_floats_have_a_p_value() -> None:
     assert np.all(np.isfinite(log_p))
     assert log_p[0] == 0.0
     assert -1010.0 < log_p[-1] <= -1000.0
+
+
+TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(2000)], unscored=[0])
+TEXT_PROFILES = {
+    "paper, 2 starts": Profile(alphabet=TOKENS),
+    **{
+        token_table(HARDENED, starts): Profile(
+            alphabet=TOKENS, scheme=HARDENED, nonces=1, starts=starts
+        )
+        for starts in (1, 4, 16)
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "texts", "num_keys"),
+    [
+        ("paper, 2 starts", 21, 400, 20),  # between the lengths of the table, and a few agree
+        ("paper, 2 starts", 68, 400, 20),
+        ("hardened, 4 starts", 45, 128, 8),
+        ("hardened, 1 start", 90, 64, 8),
+        ("hardened, 16 starts", 35, 64, 8),
+    ],
+)
+def test_the_tables_of_texts_are_not_below_what_is_counted(
+    name: str, length: int, texts: int, num_keys: int, rng: np.random.Generator
+) -> None:
+    found = []
+    for _ in range(num_keys):
+        key = Key.of(Secret(rng.bytes(32)), TEXT_PROFILES[name])
+        detector = Detector(key)
+        assert "null:markov" not in detector.signature
+        some = [rng.permutation(TOKENS.scored)[:length] for _ in range(texts)]
+        found += [one.log_p for one in detector.statistic.measure(detector.read(some))]
+    for level in (0.1, 0.03, 0.01):
+        counted, error = np.mean(np.array(found) <= np.log(level)), np.sqrt(level / len(found))
+        assert counted <= level + 4 * error
+        assert counted >= 0.3 * level - 4 * error  # and not idle
+
+
+def test_rare_ratios_of_texts_are_simulated_right() -> None:
+    simulation = CoinSimulation.of(
+        70, 2, 2, np.arange(2), np.array(ANY_SYMBOL), mixture_of(TEXT_PROFILES["paper, 2 starts"])
+    )
+    table = simulation.log_p(70, draws=10240, seed=3)
+    draws = 64 * 512
+    ratios = simulation._unmarked(70, draws, np.random.default_rng(6))
+    for e in (0.0, 1.0, 2.0, 3.0):
+        tabled, counted = np.exp(table[e == GRID][0]), np.mean(ratios >= e)
+        assert counted <= tabled + 4 * np.sqrt(counted / draws)
+        assert tabled <= 3.0 * counted  # at most a step of the staircase above
+
+
+def test_no_pair_is_met_twice_and_marks_agree_at_their_rate() -> None:
+    steady = Mixture((Component(3),), (1.0,), (1.0,))
+    simulation = CoinSimulation.of(40, 8, 4, np.arange(1), np.array(ANY_SYMBOL), steady)
+    rng = np.random.default_rng(2)
+    promoted = simulation.draw_schedule(rng)
+    assert np.all(promoted[:, 0::2] != promoted[:, 1::2])
+    assert np.all(promoted[0] != promoted[1])
+    symbols = simulation._draw_marked(promoted, 40, rng)
+    assert all(len(set(row.tolist())) == 40 for row in symbols // 2)
+    agrees = promoted[np.arange(40) % 8, symbols].mean()
+    assert agrees == pytest.approx(ANY_SYMBOL[3], abs=0.015)
+
+
+def test_a_table_of_texts_speaks_for_its_rates_and_mixture_alone() -> None:
+    profile = TEXT_PROFILES["paper, 2 starts"]
+    rates = agreement_rates(TOKENS, "paper")[:, TOKENS.scored]
+    digest = mixture_of(profile).digest
+    assert MixtureNull.for_tokens("paper, 2 starts", rates, digest) is not None
+    other = rates.copy()
+    other[1, 7] += 0.01
+    assert MixtureNull.for_tokens("paper, 2 starts", other, digest) is None
+    assert MixtureNull.for_tokens("paper, 2 starts", rates[:3], digest) is None
+    assert MixtureNull.for_tokens("paper, 2 starts", rates, "another") is None
+    assert MixtureNull.for_tokens("paper, 3 starts", rates, digest) is None
+    unusual = Profile(alphabet=TOKENS, scheme=HARDENED, nonces=1, starts=8)
+    assert "null:markov" in Detector(Key.generate(unusual)).signature

@@ -9,7 +9,7 @@ used over the keys, and all of the designs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import log
 from pathlib import Path
@@ -32,7 +32,7 @@ from patternmark.key import Key
 from patternmark.profile import HARDENED, Profile
 from patternmark.reading import Reading
 from patternmark.statistics import make_statistic
-from patternmark.statistics.ratio import RatioStatistic
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, markov
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate
@@ -73,7 +73,7 @@ def read_unmarked(files: Iterable[str]) -> tuple[list[Symbols], int]:
 class PackedReadings:
     """Readings end to end, in few bytes: every process holds all of them."""
 
-    symbols: NDArray[np.int8]
+    symbols: NDArray[np.integer]
     ends: NDArray[np.int64]  # [records]
     chains: list[tuple[slice, ...]]
 
@@ -81,9 +81,11 @@ class PackedReadings:
     def of(cls, readings: Sequence[Reading]) -> PackedReadings:
         """Pack those of which a detector can say something."""
         told = [reading for reading in readings if reading.num_scored]
-        rows = [reading.symbols.astype(np.int8) for reading in told]
-        ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
-        symbols = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int8)
+        rows = [reading.symbols for reading in told] or [np.zeros(0, dtype=np.int64)]
+        ends = np.cumsum([len(reading.symbols) for reading in told], dtype=np.int64)
+        largest = max((int(row.max(initial=0)) for row in rows), default=0)
+        kind = np.min_scalar_type(-largest - 1)  # UNREAD is negative
+        symbols = np.concatenate([row.astype(kind) for row in rows])
         return cls(symbols, ends, [reading.chains for reading in told])
 
     def __len__(self) -> int:
@@ -110,12 +112,13 @@ class Judge:
     """What a process needs for every job."""
 
     readings: dict[str, dict[str, PackedReadings]]  # by scheme and source
-    per_key: dict[str, int]  # natural sequences that a key of a scheme judges
+    per_key: dict[str, int]  # sequences of a source that a key of a scheme judges
     seed: int
+    profiles: dict[str, Profile] = field(default_factory=lambda: SCHEMES)
 
     def __call__(self, job: Job) -> dict[str, Any]:
         """Count what each detector calls marked at each level."""
-        key = key_of(job, self.seed)
+        key = key_of(job, self.seed, self.profiles)
         counts = {}
         for source, packed in self.readings[job.scheme].items():
             chosen = self._chosen(job, source, len(packed))
@@ -129,17 +132,17 @@ class Judge:
         return {"scheme": job.scheme, "key": job.number, "key_id": key.key_id, "counts": counts}
 
     def _chosen(self, job: Job, source: str, count: int) -> list[int]:
-        """Choose the sequences of a key: by its number, the same for all schemes."""
-        if source != NATURAL or self.per_key[job.scheme] >= count:
+        """Choose the sequences of a key, by its number the same for all schemes; all designs."""
+        if source == DESIGNED or self.per_key[job.scheme] >= count:
             return list(range(count))
         rng = np.random.default_rng([self.seed, job.number])
         return [int(i) for i in rng.permutation(count)[: self.per_key[job.scheme]]]
 
 
-def key_of(job: Job, seed: int) -> Key:
+def key_of(job: Job, seed: int, profiles: dict[str, Profile] = SCHEMES) -> Key:
     """Return the key of a job."""
     label = f"bench validity {seed} {job.scheme} {job.number}"
-    return numbered_keys(label, SCHEMES[job.scheme], 1)[0]
+    return numbered_keys(label, profiles[job.scheme], 1)[0]
 
 
 def log_ps(
@@ -150,14 +153,11 @@ def log_ps(
     for name in detectors:
         if name == RatioStatistic.name:
             continue  # comes with auto
-        statistic = make_statistic(name, key)
-        measured = statistic.measure(readings)
+        measured = make_statistic(name, key).measure(readings)
         found[name] = np.array([one.log_p for one in measured])
-        if isinstance(statistic, RatioStatistic):
+        if name == AutoStatistic.name:
             # One ratio, two nulls: what costs is computed once.
-            ratio = np.array([one.statistic for one in measured])
-            scored = np.array([reading.num_scored for reading in readings])
-            found[RatioStatistic.name] = RatioStatistic.log_p(statistic, ratio, scored, scored)
+            found[RatioStatistic.name] = markov(np.array([one.statistic for one in measured]))
     return found
 
 
@@ -192,16 +192,14 @@ def run_validity_benchmark(
         sources[DESIGNED] = _designs(weights, backbones, samples, seed, device, kept, step)
     slow = per_r64_key or -(-per_key // _R64_SHARE)
     wanted = {s: slow if p.nonces > 1 and p.is_hardened else per_key for s, p in SCHEMES.items()}
-    readings = {scheme: _read(scheme, sources) for scheme in SCHEMES}
-    if not len(readings["paper"][NATURAL]):
-        raise InputError("no sequence could be judged")
-    counted = _count_all(Judge(readings, wanted, seed), sources, num_keys, workers, kept, step)
+    numbers = dict.fromkeys(SCHEMES, num_keys)
+    counted = count_all(sources, SCHEMES, wanted, numbers, seed, workers, kept, step)
     result: dict[str, Any] = {"benchmark": "validity", **environment()}
     return result | {
         "seed": seed,
         "num_keys": num_keys,
         "per_key": {scheme: min(count, len(natural)) for scheme, count in wanted.items()},
-        "sources": {name: _described(some) for name, some in sources.items()},
+        "sources": {name: described(some) for name, some in sources.items()},
         "model": weights.stem if weights and backbones else None,
         "temperature": TEMPERATURE,
         "samples": samples if backbones else 0,
@@ -210,15 +208,16 @@ def run_validity_benchmark(
     }
 
 
-def _described(sequences: Sequence[Symbols]) -> dict[str, int]:
+def described(sequences: Sequence[Symbols]) -> dict[str, int]:
+    """Return how many sequences there are, and how long."""
     lengths = [len(symbols) for symbols in sequences]
     shape = {"shortest": min(lengths), "median": int(np.median(lengths)), "longest": max(lengths)}
     return {"sequences": len(sequences), **shape}
 
 
-def _read(scheme: str, sources: dict[str, list[Symbols]]) -> dict[str, PackedReadings]:
+def _read(profile: Profile, sources: dict[str, list[Symbols]]) -> dict[str, PackedReadings]:
     """Read by any key of the scheme: which repeats count once does not depend on the secret."""
-    reader = Detector(key_of(Job(scheme, 0), 0), "auto")
+    reader = Detector(numbered_keys("reader", profile, 1)[0], "auto")
     return {name: PackedReadings.of(reader.read(some)) for name, some in sources.items()}
 
 
@@ -251,25 +250,31 @@ def _designs(
     return sequences
 
 
-def _count_all(
-    judge: Judge,
+def count_all(
     sources: dict[str, list[Symbols]],
-    num_keys: int,
+    profiles: dict[str, Profile],
+    per_key: dict[str, int],
+    num_keys: dict[str, int],
+    seed: int,
     workers: int,
     kept: Kept,
     step: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Return the counts of all jobs, of those kept without counting again."""
+    """Return the counts of all keys of all schemes, of those kept without counting again."""
+    readings = {scheme: _read(profile, sources) for scheme, profile in profiles.items()}
+    if not all(len(packed) for packed in readings["paper"].values()):
+        raise InputError("no sequence could be judged")
+    judge = Judge(readings, per_key, seed, profiles)
     digest = sha256()
     for name, some in sources.items():
         for symbols in some:
             digest.update(f"{name} {len(symbols)} ".encode() + symbols.tobytes())
-    about = f"{judge.seed}/{digest.hexdigest()[:16]}"
+    about = f"{seed}/{digest.hexdigest()[:16]}"
     # The slowest first, so that none of them is left for the end.
-    jobs = [Job(scheme, number) for scheme in reversed(SCHEMES) for number in range(num_keys)]
-    means = {scheme: _signatures(scheme) for scheme in SCHEMES}
+    jobs = [Job(scheme, n) for scheme in reversed(profiles) for n in range(num_keys[scheme])]
+    means = {scheme: _signatures(scheme, profile) for scheme, profile in profiles.items()}
     names = {
-        job: f"{job.scheme}/{judge.per_key[job.scheme]}/{about}/{means[job.scheme]}/{job.number}"
+        job: f"{job.scheme}/{per_key[job.scheme]}/{about}/{means[job.scheme]}/{job.number}"
         for job in jobs
     }
     finished: dict[Job, dict[str, Any]] = {}
@@ -285,9 +290,9 @@ def _count_all(
     return [finished[job] for job in jobs]
 
 
-def _signatures(scheme: str) -> str:
+def _signatures(scheme: str, profile: Profile) -> str:
     """Return what tells the detectors from those of other weights, tables or parameters."""
-    key = key_of(Job(scheme, 0), 0)
+    key = numbered_keys("reader", profile, 1)[0]
     all_of_them = [make_statistic(name, key).signature for name in detectors_of(scheme)]
     return sha256("|".join(all_of_them).encode()).hexdigest()[:8]
 

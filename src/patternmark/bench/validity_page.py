@@ -9,9 +9,9 @@ from patternmark.bench.validity import DESIGNED, LEVELS, NATURAL, SCHEMES, TOLER
 
 _LUCK = 1e-3  # a worst key less likely than this is not put down to luck
 _ENOUGH = 10  # false positives due; with fewer, a rate twice too high may pass
-_SOURCES = {NATURAL: "natural sequences", DESIGNED: "unmarked ProteinMPNN designs"}
+SOURCES = {NATURAL: "natural sequences", DESIGNED: "unmarked ProteinMPNN designs"}
 
-_HOW_TO_READ = """\
+HOW_TO_READ = """\
 A p-value is true if it is 1 % or less for at most 1 % of unmarked sequences, and so on. *Ratio* is
 the measured rate over the nominal one: 1 is exact, less is cautious, more is too many false
 positives. Two 95 % intervals of it: exact (Clopper-Pearson), as if all pairs of a sequence and a
@@ -36,24 +36,24 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"{result['python']}, numpy {result['numpy']}: {result['num_keys']} fresh keys of each "
         f"scheme. {_sources(result)}",
         "",
-        _HOW_TO_READ.format(tolerated=TOLERATED, num_keys=result["num_keys"]),
+        HOW_TO_READ.format(tolerated=TOLERATED, num_keys=result["num_keys"]),
         "![False positives over the nominal rate](validity.png)",
         "",
         "## Summary",
         "",
-        *_failures(rows),
+        *failures(rows),
         "",
-        *_unlucky_keys(rows),
+        *unlucky_keys(rows),
         "",
-        *_too_few(rows),
-        "The verdict, at " + ", ".join(_level(level) for level in LEVELS) + ":",
+        *too_few(rows),
+        "The verdict, at " + ", ".join(level_name(level) for level in LEVELS) + ":",
         "",
-        *_summary(result),
+        *summary(rows, list(result["sources"])),
     ]
     for scheme in SCHEMES:
         for source in result["sources"]:
             some = [r for r in rows if (r["scheme"], r["source"]) == (scheme, source)]
-            lines += ["", f"## {scheme}: {_SOURCES[source]}", "", *_table(some)]
+            lines += ["", f"## {scheme}: {_named(source)}", "", *table(some)]
     return "\n".join(lines) + "\n"
 
 
@@ -70,7 +70,7 @@ def _sources(result: dict[str, Any]) -> str:
     told = []
     for source, about in result["sources"].items():
         lengths = "{shortest} to {longest} residues, half of them up to {median}".format(**about)
-        told.append(f"{about['sequences']:,} {_SOURCES[source]} ({lengths})")
+        told.append(f"{about['sequences']:,} {_named(source)} ({lengths})")
     per_key = ", ".join(f"{count:,} ({scheme})" for scheme, count in result["per_key"].items())
     text = f"Judged are {' and '.join(told)}: by each key a random part of the natural ones, "
     text += f"namely {per_key}"
@@ -82,20 +82,25 @@ def _sources(result: dict[str, Any]) -> str:
     return text + ". None is left out for its repeats."
 
 
-def _failures(rows: list[dict[str, Any]]) -> list[str]:
+def _named(source: str) -> str:
+    return SOURCES.get(source, source)
+
+
+def failures(rows: list[dict[str, Any]]) -> list[str]:
+    """Say which rates are too high."""
     failed = [row for row in rows if not row["ok"]]
     if not failed:
         return [f"All {len(rows)} rates below are `ok`."]
     lines = [f"**{len(failed)} of {len(rows)} rates are too high:**", ""]
     for row in failed:
         lines.append(
-            f"- {row['scheme']}, `{row['detector']}`, {_SOURCES[row['source']]}, at "
-            f"{_level(row['nominal'])}: {row['ratio']:.2f} times the nominal rate"
+            f"- {row['scheme']}, `{row['detector']}`, {_named(row['source'])}, at "
+            f"{level_name(row['nominal'])}: {row['ratio']:.2f} times the nominal rate"
         )
     return lines
 
 
-def _unlucky_keys(rows: list[dict[str, Any]]) -> list[str]:
+def unlucky_keys(rows: list[dict[str, Any]]) -> list[str]:
     """Say where a single key stands out, whatever the average is."""
     outside = [row for row in rows if row["worst_key"]["chance"] < _LUCK]
     if not outside:
@@ -108,10 +113,10 @@ def _unlucky_keys(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _too_few(rows: list[dict[str, Any]]) -> list[str]:
+def too_few(rows: list[dict[str, Any]]) -> list[str]:
     """Say where an `ok` means little."""
     thin = [row for row in rows if row["pairs"] * row["nominal"] < _ENOUGH]
-    names = dict.fromkeys(f"{r['scheme']}, {r['source']}, {_level(r['nominal'])}" for r in thin)
+    names = dict.fromkeys(f"{r['scheme']}, {r['source']}, {level_name(r['nominal'])}" for r in thin)
     if not names:
         return []
     return [
@@ -122,16 +127,16 @@ def _too_few(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _summary(result: dict[str, Any]) -> list[str]:
-    sources = list(result["sources"])
-    lines = ["| scheme | detector | " + " | ".join(_SOURCES[s] for s in sources) + " |"]
+def summary(rows: list[dict[str, Any]], sources: list[str]) -> list[str]:
+    """Return the table of verdicts."""
+    lines = ["| scheme | detector | " + " | ".join(_named(s) for s in sources) + " |"]
     lines.append("|---|---|" + "---|" * len(sources))
     for scheme in SCHEMES:
         for detector in detectors_of(scheme):
             cells = []
             for source in sources:
                 where = (scheme, detector, source)
-                cells.append(", ".join(_verdict(r) for r in result["rates"] if _place(r) == where))
+                cells.append(", ".join(_verdict(r) for r in rows if _place(r) == where))
             lines.append(f"| {scheme} | `{detector}` | " + " | ".join(cells) + " |")
     return lines
 
@@ -140,7 +145,8 @@ def _place(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["scheme"], row["detector"], row["source"]
 
 
-def _table(rows: list[dict[str, Any]]) -> list[str]:
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the table of rates of one scheme and source."""
     lines = [
         "| detector | nominal | pairs | hits | ratio | if independent | over keys | worst key "
         "| chance | verdict |",
@@ -151,7 +157,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         ends = [_ends(part["low"] / level, part["high"] / level) for part in (row, row["by_key"])]
         its_ends = _ends(worst["low"] / level, worst["high"] / level)
         lines.append(
-            f"| `{row['detector']}` | {_level(level)} | {row['pairs']:,} | {row['hits']:,} "
+            f"| `{row['detector']}` | {level_name(level)} | {row['pairs']:,} | {row['hits']:,} "
             f"| {row['ratio']:.3f} | {ends[0]} | {ends[1]} "
             f"| {worst['fpr'] / level:.2f} {its_ends} | {_chance(worst['chance'])} "
             f"| {_verdict(row)} |"
@@ -163,7 +169,8 @@ def _verdict(row: dict[str, Any]) -> str:
     return "ok" if row["ok"] else f"**{row['ratio']:.2f}**"
 
 
-def _level(level: float) -> str:
+def level_name(level: float) -> str:
+    """Return a level as a percentage."""
     return f"{100 * level:g} %"
 
 
@@ -180,7 +187,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     """Draw measured over nominal rates, a panel for each scheme and source."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
 
-    sources = list(result["sources"])
+    sources = list(dict.fromkeys(row["source"] for row in result["rates"]))
     names = detectors_of("paper")
     figure = Figure(figsize=(5 * len(sources), 9), layout="constrained", dpi=150)
     grid = figure.subplots(len(SCHEMES), len(sources), squeeze=False, sharex=True, sharey=True)
@@ -194,7 +201,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
                     _draw(axes, rows, detector, shift, f"C{number}")
             axes.axhline(1.0, color="black", linewidth=0.8)
             axes.axhline(TOLERATED, color="black", linewidth=0.8, linestyle=":")
-            axes.set_title(f"{scheme}: {_SOURCES[source]}", fontsize=10)
+            axes.set_title(f"{scheme}: {_named(source)}", fontsize=10)
     highest = max(row["ratio"] for row in result["rates"])
     grid[0][0].set(xscale="log", ylim=(0, max(2.0, 1.1 * highest)))  # intervals may be cut
     grid[0][0].invert_xaxis()

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from patternmark import __version__
+from patternmark.cli import bench_text  # noqa: F401  # adds its commands
 from patternmark.cli.audit import audit
 from patternmark.cli.bench import bench_app
 from patternmark.cli.bias import bias
@@ -24,6 +25,7 @@ from patternmark.cli.power import power
 from patternmark.cli.report import report
 from patternmark.cli.score import score
 from patternmark.cli.train import train_app
+from patternmark.cli.translate import translate
 from patternmark.errors import PatternmarkError
 
 app = typer.Typer(
@@ -35,6 +37,7 @@ app = typer.Typer(
 app.command()(keygen)
 app.add_typer(key_app, name="key")
 app.command()(design)
+app.command()(translate)
 app.command()(detect)
 app.command()(identify)
 app.command()(locate)

@@ -68,7 +68,7 @@ def null(
             bar.update(task, description=what, advance=1)
 
         result = run_null_benchmark(step)
-    _show(result, to_markdown(result), output, as_json)
+    show(result, to_markdown(result), output, as_json)
 
 
 @bench_app.command()
@@ -88,7 +88,7 @@ def speed(
             bar.update(task, description=what, advance=1)
 
         result = run_speed_benchmark(step)
-    _show(result, to_markdown(result), output, as_json)
+    show(result, to_markdown(result), output, as_json)
 
 
 @bench_app.command()
@@ -116,7 +116,7 @@ def design(
             bar.update(task, description=what, advance=1)
 
         result = run_design_benchmark(weights, backbone, device, step)
-    _show(result, to_markdown(result), output, as_json)
+    show(result, to_markdown(result), output, as_json)
 
 
 @bench_app.command()
@@ -149,7 +149,7 @@ def protein(
             published_samples=published,
             step=step,
         )
-    _show(result, to_markdown(result), output, as_json)
+    show(result, to_markdown(result), output, as_json)
 
 
 @bench_app.command()
@@ -181,8 +181,8 @@ def detectors(
             workers=workers,
             step=step,
         )
-    _show(result, to_markdown(result), output, as_json)
-    _draw(plot, result, output)
+    show(result, to_markdown(result), output, as_json)
+    draw(plot, result, output)
 
 
 @bench_app.command()
@@ -210,20 +210,24 @@ def agreement(
 @bench_app.command()
 def mixture_null(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="The tables for texts: mixture_null_tokens.json.")
+    ] = False,
     share: Annotated[float, typer.Option(help="Part of the usual number of draws.")] = 1.0,
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
     """Simulate the null of the default detector (the package's mixture_null.json)."""
-    from patternmark.bench.mixture import LENGTHS, simulate_tables
+    from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
+    jobs = token_jobs(share) if tokens else protein_jobs(share)
     with progress("tables") as bar:
-        task = bar.add_task("simulating", total=sum(map(len, LENGTHS.values())))
+        task = bar.add_task("simulating", total=len(jobs))
 
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)
 
-        result = simulate_tables(share=share, workers=workers, step=step)
+        result = simulate_tables(jobs, workers=workers, step=step)
     _write_data(result, output)
 
 
@@ -275,8 +279,8 @@ def secrecy(
             bar.update(task, description=what, advance=1)
 
         result = run_secrecy_benchmark(size, seed, workers, step, partial)
-    _show(result, page_of(result), output, as_json)
-    _draw(plot, result, output)
+    show(result, page_of(result), output, as_json)
+    draw(plot, result, output)
 
 
 @bench_app.command()
@@ -340,11 +344,11 @@ def validity(
             partial=partial,
             step=step,
         )
-    _show(result, to_markdown(result), output, as_json)
-    _draw(plot, result, output)
+    show(result, to_markdown(result), output, as_json)
+    draw(plot, result, output)
 
 
-def _draw(
+def draw(
     plot: Callable[[dict[str, Any], Path], None], result: dict[str, Any], output: Path | None
 ) -> None:
     """Put the picture beside the page, where matplotlib is installed."""
@@ -363,7 +367,7 @@ def _shipped_structure() -> Path:
     return Path(spec.origin).parent / "data" / "2gtl.pdb"
 
 
-def _show(result: dict[str, Any], page: str, output: Path | None, as_json: bool) -> None:
+def show(result: dict[str, Any], page: str, output: Path | None, as_json: bool) -> None:
     from patternmark.bench.report import keep
 
     if as_json:
@@ -406,4 +410,4 @@ def backbone(
             device=device,
             step=step,
         )
-    _show(result, to_markdown(result), output, as_json)
+    show(result, to_markdown(result), output, as_json)

@@ -18,9 +18,8 @@ from patternmark.io.keyfile import load_key, save_key
 from patternmark.io.vocabulary import parse_alphabet, read_background
 from patternmark.key import Key
 from patternmark.partition import MASS_TOLERANCE
-from patternmark.profile import DEFAULT_PATTERN_LENGTH, HARDENED, PAPER, Profile
+from patternmark.profile import DEFAULT_PATTERN_LENGTH, HARDENED, PAPER, TEXT_DELTA, Profile
 from patternmark.promote import DeltaAt
-from patternmark.schedule import DEFAULT_NONCES
 
 key_app = typer.Typer(
     help="Show a key's public parameters, export them, or derive sub-keys.", no_args_is_help=True
@@ -45,6 +44,9 @@ def keygen(
     nonces: Annotated[
         int | None, typer.Option(help="Independent schedules; each sequence uses one of them.")
     ] = None,
+    starts: Annotated[
+        int | None, typer.Option(help="Places of a schedule where sequences may begin.")
+    ] = None,
     parts: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +54,12 @@ def keygen(
             "file (for token ids: a JSON list of lists)."
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="How strongly a key promotes its part.")] = 1.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help=f"How strongly a key promotes its part; default: 1, for text {TEXT_DELTA:g}."
+        ),
+    ] = None,
     delta_at: Annotated[
         str, typer.Option(help="Where delta is added: logits (before temperature) or tempered.")
     ] = "logits",
@@ -87,15 +94,12 @@ def keygen(
     if given_parts is not None and background is not None:
         raise ParameterError("--parts fixes the partition: --background has nothing to balance")
     of_paper = (parts, keys, transition, initial, m, patterns, background)
-    if _is_hardened(scheme, nonces, any(option is not None for option in of_paper)):
-        profile = Profile(
-            alphabet=symbols,
-            scheme=HARDENED,
-            nonces=DEFAULT_NONCES if nonces is None else nonces,
-            delta=delta,
-            delta_at=cast(DeltaAt, delta_at),
-        )
-        _write_key(Key.generate(profile), output)
+    promotion = {"delta": _delta(delta, symbols), "delta_at": delta_at}
+    of_hardened = {"nonces": nonces, "starts": starts}
+    sizes = {name: number for name, number in of_hardened.items() if number is not None}
+    if _is_hardened(scheme, sizes, any(option is not None for option in of_paper)):
+        usual = Profile.for_text if symbols.has_many_symbols else _hardened
+        _write_key(Key.generate(usual(symbols, **sizes, **promotion)), output)
         return
     target_patterns = _parse_patterns(patterns)
     lengths = {len(p) for p in target_patterns or ()}
@@ -106,7 +110,7 @@ def keygen(
         background=_parse_background(background, symbols),
         pattern_length=m if m is not None else min(lengths, default=DEFAULT_PATTERN_LENGTH),
         patterns=target_patterns,
-        delta=delta,
+        delta=_delta(delta, symbols),
         delta_at=cast(DeltaAt, delta_at),
     )
     key = Key.generate(profile, given_parts)
@@ -115,7 +119,17 @@ def keygen(
         _warn_of_imbalance(key, profile.background)
 
 
-def _is_hardened(scheme: str | None, nonces: int | None, has_paper_options: bool) -> bool:
+def _hardened(alphabet: Alphabet, **others: Any) -> Profile:
+    return Profile(alphabet, HARDENED, **others)
+
+
+def _delta(delta: float | None, alphabet: Alphabet) -> float:
+    if delta is not None:
+        return delta
+    return TEXT_DELTA if alphabet.has_many_symbols else 1.0
+
+
+def _is_hardened(scheme: str | None, sizes: dict[str, int], has_paper_options: bool) -> bool:
     """Choose the scheme where none is named, and refuse options of the other."""
     if scheme == HARDENED and has_paper_options:
         raise ParameterError(
@@ -123,8 +137,8 @@ def _is_hardened(scheme: str | None, nonces: int | None, has_paper_options: bool
             "with --scheme paper"
         )
     hardened = scheme == HARDENED or (scheme is None and not has_paper_options)
-    if nonces is not None and not hardened:
-        raise ParameterError("--nonces go with --scheme hardened")
+    if sizes and not hardened:
+        raise ParameterError(f"--{next(iter(sizes))} goes with --scheme hardened")
     return hardened
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.alphabet import Alphabet
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.sentencepiece_wire import read_begins
+from patternmark.io.subwords import CONTINUED, Merges, find_merges, joined
 from patternmark.io.vocabulary import (
     MASK_PREDICT,
     SENTENCEPIECE_SUFFIX,
@@ -100,7 +102,7 @@ def load_tokenizer(
     if source.is_dir():
         backend = _Transformers(source, vocabulary)
     elif is_fairseq_dictionary(source):
-        backend = _Dictionary(vocabulary)
+        backend = _Dictionary(vocabulary, find_merges(source.parent))
     elif source.suffix == SENTENCEPIECE_SUFFIX:
         backend = _SentencePiece(source)
     else:
@@ -302,9 +304,9 @@ class _Transformers:
 
 
 class _Dictionary:
-    """A dictionary of fairseq: it knows text that is split into its symbols by blanks."""
+    """A dictionary of fairseq: it knows symbols between blanks, and words if it has merges."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, merges: Merges | None) -> None:
         self._symbol_of = {
             index: symbol
             for index, symbol in enumerate(vocabulary.tokens)
@@ -312,12 +314,26 @@ class _Dictionary:
         }
         self._id_of = {symbol: index for index, symbol in self._symbol_of.items()}
         self._unknown = vocabulary.tokens.index("<unk>")
+        self._merges = merges
 
     def encode(self, text: str) -> list[int]:
-        return [self._id_of.get(symbol, self._unknown) for symbol in _SYMBOL.findall(text)]
+        return [self._id_of.get(symbol, self._unknown) for _, symbol in self._symbols(text)]
 
     def decode(self, ids: list[int]) -> str:
-        return " ".join(self._symbol_of[index] for index in ids if index in self._symbol_of)
+        text = " ".join(self._symbol_of[index] for index in ids if index in self._symbol_of)
+        return text if self._merges is None else joined(text)
 
     def begins(self, text: str) -> list[int] | None:
-        return [found.start() for found in _SYMBOL.finditer(text)]
+        return [begin for begin, _ in self._symbols(text)]
+
+    def _symbols(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield the symbols of a text, and where each begins."""
+        for found in _SYMBOL.finditer(text):
+            begin, word = found.start(), found.group()
+            # What the dictionary has is a whole symbol, also in a text that is split already.
+            if self._merges is None or word in self._id_of:
+                yield begin, word
+                continue
+            for piece in self._merges.split(word):
+                yield begin, piece
+                begin += len(piece.removesuffix(CONTINUED))

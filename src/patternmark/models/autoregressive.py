@@ -35,7 +35,7 @@ def greedy(model: CMLM, source: Tensor, most: int) -> list[list[int]]:
         x = model.embedding(state.token)[:, None]
         if config.scaled_embedding:
             x = x * math.sqrt(config.width)
-        logits = model.logits(state.decode(x + positions[step], step), banned)
+        logits = model.logits(state.decode(x + positions[step], step)) + banned
         state.token = logits.argmax(dim=-1).masked_fill_(state.ended, config.end)
         state.ended = state.token == config.end
         found[state.rows, step] = state.token

@@ -9,7 +9,8 @@ The mark enters where the logits are made: before the token is chosen, and befor
 that decides whether it stays. Position j of a candidate has the key j, whenever it is decoded.
 
 Shapes: B sentences, S source tokens, N candidates (sentences times lengths), L target tokens,
-D width, V vocabulary. The published checkpoints differ in details that `Config` names.
+D width, V vocabulary. The published networks (`translation.published` reads them) differ from ours
+in details that `Config` names.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
+
+from patternmark.promote import Promotion
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,16 @@ class Config:
     norm_first: bool = True
     activation: Literal["gelu", "relu"] = "gelu"
     norm_eps: float = 1e-5
-    learned_positions: int = 0  # rows of a learned table, the first for position 0; 0: waves
+    learned_positions: int = 0  # rows of tables, the third for the first position; 0: waves
     scaled_embedding: bool = True  # by the square root of the width
-    length_from: Literal["token", "mean"] = "token"  # the encoder's state that tells the length
+    # The encoder's state that tells the length: of a token of its own, whose embedding is the
+    # first class's, or the mean over the source.
+    length_from: Literal["token", "mean"] = "token"
     lengths: int = 256  # classes
     length_offset: int | None = 128  # class 128: as long as the source; None: classes are lengths
-    ends: Literal["none", "predicted", "given"] = "none"  # does the canvas hold <s> and </s>?
+    # Has a translation a </s> while it is made? "given": <s> and </s> are there from the start.
+    # A source has a </s> where its translation has one.
+    ends: Literal["none", "predicted", "given"] = "none"
     never: tuple[int, ...] = (0, 1, 2, 3, 4)  # ids that are never part of a translation
 
 
@@ -74,10 +81,10 @@ class Attention(nn.Module):
         """Attend from x [B, L, D] to what is `visible` [B, 1, 1, K] of projected memory."""
         key, value = memory
         query = self._split(self.query(x))
-        found = F.scaled_dot_product_attention(
+        found = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=visible, is_causal=causal
         )
-        return self.out(found.transpose(1, 2).reshape(x.shape))
+        return cast(Tensor, self.out(found.transpose(1, 2).reshape(x.shape)))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
@@ -107,29 +114,34 @@ class Block(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         def attend_to_itself(y: Tensor) -> Tensor:
-            return self.own(y, self.own.project(y), visible, causal)
+            return cast(Tensor, self.own(y, self.own.project(y), visible, causal))
 
         x = self.around(x, self.own_norm, attend_to_itself)
         if memory is not None:
             x = self.attend_to_source(x, memory, memory_visible)
         return self.transform(x)
 
+    def project_source(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.cross is not None  # noqa: S101
+        return self.cross.project(states)
+
     def attend_to_source(
         self, x: Tensor, memory: tuple[Tensor, Tensor], visible: Tensor | None
     ) -> Tensor:
-        assert self.cross is not None and self.cross_norm is not None  # noqa: S101
-        cross = self.cross
-        return self.around(x, self.cross_norm, lambda y: cross(y, memory, visible))
+        cross, norm = self.cross, self.cross_norm
+        assert cross is not None  # noqa: S101
+        assert norm is not None  # noqa: S101
+        return self.around(x, norm, lambda y: cross(y, memory, visible))
 
     def transform(self, x: Tensor) -> Tensor:
-        activation = F.gelu if self.gelu else F.relu
+        activation = functional.gelu if self.gelu else functional.relu
         return self.around(x, self.last_norm, lambda y: self.down(activation(self.up(y))))
 
     def around(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what a part makes of x; the norm stands before the part or after the sum."""
         if self.norm_first:
-            return x + self.dropout(part(norm(x)))
-        return norm(x + self.dropout(part(x)))
+            return x + cast(Tensor, self.dropout(part(norm(x))))
+        return cast(Tensor, norm(x + self.dropout(part(x))))
 
 
 class Memory(NamedTuple):
@@ -156,8 +168,10 @@ class CMLM(nn.Module):
         layers = range(config.encoder_layers), range(config.decoder_layers)
         self.encoder = nn.ModuleList(Block(config, decoder=False) for _ in layers[0])
         self.decoder = nn.ModuleList(Block(config, decoder=True) for _ in layers[1])
-        self.encoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(width) if config.norm_first else nn.Identity()
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(width, config.norm_eps) if config.norm_first else nn.Identity()
+            for _ in layers
+        )
         self.dropout = nn.Dropout(config.dropout)
         self._begin()
 
@@ -177,22 +191,24 @@ class CMLM(nn.Module):
         if config.length_from == "token":
             first = self.length_embedding.weight[0].to(x.dtype).expand(len(x), 1, -1)
             x = torch.cat([first, x], dim=1)
-            seen = F.pad(seen, (1, 0), value=True)
+            seen = functional.pad(seen, (1, 0), value=True)
         visible = seen[:, None, None]
         for layer in self.encoder:
             x = layer(x, visible)
         x = self.encoder_norm(x)
-        if config.length_from == "token":
+        is_token = config.length_from == "token"
+        if is_token:
             state, x, seen = x[:, 0], x[:, 1:], seen[:, 1:]
         else:
             state = (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
-        lengths = F.linear(state, self.length_embedding.weight.to(x.dtype)).float()
-        lengths[:, 0] = -math.inf  # never empty; of offsets, never so short
+        lengths = functional.linear(state, self.length_embedding.weight.to(x.dtype)).float()
+        if is_token:
+            lengths[:, 0] = -math.inf  # this row is the token's own
         return Memory(x, seen[:, None, None], lengths.log_softmax(-1), seen.sum(1))
 
     def project(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return what each decoder layer attends to, the same in every iteration."""
-        return [layer.cross.project(states) for layer in self.decoder]
+        return [cast(Block, layer).project_source(states) for layer in self.decoder]
 
     def states(
         self,
@@ -205,7 +221,7 @@ class CMLM(nn.Module):
         x = self.embed(tokens, "decoder")
         for layer, attended in zip(self.decoder, memory, strict=True):
             x = layer(x, visible, attended, memory_visible, self.config.causal)
-        return self.decoder_norm(x)
+        return cast(Tensor, self.decoder_norm(x))
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return states [B, L, D] and ln of the length probabilities [B, classes]: for training."""
@@ -215,12 +231,9 @@ class CMLM(nn.Module):
         x = self.states(target, self.project(memory.states), memory.visible, visible)
         return x, memory.log_lengths
 
-    def logits(self, states: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the logits of states [..., D], with what is to be added to them: [..., V]."""
-        table = self.embedding.weight.to(states.dtype)
-        if bias is None:
-            return F.linear(states, table)
-        return torch.addmm(bias, states, table.T)
+    def logits(self, states: Tensor) -> Tensor:
+        """Return the logits of states: [..., D] to [..., V]."""
+        return functional.linear(states, self.embedding.weight.to(states.dtype))
 
     def length_class(self, target_length: Tensor, source_length: Tensor) -> Tensor:
         """Return the class of a length (with given ends, if the canvas has them)."""
@@ -229,12 +242,21 @@ class CMLM(nn.Module):
         return wanted.clamp(1, self.config.lengths - 1)
 
     def likeliest_lengths(self, memory: Memory, beam: int) -> Tensor:
-        """Return the most probable lengths of every sentence: [B, beam]."""
-        best = memory.log_lengths.topk(min(beam, self.config.lengths - 1), dim=-1).indices
-        if self.config.length_offset is not None:
-            best = best + memory.num_tokens[:, None] - self.config.length_offset
-        least = 2 if self.config.ends != "none" else 1
-        most = self.config.learned_positions - 2 if self.config.learned_positions else None
+        """Return lengths to try, with the ends: [B, beam].
+
+        They are the likeliest ones; where the mean tells, the likeliest and those around it.
+        """
+        config = self.config
+        if config.length_from == "token":
+            best = memory.log_lengths.topk(min(beam, config.lengths - 1), dim=-1).indices
+        else:
+            around = torch.arange(beam, device=memory.log_lengths.device) - beam // 2
+            best = memory.log_lengths.argmax(dim=-1, keepdim=True) + around
+        if config.length_offset is not None:
+            best = best + memory.num_tokens[:, None] - config.length_offset
+        # None is empty: between given ends that would be the surest of all.
+        least = {"none": 1, "predicted": 2, "given": 3}[config.ends]
+        most = config.learned_positions - 2 if config.learned_positions else None
         return best.clamp(least, most)
 
     def embed(self, ids: Tensor, side: str, start: int = 0) -> Tensor:
@@ -246,11 +268,12 @@ class CMLM(nn.Module):
             x = x * math.sqrt(config.width)
         if config.learned_positions:
             table = getattr(self, f"{side}_positions").weight
-            # Row 1 is the padding's; positions begin at row 2.
+            # Positions begin at row 2. Row 1 is the padding's; here padding gets the next rows: no
+            # other token sees what it gets.
             x = x + table[2 + start : 2 + stop]
         else:
             x = x + waves(stop, config.width, ids.device)[start:].to(x.dtype)
-        return self.dropout(x)
+        return cast(Tensor, self.dropout(x))
 
 
 def waves(length: int, width: int, device: Any) -> Tensor:
@@ -260,27 +283,24 @@ def waves(length: int, width: int, device: Any) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-class Promotion(NamedTuple):
-    """What to add to the logits: rows of `bias` [K, V], one for every position's key."""
-
-    bias: Tensor
-    rows: Tensor  # [B, longest] which row each position of a sentence has
-
-
 class Candidates(NamedTuple):
     """Translations of different lengths: tokens [B, beam, L], padded, and how good they are."""
 
     tokens: Tensor
     lengths: Tensor  # [B, beam]
-    log_p: Tensor  # [B, beam] the mean of ln p over the tokens
+    log_p: Tensor  # [B, beam] the mean of ln p over the tokens, with ends, if given, at 0
 
     def best(self) -> list[list[int]]:
-        """Return the tokens of each sentence's best candidate."""
-        which = self.log_p.argmax(dim=1)
-        every = torch.arange(len(which), device=which.device)
-        tokens, lengths = self.tokens[every, which], self.lengths[every, which]
-        pairs = zip(tokens.tolist(), lengths.tolist(), strict=True)
-        return [row[:length] for row, length in pairs]
+        """Return the tokens of each sentence's likeliest candidate."""
+        return [row[0] for row in self.ranked(1)]
+
+    def ranked(self, most: int | None = None) -> list[list[list[int]]]:
+        """Return the tokens of each sentence's candidates, the likeliest first."""
+        order = self.log_p.argsort(dim=1, descending=True, stable=True)[:, :most]
+        tokens = self.tokens.gather(1, order[..., None].expand(-1, -1, self.tokens.shape[2]))
+        lengths = self.lengths.gather(1, order)
+        rows = zip(tokens.tolist(), lengths.tolist(), strict=True)
+        return [[t[:n] for t, n in zip(*row, strict=True)] for row in rows]
 
 
 @torch.inference_mode()
@@ -296,9 +316,11 @@ def mask_predict(
 ) -> Candidates:
     """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
 
+    `promotion` is that of sentences' positions [B, L]: all candidates of a sentence share its keys.
     Confidences are the probabilities from which tokens are chosen, with the promotion in them.
     """
     beam, flat = lengths.shape[1], lengths.flatten()
+    first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
     tokens, inside, is_open = _canvas(model.config, flat)
     number = is_open.sum(dim=1)  # [N] tokens to predict
     sentence = torch.arange(len(flat), device=flat.device) // beam
@@ -312,27 +334,30 @@ def mask_predict(
     for iteration in range(iterations):
         if iteration:
             share = 1.0 - iteration / iterations
-            wanted = torch.minimum((number * share).long().clamp(min=1), number)
+            # Mask-Predict masks one at least; in fairseq, where ends are given, late passes may
+            # have none.
+            wanted = torch.minimum((number * share).long().clamp(min=1 - first), number)
             masked = _least(confidence, wanted)
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
         row, place = masked.nonzero(as_tuple=True)
-        for some in torch.arange(len(row), device=row.device).split(_ROWS_AT_ONCE):
+        at_once = _ROWS_AT_ONCE["cuda" if row.is_cuda else "cpu"]
+        for some in torch.split(torch.arange(len(row), device=row.device), at_once):
             at = row[some], place[some]
-            bias = None
+            logits = model.logits(states[at])
             if promotion is not None:
-                bias = promotion.bias[promotion.rows[sentence[at[0]], at[1]]]
-            logits = model.logits(states[at], bias)
+                logits = promotion.add_to(logits, (sentence[at[0]], at[1] - first))
             logits[:, list(model.config.never)] = -math.inf
             tokens[at], confidence[at] = _choose(logits, temperature, generator)
-    total = confidence.where(is_open, 0.0).sum(dim=1) / number.clamp(min=1)
+    mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
     return Candidates(
         *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
-        total.view(lengths.shape),
+        mean.view(lengths.shape),
     )
 
 
-_ROWS_AT_ONCE = 2**15  # bounds the memory: that many times V logits
+# Times V logits: on a GPU that bounds the memory, on a CPU they stay in its cache.
+_ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
 
 
 def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -371,11 +396,11 @@ def _choose(
 
 
 def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Take <s> and </s> off candidates [B, beam, L]; a predicted </s> ends a translation."""
+    """Take <s> and every </s> out of candidates [B, beam, L]."""
     if config.ends == "given":
         return tokens[..., 1:], lengths - 2
     if config.ends == "predicted":
         is_end = tokens == config.end
-        first = torch.where(is_end.any(-1), is_end.int().argmax(-1), lengths)
-        return tokens, torch.minimum(first, lengths)
+        kept_first = is_end.int().argsort(dim=-1, stable=True)
+        return tokens.gather(-1, kept_first), lengths - is_end.sum(-1)
     return tokens, lengths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,14 @@ from patternmark.key import Key
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
     PAPER_MIXTURE,
+    TEXT_HARDENED_MIXTURE,
+    TEXT_PAPER_MIXTURE,
     UNREAD,
     ChainRatio,
     Mixture,
     log_mean_exp,
 )
-from patternmark.null.mixture import MixtureNull
+from patternmark.null.mixture import MixtureNull, token_table
 from patternmark.profile import Profile
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.reading import Reading
@@ -45,7 +46,7 @@ class RatioStatistic:
         self._key = key
         self.mixture = mixture_of(key.profile)
         self.ratio = ratio_of(key, self.mixture, schedule)
-        self.signature = f"mixture:{_digest(repr(self.mixture))}"
+        self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.schedule.nonces
         rates = _rates(key, schedule)
         best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
@@ -118,23 +119,21 @@ class RatioStatistic:
     ) -> NDArray[np.float64]:
         """Return ln p for records of so many scored symbols, so many in the longest chain."""
         del scored, longest  # Markov's bound holds at any length
-        return np.minimum(-log_ratio, 0.0)
+        return markov(log_ratio)
 
 
 class AutoStatistic(RatioStatistic):
     """The default: the same ratio with its measured null, some twenty times sharper.
 
-    Where no null was measured (another alphabet, chain or period), Markov's bound.
+    Where no null was simulated (an alphabet of few symbols, another chain or period), Markov's
+    bound.
     """
 
     name = "auto"
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         super().__init__(key, schedule)
-        profile = key.profile
-        self._null: MixtureNull | None = None
-        if profile.alphabet == PROTEIN and _is_usual(profile):
-            self._null = MixtureNull.shipped(profile.scheme)
+        self._null = _null_of(key, self.mixture)
         self.signature += f"|null:{self._null.digest if self._null else 'markov'}"
 
     def log_p(
@@ -149,6 +148,11 @@ class AutoStatistic(RatioStatistic):
         return self._null.log_tail(log_ratio, scored, self._nonces, longest)
 
 
+def markov(log_ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln of Markov's bound of an e-value: 1 / E, at most 1."""
+    return np.asarray(np.minimum(-log_ratio, 0.0))
+
+
 def _longest(reading: Reading) -> int:
     """Return how many symbols of the longest chain are scored."""
     return max((int(np.count_nonzero(part != UNREAD)) for part in reading.parts), default=0)
@@ -156,7 +160,24 @@ def _longest(reading: Reading) -> int:
 
 def mixture_of(profile: Profile) -> Mixture:
     """Return the marks a detector looks for."""
+    if profile.alphabet.has_many_symbols:
+        return TEXT_HARDENED_MIXTURE if profile.is_hardened else TEXT_PAPER_MIXTURE
     return HARDENED_MIXTURE if profile.is_hardened else PAPER_MIXTURE
+
+
+def _null_of(key: Key, mixture: Mixture) -> MixtureNull | None:
+    """Return the simulated null of a key's ratio, if there is one."""
+    profile = key.profile
+    if not _is_usual(profile):
+        return None
+    if profile.alphabet == PROTEIN:
+        usual = not profile.is_hardened or profile.starts == DEFAULT_STARTS
+        return MixtureNull.shipped(profile.scheme) if usual else None
+    if profile.alphabet.has_many_symbols:
+        rates = agreement_rates(profile.alphabet, profile.scheme)[:, profile.alphabet.scored]
+        name = token_table(profile.scheme, len(key.schedule.starts))
+        return MixtureNull.for_tokens(name, rates, mixture.digest)
+    return None
 
 
 def ratio_of(
@@ -177,10 +198,6 @@ def ratio_of(
         mixture.components,
         shares,
     )
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:8]
 
 
 def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
@@ -207,6 +224,5 @@ def _is_cycle(profile: Profile) -> bool:
 
 def _is_usual(profile: Profile) -> bool:
     if profile.is_hardened:
-        usual = (DEFAULT_PERIOD, DEFAULT_BLOCK, DEFAULT_STARTS)
-        return (profile.period, profile.block, profile.starts) == usual
+        return (profile.period, profile.block) == (DEFAULT_PERIOD, DEFAULT_BLOCK)
     return _is_cycle(profile) and profile.num_keys == 2

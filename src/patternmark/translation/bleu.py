@@ -9,17 +9,21 @@ from patternmark.errors import PatternmarkError
 
 
 class Bleu(NamedTuple):
-    """A score and the signature of all that shaped it."""
+    """A score, half of its 95 % interval over texts, and the signature of all that shaped it."""
 
     score: float
+    half: float | None
     signature: str
 
 
-def bleu(translations: Sequence[str], references: Sequence[str]) -> Bleu:
-    """Return corpus BLEU."""
+def bleu(translations: Sequence[str], references: Sequence[str], *, resamples: int = 0) -> Bleu:
+    """Return corpus BLEU; its interval from so many resamples of the texts, if any."""
     metric = metric_of_sacrebleu()
-    score = metric.corpus_score(list(translations), [list(references)]).score
-    return Bleu(float(score), str(metric.get_signature()))
+    found = metric.corpus_score(
+        list(translations), [list(references)], n_bootstrap=max(1, resamples)
+    )
+    half = float(found._ci) if resamples > 1 else None
+    return Bleu(float(found.score), half, str(metric.get_signature()))
 
 
 def metric_of_sacrebleu() -> Any:

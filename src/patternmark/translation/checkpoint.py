@@ -8,7 +8,7 @@ one, or one of another save, is noticed. Files are put in place whole: a stop le
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -59,10 +59,15 @@ def load_both(folder: Path, device: str | torch.device = "cpu") -> tuple[CMLM, T
     return load_model(folder, device), codec
 
 
-def fill(model: CMLM, tensors: Mapping[str, Tensor], file: Path) -> None:
+def fill(
+    model: CMLM,
+    tensors: Mapping[str, Tensor],
+    file: Path,
+    name_in_file: Callable[[str], str] = lambda name: name,
+) -> None:
     """Put tensors into a network, or say which of them do not fit."""
     wanted = model.state_dict()
-    missing = sorted(set(wanted) - set(tensors))
+    missing = sorted(name_in_file(name) for name in set(wanted) - set(tensors))
     if missing:
         raise CheckpointError(
             f"{file}: {_some(missing)} missing: the file is incomplete or of another model"
@@ -73,7 +78,8 @@ def fill(model: CMLM, tensors: Mapping[str, Tensor], file: Path) -> None:
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             shapes = f"{tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
-            raise CheckpointError(f"{file}: tensor {name!r} has the shape {shapes}")
+            shown = name_in_file(name)
+            raise CheckpointError(f"{file}: tensor {shown!r} has the shape {shapes}")
     model.load_state_dict({name: tensors[name].to(wanted[name].dtype) for name in wanted})
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from patternmark.errors import SequenceError
 from patternmark.models.autoregressive import greedy
-from patternmark.models.cmlm import CMLM, Candidates, Memory, Promotion, mask_predict
+from patternmark.models.cmlm import CMLM, Candidates, Memory, mask_predict
+from patternmark.promote import Promotion
 from patternmark.translation.corpus import MULTIPLE
 
 _TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
@@ -28,6 +30,8 @@ class Decoding:
 
 # Given the sentences of a batch and the longest candidate: what to promote.
 Promotes = Callable[[Sequence[int], int], Promotion]
+# Given the sentences of a batch and their candidates: the tokens of the ones to take.
+Chooses = Callable[[Sequence[int], Candidates], list[list[int]]]
 
 
 def translate_ids(
@@ -36,22 +40,41 @@ def translate_ids(
     decoding: Decoding,
     *,
     promotes: Promotes | None = None,
+    chooses: Chooses | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Return the translation of every source, empty for an empty one."""
+    """Return the translation of every source, empty for an empty one.
+
+    Unless something else `chooses`, it is the likeliest candidate. Sources and translations are
+    without <s> and </s>, whatever the network sees.
+    """
     found: list[list[int]] = [[] for _ in sources]
     device = model.embedding.weight.device
+    ending = [] if model.config.ends == "none" else [model.config.end]
+    _check_lengths(model, sources, len(ending))
     for rows in like_lengths(sources, decoding.batch_tokens):
-        batch = padded([sources[i] for i in rows], model.config.pad, device)
+        batch = padded([[*sources[i], *ending] for i in rows], model.config.pad, device)
         if model.config.causal:
             best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
         else:
-            best = _candidates(model, batch, rows, decoding, promotes, generator).best()
+            found_here = _candidates(model, batch, rows, decoding, promotes, generator)
+            best = found_here.best() if chooses is None else chooses(rows, found_here)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))
     return found
+
+
+def _check_lengths(model: CMLM, sources: Sequence[Sequence[int]], num_ends: int) -> None:
+    rows = model.config.learned_positions
+    most = rows - 2 - num_ends
+    for number, source in enumerate(sources, start=1):
+        if rows and len(source) > most:
+            raise SequenceError(
+                f"source {number} has {len(source)} tokens, this model reads {most} at most: "
+                "translate it in parts"
+            )
 
 
 def most_tokens(source: int) -> int:

@@ -1,0 +1,149 @@
+"""Natural English for benchmarks: corpora of NLTK and the English side of Europarl.
+
+A folder holds `nltk_brown.zip`, `nltk_inaugural.zip` and `nltk_state_union.zip` as NLTK ships them,
+and `europarl.de-en.NAME.tsv` (or `.tsv.xz`) with lines of source, tab, English; in it, or one
+folder down. What is missing is named, and the rest is used.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import Alphabet
+from patternmark.errors import InputError, PatternmarkError
+from patternmark.io.vocabulary import parse_alphabet
+
+BROWN, INAUGURAL, STATE_UNION, EUROPARL = "Brown", "inaugural", "state_union", "Europarl"
+_ZIPS = {
+    BROWN: "nltk_brown.zip",
+    INAUGURAL: "nltk_inaugural.zip",
+    STATE_UNION: "nltk_state_union.zip",
+}
+_EUROPARL_PARTS = ("train", "valid", "test", "longtest")
+_MOST_LINES = 100_000  # of a part of Europarl
+
+Encoder = Callable[[str], Sequence[int]]
+
+
+def tokens_of(file: Path) -> tuple[Alphabet, Encoder]:
+    """Return the alphabet of a tokenizer.json, and what splits text into its tokens."""
+    alphabet = parse_alphabet(f"tokenizer:{file}")
+    try:
+        from tokenizers import Tokenizer  # noqa: PLC0415  # an extra
+    except ImportError:
+        raise PatternmarkError(
+            "to split text needs tokenizers: pip install 'patternmark[text]'"
+        ) from None
+    tokenizer = Tokenizer.from_file(str(file))
+    return alphabet, lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def read_corpora(folder: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the documents of each corpus in a folder, and the files that are missing.
+
+    A line of Europarl is no document: lines that follow each other are one, part by part.
+    """
+    found: dict[str, list[str]] = {}
+    missing = []
+    for corpus, name in _ZIPS.items():
+        file = _find(folder, name)
+        if file is None:
+            missing.append(name)
+        else:
+            found[corpus] = list(_documents(file, _plain_brown if corpus == BROWN else _plain))
+    for part in _EUROPARL_PARTS:
+        name = f"europarl.de-en.{part}.tsv"
+        file = _find(folder, name) or _find(folder, f"{name}.xz") or _find(folder, f"{part}.tsv")
+        if file is None:
+            missing.append(name)
+        else:
+            found.setdefault(EUROPARL, []).append(" ".join(_english(file)))
+    if not found:
+        raise InputError(
+            f"{folder}: none of the corpora is here: {', '.join(missing)} (from nltk.org and from "
+            "the proceedings of the European Parliament)"
+        )
+    return found, missing
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((file for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])), None)
+
+
+def _documents(file: Path, plain: Callable[[str], str]) -> Iterator[str]:
+    try:
+        with ZipFile(file) as archive:
+            for name in archive.namelist():
+                if not name.endswith("/") and _is_document(Path(name).name):
+                    # One of the addresses is not UTF-8: its stray bytes are left out.
+                    yield plain(archive.read(name).decode("utf-8", errors="ignore"))
+    except (OSError, BadZipFile) as error:
+        raise InputError(f"{file}: cannot be read as a zip file: {error}") from None
+
+
+def _is_document(name: str) -> bool:
+    """Tell texts from what else the archives hold: README, lists of files."""
+    return re.fullmatch(r"c[a-r]\d\d|\d{4}-.*\.txt", name) is not None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _plain_brown(text: str) -> str:
+    """Turn words with tags (`The/at jury/nn`) into text as it was printed.
+
+    >>> _plain_brown("He/pps said/vbd ,/, ``/`` no/at ''/'' ;/. ;/. (/( $5/nns )/) ./.")
+    'He said, "no"; ($5).'
+    """
+    words = [word.rsplit("/", 1)[0] for word in text.split()]
+    # Semicolons, question and exclamation marks stand twice in this edition.
+    kept = [w for w, before in zip(words, ["", *words], strict=False) if not (w == before in ";?!")]
+    joined = " ".join(kept)
+    joined = re.sub(r"(``|\() ", r"\1", joined)
+    joined = re.sub(r" (''|[.,;:?!)])", r"\1", joined)
+    return joined.replace("``", '"').replace("''", '"')
+
+
+def _english(file: Path) -> Iterator[str]:
+    try:
+        opened = lzma.open if file.suffix == ".xz" else open
+        with opened(file, "rt", encoding="utf-8") as lines:
+            for number, line in zip(range(_MOST_LINES), lines, strict=False):
+                _, tab, english = str(line).rstrip("\n").partition("\t")
+                if not tab:
+                    raise InputError(f"{file}, line {number + 1}: no tab between two languages")
+                yield english
+    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
+
+
+def cut(
+    documents: Sequence[str],
+    encode: Encoder,
+    lengths: tuple[int, int],
+    most: int,
+    rng: np.random.Generator,
+) -> list[NDArray[np.int64]]:
+    """Cut the tokens of documents into texts of random lengths, without gaps: at most so many.
+
+    Texts begin at random places of the corpus if there are more than `most`.
+    """
+    low, high = lengths
+    texts = []
+    for document in documents:
+        ids = np.array(encode(document), dtype=np.int64)
+        at = 0
+        while len(ids) - at >= low:
+            size = min(int(rng.integers(low, high + 1)), len(ids) - at)
+            texts.append(ids[at : at + size])
+            at += size
+    chosen = rng.permutation(len(texts))[:most]
+    return [texts[i] for i in sorted(chosen.tolist())]

@@ -1,0 +1,155 @@
+"""`patternmark translate`: German to English with CMLM, each line carrying the mark of a key."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from patternmark.cli.output import AllowOpenKey, Verbose, progress, say, warn
+from patternmark.detect import DEFAULT_FPR
+from patternmark.errors import InputError, ParameterError
+from patternmark.io.keyfile import load_key
+from patternmark.io.records import Problem, input_name
+from patternmark.mark import Marker
+
+if TYPE_CHECKING:
+    from patternmark.translation.translator import Translator
+
+_AT_ONCE = {"cpu": 8, "cuda": 1024}  # lines that are translated, and written, together
+
+
+def translate(
+    input: Annotated[Path, typer.Argument(help="A text for each line; - for stdin.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A translation for each line.")],
+    key: Annotated[Path | None, typer.Option(help="The key file.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
+    payload: Annotated[
+        int | None, typer.Option(help="A number the mark carries; less than the key's nonces.")
+    ] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="Of mask and predict.")] = 10,
+    length_beam: Annotated[int, typer.Option(min=1, help="Lengths tried side by side.")] = 5,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="Sample; 0 takes the likeliest tokens.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same translation.")] = 0,
+    model: Annotated[
+        Path | None, typer.Option(help="A model's folder; default: the package's, de-en.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    no_watermark: Annotated[
+        bool, typer.Option("--no-watermark", help="Translate without a mark.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the lines the output already has.")
+    ] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Translate a file line by line; the output has a line for every line of the input."""
+    from patternmark.models.device import pick_device
+    from patternmark.translation.decode import Decoding
+
+    if (key is None) != no_watermark:
+        raise ParameterError("give --key for marked translations, or --no-watermark")
+    lines = _read_lines(input)
+    done = _lines_done(output, overwrite=overwrite, resume=resume)
+    if done > len(lines):
+        raise InputError(f"{output}: has {done} lines already, {input} only {len(lines)}")
+    marker = None
+    if key is not None:
+        loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
+        marker = Marker(loaded, delta=delta, payload=payload)
+    where = pick_device(device)
+    translator = _open(model, where)
+    if marker is not None:
+        translator.check_fit(marker)
+    decoding = Decoding(iterations, length_beam, temperature)
+    some = _AT_ONCE[where.split(":")[0]]
+    log10_p: list[float] = []
+    with progress("lines") as bar, _writing(output, append=done > 0) as stream:
+        task = bar.add_task("translating", total=len(lines), completed=done)
+        for start in range(done, len(lines), some):
+            part = lines[start : start + some]
+            found = translator.translate(part, decoding, marker, seed=seed)
+            stream.write("".join(f"{translation.text}\n" for translation in found))
+            stream.flush()
+            log10_p += [t.log10_p for t in found if t.log10_p is not None and t.text]
+            bar.advance(task, len(part))
+    say(f"wrote {len(lines)} lines to {output}, {_mark(marker, log10_p)}")
+
+
+def _mark(marker: Marker | None, log10_p: list[float]) -> str:
+    """Say in how many lines the mark can be found; short ones carry little of it."""
+    if marker is None:
+        return "without a mark"
+    found = sum(p <= log10(DEFAULT_FPR) for p in log10_p)
+    text = f"marked by key {marker.key.key_id}: found in {found} of {len(log10_p)} at p <= "
+    text += f"{DEFAULT_FPR:g}"
+    if found < len(log10_p):
+        text += "; short lines show it together (detect --combine), or with a larger --delta"
+    return text
+
+
+def _open(folder: Path | None, device: str) -> Translator:
+    from patternmark.translation.translator import Translator
+
+    return Translator.open(folder, device)
+
+
+def _read_lines(file: Path) -> list[str]:
+    """Read lines; those that are no UTF-8 are named and left empty, so that lines stay aligned."""
+    name = input_name(str(file))
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    lines = []
+    rows = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if rows[-1] == b"":
+        rows.pop()
+    for number, row in enumerate(rows, start=1):
+        try:
+            # What else breaks lines (a form feed, say) must not do so in the output.
+            lines.append(" ".join(row.decode("utf-8").split()))
+        except UnicodeDecodeError:
+            lines.append("")
+            message = "not UTF-8: its translation is left empty"
+            warn(Problem(name, f"line {number}", message))
+    if not any(lines):
+        raise InputError(f"{name}: there is no text in it")
+    return lines
+
+
+def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
+    """Return how many lines of the output are to be kept; refuse to overwrite it unasked."""
+    if str(output) == "-" or not output.exists() or overwrite:
+        return 0
+    if not resume:
+        raise InputError(f"{output}: exists: pass --overwrite, or --resume to go on with it")
+    try:
+        content = output.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
+        if len(whole) < len(content):
+            output.write_bytes(whole)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be gone on with: {error.strerror}") from None
+    return whole.count(b"\n")
+
+
+@contextmanager
+def _writing(output: Path, *, append: bool) -> Iterator[TextIO]:
+    if str(output) == "-":
+        yield sys.stdout
+        return
+    try:
+        with output.open("a" if append else "w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None

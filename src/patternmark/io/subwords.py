@@ -1,0 +1,115 @@
+"""Words into pieces and back, as subword-nmt does it: `low@@ er` is `lower`.
+
+A file of merges has two symbols per line, the likeliest pair first; the first line may say the
+version. A word begins as its characters. The pair that stands first in the file is joined
+wherever it is found, then the next, until no pair is in the file. `</w>` marks a word's end.
+
+>>> merges = Merges([("l", "o"), ("lo", "w"), ("e", "r</w>")])
+>>> merges.split("lower"), merges.split("rows")
+(['low@@', 'er'], ['r@@', 'o@@', 'w@@', 's'])
+>>> joined("low@@ er r@@ o@@ w@@ s")
+'lower rows'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from patternmark.errors import InputError
+
+CONTINUED = "@@"  # at the end of a piece: its word goes on
+_WORD_END = "</w>"
+_VERSION = re.compile(r"#version: *(0\.[12])(\.0)*\s*")
+# What such files are called beside a dictionary.
+MERGES_NAMES = ("bpecodes", "bpe.codes", "codes", "code", "bpe_codes", "codes.txt", "bpecodes.txt")
+_MERGES_SUFFIXES = (".codes", ".bpecodes")
+
+
+class Merges:
+    """The merges of a file; `split` applies them to a word."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], *, end_is_symbol: bool = False) -> None:
+        """Take pairs, the first first; in version 0.1 a word's end is a symbol of its own."""
+        self._rank = {pair: rank for rank, pair in reversed(list(enumerate(pairs)))}
+        self._end_is_symbol = end_is_symbol
+        self._known: dict[str, list[str]] = {}
+
+    @classmethod
+    def read(cls, file: Path) -> Merges:
+        """Read the codes that subword-nmt's learn-bpe wrote, of version 0.1 or 0.2."""
+        try:
+            lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{file}: not UTF-8") from None
+        end_is_symbol = True
+        begin = 1 if lines[0].startswith("#version:") else 0
+        if begin:
+            version = _VERSION.fullmatch(lines[0])
+            if version is None:
+                raise InputError(f"{file}: line 1: merges of version 0.1 and 0.2 are read")
+            end_is_symbol = version[1] == "0.1"
+        pairs = []
+        for number, line in enumerate(lines[begin:], start=begin + 1):
+            parts = line.strip("\r ").split(" ")
+            if len(parts) != 2 or not all(parts):
+                raise InputError(f"{file}: line {number}: not two symbols with a blank between")
+            pairs.append((parts[0], parts[1]))
+        return cls(pairs, end_is_symbol=end_is_symbol)
+
+    def split(self, word: str) -> list[str]:
+        """Return the pieces of a word, all but the last with @@ behind them."""
+        if word not in self._known:
+            self._known[word] = self._split(word)
+        return self._known[word]
+
+    def _split(self, word: str) -> list[str]:
+        if len(word) < 2:
+            return [word]
+        parts = list(word)
+        parts[-1:] = [word[-1], _WORD_END] if self._end_is_symbol else [word[-1] + _WORD_END]
+        while len(parts) > 1:
+            ranks = [self._rank.get(pair) for pair in pairwise(parts)]
+            found = [rank for rank in ranks if rank is not None]
+            if not found:
+                break
+            parts = _merged(parts, ranks, min(found))
+        if parts[-1] == _WORD_END:
+            parts.pop()
+        parts[-1] = parts[-1].removesuffix(_WORD_END)
+        return [*(part + CONTINUED for part in parts[:-1]), parts[-1]]
+
+
+def _merged(parts: list[str], ranks: list[int | None], rank: int) -> list[str]:
+    """Join every pair of a rank, from the left; pairs may overlap."""
+    found, at = [], 0
+    while at < len(parts):
+        is_pair = at < len(ranks) and ranks[at] == rank
+        found.append(parts[at] + parts[at + 1] if is_pair else parts[at])
+        at += 2 if is_pair else 1
+    return found
+
+
+def joined(text: str) -> str:
+    """Put the pieces of a text together again."""
+    return f"{text} ".replace(f"{CONTINUED} ", "").rstrip(" ")
+
+
+def find_merges(folder: Path) -> Merges | None:
+    """Read the file of merges that a folder has; none, if it has none."""
+    try:
+        files = sorted(
+            file
+            for file in folder.iterdir()
+            if file.is_file() and (file.name in MERGES_NAMES or file.suffix in _MERGES_SUFFIXES)
+        )
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
+    if len(files) > 1 and len({file.read_bytes() for file in files}) > 1:
+        names = ", ".join(file.name for file in files)
+        raise InputError(f"{folder}: has several files of merges ({names}): leave one")
+    return Merges.read(files[0]) if files else None

@@ -1,0 +1,243 @@
+"""Torch files read without running what is in them: zip archives and the older chain of pickles.
+
+A pickle may call whatever it names. This reader looks no name up: the few calls that tensors are
+made of are its own, the classes of a few packages (argparse, fairseq, omegaconf, ...) become bags
+of attributes, and any other name is refused. A tensor is read from the file when it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from patternmark.translation.checkpoint import CheckpointError
+
+# Whose classes are harmless once they are bags; no module of theirs is imported.
+_AS_BAGS = (
+    *("argparse", "fairseq", "fairseq_cli", "omegaconf", "numpy", "collections"),
+    *("copyreg", "copy_reg", "_codecs", "datetime", "enum", "pathlib", "typing"),
+)
+# Of these packages only what holds values.
+_OF_BUILTINS = {"object", "set", "frozenset", "bytearray", "complex", "slice", "int", "float"}
+_OF_TORCH = {"Size", "device", "dtype"}
+_STORAGES = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # how a chain of pickles begins
+_COUNT = struct.Struct("<q")  # the number of elements before each storage of a chain
+
+
+class Bag:
+    """What an object of an unknown class held: attributes, and nothing that runs."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Take what the class would have been called with, and forget it."""
+
+    def __setstate__(self, state: Any) -> None:
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                self.__dict__.update({str(name): value for name, value in part.items()})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Forget an item of what was a mapping."""
+
+    def append(self, item: Any) -> None:
+        """Forget an item of what was a list."""
+
+
+class _Storage(NamedTuple):
+    dtype: torch.dtype
+    key: str
+    start: int  # elements
+    size: int
+
+
+class StoredTensor(NamedTuple):
+    """Where a tensor lies in its file."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class TorchFile:
+    """What a torch file holds: `content`, with a `StoredTensor` in the place of every tensor."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.content: Any = None
+        self._places: dict[str, tuple[int, int]] = {}  # where each storage begins and ends: bytes
+        try:
+            with file.open("rb") as stream:
+                self._size = stream.seek(0, 2)
+                stream.seek(0)
+                is_archive = stream.read(4) == b"PK\x03\x04"
+                stream.seek(0)
+                if is_archive:
+                    self._read_archive(stream)
+                else:
+                    self._read_chain(stream)
+        except OSError as error:
+            raise CheckpointError(f"{file}: cannot be read: {error.strerror or error}") from None
+        except CheckpointError:
+            raise
+        # Of damaged files pickle and zipfile raise almost anything.
+        except Exception as error:
+            raise CheckpointError(
+                f"{file}: not a whole torch file ({type(error).__name__}: {error})"
+            ) from None
+
+    def tensor(self, stored: StoredTensor) -> Tensor:
+        """Read a tensor."""
+        storage, offset, shape, stride = stored
+        begin, end = self._places.get(storage.key, (0, 0))
+        begin += storage.start * storage.dtype.itemsize
+        size = storage.size * storage.dtype.itemsize
+        if begin + size > end or math.prod(shape) > storage.size:
+            raise CheckpointError(f"{self.file}: a tensor of shape {shape} is cut short")
+        if not math.prod(shape):
+            return torch.empty(shape, dtype=storage.dtype)
+        try:
+            with self.file.open("rb") as stream:
+                stream.seek(begin)
+                flat = torch.frombuffer(bytearray(stream.read(size)), dtype=storage.dtype)
+            return flat.as_strided(shape, stride, offset).clone()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise CheckpointError(f"{self.file}: a tensor cannot be read: {error}") from None
+
+    def _read_archive(self, stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream) as archive:
+            members = {info.filename: info for info in archive.infolist()}
+            folders = [name.removesuffix("data.pkl") for name in members if _is_content(name)]
+            if len(folders) != 1:
+                raise CheckpointError(f"{self.file}: a zip archive, but not one that torch wrote")
+            (folder,) = folders
+            if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
+                raise CheckpointError(f"{self.file}: compressed: torch writes archives as they are")
+            if f"{folder}byteorder" in members:
+                self._check_order(archive.read(f"{folder}byteorder") == b"little")
+            with archive.open(f"{folder}data.pkl") as member:
+                self.content = _Unpickler(member, self.file).load()
+            for name, info in members.items():
+                if name.startswith(f"{folder}data/"):
+                    begin = _begin_of(stream, info)
+                    key = name.removeprefix(f"{folder}data/")
+                    self._places[key] = (begin, min(begin + info.file_size, self._size))
+
+    def _read_chain(self, stream: IO[bytes]) -> None:
+        if _Unpickler(stream, self.file).load() != _MAGIC:
+            raise CheckpointError(f"{self.file}: not a torch file")
+        if _Unpickler(stream, self.file).load() != _PROTOCOL:
+            raise CheckpointError(f"{self.file}: a torch file of an unknown protocol")
+        machine = _Unpickler(stream, self.file).load()
+        self._check_order(machine.get("little_endian", True))
+        unpickler = _Unpickler(stream, self.file)
+        self.content = unpickler.load()
+        for key in _Unpickler(stream, self.file).load():
+            (count,) = _COUNT.unpack(stream.read(_COUNT.size))
+            begin = stream.tell()
+            # A storage that no tensor uses cannot be in the chain: its type says its size.
+            end = begin + count * unpickler.types[key].itemsize
+            if not begin <= end <= self._size:
+                raise CheckpointError(f"{self.file}: cut short, or damaged")
+            self._places[key] = (begin, end)
+            stream.seek(end)
+
+    def _check_order(self, is_little: bool) -> None:
+        if not is_little:
+            raise CheckpointError(f"{self.file}: written on a big-endian machine: not read here")
+
+
+def _is_content(name: str) -> bool:
+    return name.count("/") == 1 and name.endswith("/data.pkl")
+
+
+def _begin_of(stream: IO[bytes], info: zipfile.ZipInfo) -> int:
+    """Return where the bytes of a stored member begin: after its header, name and padding."""
+    stream.seek(info.header_offset + 26)
+    name, extra = struct.unpack("<HH", stream.read(4))
+    return info.header_offset + 30 + int(name) + int(extra)
+
+
+def _holds_values(module: str, name: str) -> bool:
+    """Whether a name is of something that can be a bag, and a checkpoint may well have."""
+    package = module.partition(".")[0]
+    if package in ("builtins", "__builtin__"):
+        return name in _OF_BUILTINS
+    if package == "torch":
+        return name in _OF_TORCH or isinstance(vars(torch).get(name), torch.dtype)
+    return package in _AS_BAGS
+
+
+class _Unpickler(pickle.Unpickler):
+    """Pickle without its calls."""
+
+    def __init__(self, stream: IO[bytes], file: Path) -> None:
+        super().__init__(stream, encoding="utf-8")
+        self._file = file
+        self.types: dict[str, torch.dtype] = {}  # of each storage
+        # Made anew for each file: a pickle can set attributes of what it is handed.
+        self._own: dict[tuple[str, str], Callable[..., Any]] = {
+            ("collections", "OrderedDict"): OrderedDict,
+            ("torch._utils", "_rebuild_tensor"): lambda *given: _stored(*given[:4]),
+            ("torch._utils", "_rebuild_tensor_v2"): lambda *given: _stored(*given[:4]),
+            ("torch._utils", "_rebuild_parameter"): lambda tensor, *rest: tensor,
+        }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name; nothing is imported."""
+        if module in ("torch", "torch.cuda") and name in _STORAGES:
+            return _STORAGES[name]
+        if (module, name) in self._own:
+            return self._own[module, name]
+        if not _holds_values(module, name):
+            raise CheckpointError(
+                f"{self._file}: names {module}.{name}, which no checkpoint of weights needs: "
+                "nothing of the file was run or used. If you trust its source, load it with the "
+                "software that wrote it and save its 'model' and 'args' alone"
+            )
+        return Bag
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        """Return where a storage is to be found; a chain of pickles has parts of storages too."""
+        kind, dtype, key, _, size, *view = pid
+        if kind != "storage" or not isinstance(dtype, torch.dtype):
+            raise ValueError("not a storage")
+        self.types[str(key)] = dtype
+        start = 0
+        if view and view[0] is not None:
+            _, start, size = view[0]
+        return _Storage(dtype, str(key), _whole(start), _whole(size))
+
+
+def _stored(storage: Any, offset: Any, shape: Any, stride: Any) -> StoredTensor:
+    if not isinstance(storage, _Storage):
+        raise ValueError("a tensor without a storage")
+    return StoredTensor(
+        storage, _whole(offset), tuple(map(_whole, shape)), tuple(map(_whole, stride))
+    )
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError(f"{number!r} is no size")
+    return number

@@ -1,0 +1,136 @@
+"""`patternmark translate` on good and bad input, with the model of the package."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from patternmark import load_key
+from tests.conftest import Outcome
+
+Run = Callable[..., Outcome]
+QUICK = ("--iterations", "2", "--length-beam", "1")
+SPEECH = Path(__file__).parent.parent.parent / "examples" / "rede.de.txt"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def text_key(run: Run, tmp_path: Path) -> Path:
+    file = tmp_path / "lab.key"
+    assert run("keygen", "--alphabet", "cmlm-de-en", "-o", file).status == 0
+    return file
+
+
+@pytest.mark.slow
+def test_a_speech_is_marked_and_found(run: Run, text_key: Path, tmp_path: Path) -> None:
+    english, plain = tmp_path / "output.en.txt", tmp_path / "plain.en.txt"
+    done = run("translate", SPEECH, "--key", text_key, "--delta", "4", "-o", english)
+    assert done.status == 0
+    assert "found in 3 of 3 at p <= 0.001" in done.err
+    assert run("translate", SPEECH, "--no-watermark", "-o", plain).status == 0
+    assert len(english.read_text().split("\n")) == len(SPEECH.read_text().split("\n"))
+    assert english.read_text().split("\n")[2] == ""
+    marked = run("detect", english, "--key", text_key, "--json")
+    assert [verdict["prediction"] for verdict in marked.objects] == [True] * 3
+    unmarked = run("detect", plain, "--key", text_key, "--json", "--fpr", "1e-4")
+    assert [verdict["prediction"] for verdict in unmarked.objects] == [False] * 3
+
+
+def test_bad_lines_cost_no_other_line(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines = [
+        b"\xef\xbb\xbfGuten Morgen.",
+        b"",
+        b"   ",
+        b"kaputt \xff\xfe",
+        "😀 Danke\u2028schön 👍🏽".encode(),
+        "Это не немецкий текст.".encode(),
+        "漢字かな交じり文".encode(),
+        b"<mask> </s> <pad>",
+        b"\x00\x01\x07",
+        b"lang " * 2_000,  # 10,000 characters
+        b"Ende.\r",
+    ]
+    source.write_bytes(b"\n".join(lines))  # without a line break at the end
+    done = run("translate", source, "--key", text_key, "-o", target, *QUICK)
+    assert done.status == 0
+    assert f"{source}: line 4: not UTF-8" in done.err
+    content = target.read_bytes()
+    assert content.endswith(b"\n")
+    found = content.decode().split("\n")[:-1]
+    assert len(found) == len(content.splitlines()) == len(lines)
+    assert [bool(line) for line in found[:4]] == [True, False, False, False]
+    assert len(found[9]) > 100
+    assert found[10]
+
+
+def test_a_stopped_run_goes_on(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source, whole, part = (tmp_path / name for name in ("in", "whole", "part"))
+    source.write_text("".join(f"Dies ist der Satz Nummer {i}.\n" for i in range(10)))
+    assert run("translate", source, "--key", text_key, "-o", whole, *QUICK).status == 0
+    part.write_bytes(whole.read_bytes()[:-20])  # the last line was cut
+    refused = run("translate", source, "--key", text_key, "-o", part, *QUICK)
+    assert refused.status == 2
+    assert "--overwrite" in refused.err
+    again = run("translate", source, "--key", text_key, "-o", part, "--resume", *QUICK)
+    assert again.status == 0
+    assert part.read_bytes() == whole.read_bytes()
+
+
+def test_what_cannot_work_is_refused_before_the_work(
+    run: Run, text_key: Path, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("Guten Tag.\n")
+    protein = tmp_path / "protein.key"
+    run("keygen", "-o", protein)
+    key_and_out = ("--key", text_key, "-o", target)
+    cases: list[tuple[tuple[object, ...], str]] = [
+        ((source, "--key", protein, "-o", target), "keygen --alphabet cmlm-de-en"),
+        ((source, "-o", target), "--no-watermark"),
+        ((source, "--no-watermark", *key_and_out), "--no-watermark"),
+        ((tmp_path / "none.txt", *key_and_out), "cannot be read"),
+        ((source, "--model", tmp_path, *key_and_out), "config.json"),
+        ((source, "--delta", "-1", *key_and_out), "delta must be"),
+        ((source, "--key", text_key, "-o", tmp_path / "no" / "out.txt"), "cannot be written"),
+    ]
+    if not torch.cuda.is_available():
+        cases.append(((source, "--device", "cuda", *key_and_out), "no GPU"))
+    for arguments, message in cases:
+        done = run("translate", *arguments)
+        assert (done.status, message in done.err) == (2, True), done.err
+        assert not target.exists()
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    assert "there is no text" in run("translate", empty, *key_and_out).err
+
+
+def test_a_checkpoint_with_missing_tensors_is_named(
+    run: Run, text_key: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from patternmark.translation.translator import shipped_model
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_bytes((shipped_model() / name).read_bytes())
+    tensors = load_file(shipped_model() / "model.safetensors")
+    del tensors["decoder.2.up.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    source = tmp_path / "in.txt"
+    source.write_text("Guten Tag.\n")
+    done = run("translate", source, "--key", text_key, "--model", folder, "-o", tmp_path / "out")
+    assert done.status == 2
+    assert "'decoder.2.up.weight' is missing" in done.err
+
+
+def test_keys_for_text_have_the_usual_parameters(text_key: Path) -> None:
+    profile = load_key(text_key).profile
+    assert (profile.scheme, profile.starts, profile.nonces) == ("hardened", 1, 1)

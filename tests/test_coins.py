@@ -1,0 +1,142 @@
+"""Positions that are kept toss different coins: agreements are fair whatever the text is."""
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from patternmark import Alphabet, Detector, Key, Profile
+from patternmark.alphabet import SEPARATOR
+from patternmark.coins import NO_COIN, tossed_before
+from patternmark.derive import Secret
+from patternmark.likelihood import UNREAD
+from patternmark.profile import HARDENED
+from patternmark.reading import read_many
+from patternmark.repeats import Lags
+from patternmark.schedule import HardenedSchedule
+
+TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(600)], unscored=[0, 1])
+FEW = Alphabet.from_symbols("few", list("abcdef"), unscored=[])
+PERIOD, BLOCK = 24, 2
+texts = st.lists(st.sampled_from([NO_COIN, SEPARATOR, 2, 3, 4, 5, 9]), max_size=60)
+
+
+def reuses(lags: np.ndarray) -> np.ndarray:
+    schedule = HardenedSchedule(Secret(bytes(32)), FEW, PERIOD, block=BLOCK, nonces=1, starts=1)
+    return schedule.reuses(lags)
+
+
+def one_by_one(text: list[int], matters: Lags | None) -> list[bool]:
+    """Say the rule again, pair by pair."""
+    chain = np.cumsum(np.array(text, dtype=int) == SEPARATOR)
+    marks = []
+    for i, symbol in enumerate(text):
+        earlier = [j for j in range(i) if text[j] == symbol and symbol >= 0]
+        marks.append(
+            any(
+                matters is None or chain[i] != chain[j] or bool(matters(np.array([i - j]))[0])
+                for j in earlier
+            )
+        )
+    return marks
+
+
+@given(st.lists(texts, max_size=5))
+def test_a_coin_counts_where_it_is_tossed_first(batch: list[list[int]]) -> None:
+    records = [np.array(text, dtype=np.int64) for text in batch]
+    for matters in (None, reuses, lambda lags: lags < 0):
+        found = tossed_before(records, matters)
+        assert [mark.tolist() for mark in found] == [one_by_one(text, matters) for text in batch]
+
+
+@given(st.lists(st.integers(0, 4), max_size=80))
+def test_no_coin_is_met_twice_along_a_steady_path(text: list[int]) -> None:
+    symbols = np.array(text, dtype=np.int64)
+    kept = np.flatnonzero(~tossed_before([symbols], reuses)[0])
+    for phase in range(PERIOD):
+        blocks = (kept + phase) % PERIOD // BLOCK
+        coins = list(zip(blocks.tolist(), symbols[kept].tolist(), strict=True))
+        assert len(set(coins)) == len(coins)
+    once = symbols[~tossed_before([symbols])[0]].tolist()
+    assert sorted(once) == sorted(set(text))
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=14),
+    st.lists(st.booleans(), min_size=14, max_size=14),
+)
+def test_over_all_splits_agreements_are_fair_along_any_path(
+    text: list[int], path: list[bool]
+) -> None:
+    """The paper's scheme: every outcome of the kept positions is equally likely."""
+    symbols = np.array(text, dtype=np.int64)
+    kept = np.flatnonzero(~tossed_before([symbols])[0])
+    keys = np.array(path)[: len(text)]  # slips and all
+    outcomes = Counter(
+        tuple((np.array(split)[symbols] == keys)[kept].tolist())
+        for split in product([False, True], repeat=3)
+    )
+    assert len(outcomes) == 2 ** len(kept)
+    assert len(set(outcomes.values())) == 1
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=16), st.integers(0, 7))
+def test_over_all_schedules_agreements_are_fair_along_a_steady_path(
+    text: list[int], phase: int
+) -> None:
+    """A hardened schedule of four blocks and two pairs: all 256 of them, the first of each pair."""
+
+    def matters(lags: np.ndarray) -> np.ndarray:
+        past = lags % 8
+        return (past < 2) | (past > 6)  # no slips: neighbours alone
+
+    symbols = np.array(text, dtype=np.int64)
+    kept = np.flatnonzero(~tossed_before([symbols], matters)[0])
+    keys = (phase + np.arange(len(symbols))) % 8
+    outcomes: Counter[tuple[bool, ...]] = Counter()
+    for bits in product([False, True], repeat=8):
+        promoted = np.repeat(np.array(bits).reshape(4, 2), 2, axis=0)
+        promoted[1::2] ^= True
+        outcomes[tuple(promoted[keys, symbols][kept].tolist())] += 1
+    assert len(outcomes) == 2 ** len(kept)
+    assert len(set(outcomes.values())) == 1
+
+
+def test_tokens_are_read_by_their_coins_and_letters_by_stretches() -> None:
+    ids = np.array([5, 6, 5, 0, 7, 6, 5, 8, 5, 6, 5, 6])
+    few = Alphabet.from_symbols("few", [f"t{i}" for i in range(20)], unscored=[0])
+    assert read_many([ids], few, [None])[0].num_scored == 11  # no stretch of it repeats
+    once = read_many([ids], TOKENS, [None])[0]
+    assert once.symbols.tolist() == [5, 6, -1, -1, 7, -1, -1, 8, -1, -1, -1, -1]
+    everything = read_many([ids], TOKENS, [None], mask_repeats=False)[0]
+    assert everything.num_scored == 11
+
+
+def test_what_is_not_scored_tosses_no_coin() -> None:
+    """A prompt that holds the word takes nothing from the answer."""
+    ids = np.array([5, 6, 5, 6])
+    reading = read_many([ids], TOKENS, [np.array([False, False, True, True])])[0]
+    assert reading.symbols.tolist() == [UNREAD, UNREAD, 5, 6]
+
+
+def test_a_hardened_key_has_fresh_coins_further_on() -> None:
+    profile = Profile(alphabet=TOKENS, scheme=HARDENED, nonces=1)
+    detector = Detector(Key.of(Secret(bytes(32)), profile), "lr")
+    word, other = np.full(1, 7), np.arange(20, 40)
+    near = detector.read([np.concatenate([word, other[:5], word])])[0]
+    far = detector.read([np.concatenate([word, other, word])])[0]
+    rounds = detector.read([np.concatenate([word, np.arange(10, 521), word])])[0]
+    over = detector.read([np.full(1000, 7)])[0]
+    assert [r.num_scored for r in (near, far, rounds, over)] == [6, 22, 512, 1]
+
+
+@pytest.mark.parametrize("scheme", ["paper", HARDENED])
+def test_nothing_and_empty_records_are_read(scheme: str) -> None:
+    key = Key.of(Secret(bytes(32)), Profile(alphabet=TOKENS, scheme=scheme, nonces=1))
+    detector = Detector(key, "lr")
+    assert detector.read([]) == []
+    found = detector.read([np.zeros(0, dtype=np.int64), np.array([0, 1]), np.array([3])])
+    assert [reading.num_scored for reading in found] == [0, 0, 1]

@@ -1,0 +1,67 @@
+"""Texts made to fool a test that counts tokens: over keys, p-values hold for every one of them."""
+
+import numpy as np
+import pytest
+
+from patternmark import Alphabet, Detector, Key, Profile
+from patternmark.derive import Secret
+from patternmark.intervals import binomial_tail
+from patternmark.profile import HARDENED
+
+TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(1200)], unscored=[0])
+PROFILES = {
+    "paper": Profile(alphabet=TOKENS),
+    HARDENED: Profile(alphabet=TOKENS, scheme=HARDENED, nonces=1, starts=4),
+}
+LUCK = 1e-5
+
+
+def hard_texts() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(11)
+    words = rng.permutation(TOKENS.scored)
+    function_words, rest = words[:8], words[8:]
+    zipf = np.minimum(rng.zipf(1.3, size=150), TOKENS.num_scored) - 1
+    alternating = np.stack([rng.choice(function_words, 50), rng.choice(rest, 50)], axis=1)
+    quote = rest[:31]
+    comma, bullet = rest[40], rest[41]
+    listed = [np.array([bullet, *rng.choice(rest, 3), comma]) for _ in range(25)]
+    return {
+        "one word": np.full(120, words[0]),
+        "two words in turn": np.tile(words[:2], 60),
+        "a verse of four words": np.tile(words[:4], 30),
+        "every second a function word": alternating.ravel(),
+        "a quote again and again": np.concatenate([rest[100:120], quote, quote, quote, quote]),
+        "a list": np.concatenate(listed),
+        "words as frequent as in English": words[zipf],
+        "a round of the schedule later": np.concatenate([rest[:512], rest[:150]]),
+    }
+
+
+@pytest.mark.parametrize("scheme", PROFILES)
+def test_false_positives_over_keys(scheme: str) -> None:
+    texts = hard_texts()
+    detectors = ("phase", "slip", "local", "lr", "auto")
+    detectors += ("pattern",) if scheme == "paper" else ()
+    num_keys = 200 if scheme == "paper" else 24
+    log_p = {name: np.zeros((num_keys, len(texts))) for name in detectors}
+    for number in range(num_keys):
+        key = Key.of(Secret(number.to_bytes(32, "big")), PROFILES[scheme])
+        readings = Detector(key, "lr").read(list(texts.values()))
+        for name in detectors:
+            found = Detector(key, name).statistic.measure(readings)
+            log_p[name][number] = [one.log_p for one in found]
+    for name in detectors:
+        for column, text in enumerate(texts):
+            for level in (0.1, 0.01):
+                hits = int(np.count_nonzero(log_p[name][:, column] <= np.log(level)))
+                assert binomial_tail(hits, num_keys, level) > LUCK, (name, text, level, hits)
+
+
+def test_counting_repeats_would_not_hold() -> None:
+    """The check above can fail: two words in turn, all of them counted."""
+    hits = 0
+    for number in range(60):
+        key = Key.of(Secret(number.to_bytes(32, "big")), PROFILES["paper"])
+        detector = Detector(key, "phase", mask_repeats=False)
+        hits += detector.detect(hard_texts()["two words in turn"]).prediction
+    assert hits > 20  # half of all keys part the two words

@@ -1,0 +1,134 @@
+"""Translation with the model that ships with the package."""
+
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+
+import numpy as np
+import pytest
+import torch
+
+from patternmark import Detector, Key, Marker, Profile
+from patternmark.derive import Secret
+from patternmark.errors import ParameterError
+from patternmark.models.cmlm import mask_predict
+from patternmark.translation.decode import Decoding, padded
+from patternmark.translation.translator import LONGEST_PIECE, Translator
+
+LINES = [
+    "Wir begrüßen die Gewährung von 300 Mio EUR an zusätzlichen Hilfen für den Milchsektor.",
+    "",
+    "Ich möchte die Mitglieder dieses Parlaments auffordern, sich über eine schnellere und bessere "
+    "Vorgehensweise Gedanken zu machen.",
+    "Sie sollten nicht mit Mord davonkommen dürfen.",
+]
+FAST = Decoding(iterations=4, length_beam=2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@cache
+def translator() -> Translator:
+    return Translator.open()
+
+
+def a_key(**others: object) -> Key:
+    profile = Profile.for_text(translator().vocabulary.alphabet(), **others)
+    return Key.of(Secret(bytes(range(32))), profile)
+
+
+def test_german_becomes_english() -> None:
+    found = translator().translate(LINES, Decoding())
+    assert [bool(translation.text) for translation in found] == [True, False, True, True]
+    assert "300 million" in found[0].text
+    assert "Parliament" in found[2].text or "House" in found[2].text
+    assert found[0].log10_p is None
+
+
+def test_a_line_is_translated_alike_whatever_stands_around_it() -> None:
+    marker = Marker(a_key())
+    together = translator().translate(LINES, FAST, marker, seed=5)
+    alone = translator().translate([LINES[2]], FAST, marker, seed=5)
+    assert alone[0] == together[2]
+    other = translator().translate([LINES[2]], FAST, Marker(a_key(), delta=6.0), seed=5)
+    assert other[0].text != alone[0].text
+
+
+@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+def test_the_mark_is_found_in_the_text(scheme: str) -> None:
+    source = " ".join([LINES[0], LINES[2], LINES[3]])
+    key = a_key()
+    if scheme == "paper":
+        key = Key.of(Secret(bytes(range(32))), Profile(translator().vocabulary.alphabet()))
+    marked = translator().translate([source], Decoding(), Marker(key, delta=5.0))[0]
+    plain = translator().translate([source], Decoding())[0]
+    detector = Detector(key)
+    texts = translator().codec.encode_batch([marked.text, plain.text])
+    verdicts = detector.detect_many(texts)
+    assert verdicts[0].p_value < 1e-3
+    assert verdicts[0].log10_p == pytest.approx(marked.log10_p)
+    assert verdicts[1].p_value > 1e-3
+
+
+def test_the_likeliest_candidate_that_shows_its_mark_is_taken() -> None:
+    marker = Marker(a_key(), delta=2.0)
+    source = " ".join([LINES[0], LINES[2]])
+    several = Decoding(iterations=4, length_beam=5)
+    best = translator().translate([source], several, marker, sure=1.0)[0]
+    surest = translator().translate([source], several, marker, sure=1e-300)[0]
+    # Nothing is that sure: then the clearest is taken.
+    assert best.log10_p is not None
+    assert surest.log10_p is not None
+    assert surest.log10_p <= best.log10_p
+
+
+def test_keys_follow_positions_within_each_candidate() -> None:
+    model = translator().model
+    key = a_key()
+    marker = Marker(key, delta=1e4)  # every token is one its key promotes
+    ids = padded(translator().codec.encode_batch([LINES[3]]), model.config.pad, torch.device("cpu"))
+    keys = marker.key_sequences([30], seed=1)
+    memory = model.encode(ids)
+    found = mask_predict(
+        model,
+        memory,
+        torch.tensor([[9, 12]]),
+        iterations=3,
+        promotion=marker.prepare(keys, 1.0, like=model.embedding.weight),
+    )
+    for candidate in found.ranked()[0]:
+        promoted = key.schedule.promoted_rows(keys[0, : len(candidate)])
+        assert promoted[np.arange(len(candidate)), candidate].all()
+
+
+def test_long_lines_are_translated_in_pieces_and_the_keys_run_on() -> None:
+    source = " ".join([LINES[0], LINES[2], LINES[3]] * 4)
+    assert len(translator().codec.encode_batch([source])[0]) > LONGEST_PIECE
+    key = a_key()
+    once = replace(FAST, length_beam=1)
+    made = translator().translate([source], once, Marker(key, delta=1e4), sure=1.0)[0]
+    keys = Marker(key).key_sequence(len(made.tokens), f"0/{sha256(source.encode()).hexdigest()}")
+    promoted = key.schedule.promoted_rows(keys)
+    assert promoted[np.arange(len(made.tokens)), list(made.tokens)].all()
+
+
+def test_sampling_follows_the_seed() -> None:
+    warm = Decoding(iterations=3, length_beam=1, temperature=1.0)
+    first, again, other = (
+        translator().translate([LINES[2]], warm, seed=seed)[0].text for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_no_line_is_broken() -> None:
+    never = set(translator().model.config.never)
+    texts = translator().codec.decode_batch([[i] for i in range(translator().model.config.vocab)])
+    assert all(i in never for i, text in enumerate(texts) if set(text) & set("\n\r\x0b\x0c\x85"))
+
+
+def test_a_key_for_another_tokenizer_is_refused() -> None:
+    with pytest.raises(ParameterError, match="keygen --alphabet cmlm-de-en"):
+        translator().translate(LINES, FAST, Marker(Key.generate(Profile())))

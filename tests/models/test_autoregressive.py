@@ -9,7 +9,7 @@ from torch import Tensor
 from patternmark.models.autoregressive import banned_ids, greedy
 from patternmark.models.cmlm import CMLM, Config
 
-MOST = 40
+MOST = 32
 CONFIG = Config(
     60, width=32, hidden=64, heads=4, encoder_layers=2, decoder_layers=2, causal=True, dropout=0.3
 )
@@ -19,7 +19,7 @@ def network(config: Config, seed: int) -> CMLM:
     torch.manual_seed(seed)
     made = CMLM(config).eval()
     with torch.no_grad():  # some sentences are to end, at different steps
-        made.embedding.weight[config.end] *= 2.5
+        made.embedding.weight[config.end] *= 4.2
     return made
 
 
@@ -61,15 +61,16 @@ def by_forward_passes(model: CMLM, source: Tensor) -> list[list[int]]:
     ids=["ours", "learned positions", "lengths from the mean"],
 )
 def test_greedy_is_the_argmax_of_whole_forward_passes(changes: dict[str, object]) -> None:
-    lengths = set()
-    for seed in (1, 2, 3):
+    early = []
+    for seed in (1, 2):
         model = network(replace(CONFIG, **changes), seed)  # type: ignore[arg-type]
         found = greedy(model, sources(seed), MOST)
-        assert found == by_forward_passes(model, sources(seed))
-        lengths |= {len(row) for row in found}
-    if not changes:
-        assert 0 <= min(lengths) < MOST // 2  # so that rows were let go
-        assert max(lengths) == MOST  # and some never ended
+        for row, expected in zip(found, by_forward_passes(model, sources(seed)), strict=True):
+            assert row == expected
+        lengths = [len(row) for row in found]
+        assert max(lengths) == MOST  # some never end
+        early.append(sum(length < MOST // 2 for length in lengths) / len(lengths))
+    assert max(early) > 0.4  # so many end early that they are let go on the way
 
 
 def test_an_id_that_no_translation_has_is_never_chosen() -> None:

@@ -37,8 +37,9 @@ class LogitBias:
         temperature: float = 1.0,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._marker, self._temperature = marker, temperature or 1.0
+        self._key_id = marker.key.key_id
         self._keys = torch.as_tensor(keys, device=device)
+        self._prepared = marker.prepare(self._keys, temperature or 1.0, like=self._keys)
         self._alphabet = marker.key.profile.alphabet
         self._columns = None if columns is None else torch.as_tensor(columns, device=device)
 
@@ -54,7 +55,7 @@ class LogitBias:
         if width < size:
             raise ParameterError(
                 f"the model has {width} columns of logits, fewer than the {size} symbols of "
-                f"alphabet {self._alphabet.name!r}: key {self._marker.key.key_id} is for another "
+                f"alphabet {self._alphabet.name!r}: key {self._key_id} is for another "
                 "tokenizer"
             )
         marked = self._promote(logits[..., :size], positions)
@@ -70,8 +71,7 @@ class LogitBias:
         return allowed
 
     def _promote(self, logits: Tensor, positions: Any) -> Tensor:
-        keys = self._keys[positions]
-        marked: Tensor = self._marker.promote(logits, keys, temperature=self._temperature)
+        marked: Tensor = self._prepared.add_to(logits, positions)
         return marked
 
 

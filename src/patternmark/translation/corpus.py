@@ -27,7 +27,6 @@ _SENTENCE_END = re.compile(
 _BREAKS = re.compile(r"[\t\r\n]+")
 _BAD_SHARE = 0.05  # lines that are no pair, for each that is one: more are no slip
 _AT_ONCE = 10_000
-_COPIED = 8  # tokens: a longer source that is its own translation is none; names and numbers are
 MULTIPLE = 8  # lengths are padded to it, as GPUs like
 
 _log = logging.getLogger(__name__)
@@ -188,7 +187,8 @@ class Corpus:
     ) -> Corpus:
         """Encode pairs, without those that are no translation or longer than `longest` tokens.
 
-        No translation: one side has over three times the tokens of the other, or is the same text.
+        No translation: one side has over three times the tokens of the other. What is its own
+        translation is kept: what is in the target's language already is to stay as it is.
         """
         sources: list[NDArray[np.int32]] = []  # arrays: millions of Python's numbers fill a memory
         targets: list[NDArray[np.int32]] = []
@@ -227,5 +227,4 @@ class Corpus:
 
 def _is_translation(source: list[int], target: list[int], longest: int) -> bool:
     shorter, longer = sorted((len(source), len(target)))
-    is_copy = source == target and longer > _COPIED
-    return shorter > 0 and longer <= min(longest, 3 * shorter + 10) and not is_copy
+    return shorter > 0 and longer <= min(longest, 3 * shorter + 10)

@@ -122,8 +122,10 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
         np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
     ):
         raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
-    has_key = index != NO_KEY
-    used, place = np.unique(index[has_key], return_inverse=True)
-    row_of = np.full(index.shape, len(used), dtype=np.int64)
-    row_of[has_key] = place
-    return used.astype(np.int64), row_of
+    index = index.astype(np.int64, copy=False)
+    is_used = np.zeros(num_keys + 1, dtype=bool)  # the last, which NO_KEY indexes, is none
+    is_used[index] = True
+    used = np.flatnonzero(is_used[:NO_KEY])
+    place = np.full(num_keys + 1, len(used), dtype=np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[index]

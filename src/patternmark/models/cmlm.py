@@ -342,7 +342,8 @@ def mask_predict(
             masked = _least(confidence, wanted)
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
-        for at in zip(*(x.split(at_once) for x in masked.nonzero(as_tuple=True)), strict=True):
+        places = (torch.split(x, at_once) for x in masked.nonzero(as_tuple=True))
+        for at in zip(*places, strict=True):
             logits = head.logits(states[at], (at[0] // beam, at[1] - first))
             tokens[at], confidence[at] = choose(logits, temperature, generator)
     mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)

@@ -1,8 +1,8 @@
 """From a decoder's last states to tokens: logits, the mark in them, the choice.
 
 Logits [M, V] are far larger than what they are made of, and every pass over them takes time. So
-what may never be chosen is the bias of the product that makes them; and on a GPU a key is one more
-input of that product, whose weights are what it promotes: the mark then costs no pass at all.
+what may never be chosen is the bias of the product that makes them; and a key is one more input of
+that product, whose weights are what it promotes: the mark then costs no pass at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch.nn import functional
 
 from patternmark.promote import Promotion
 
-_MOST_INPUTS = 512  # keys: with more, the product would take longer than the passes it saves
+# Keys: with more of them, the product would take longer than the passes it saves.
+_MOST_INPUTS = {"cuda": 512, "cpu": 128}
 _MULTIPLE = 8  # GPUs like such a number of inputs
 
 
@@ -41,7 +42,8 @@ class Head:
         self._inputs: Tensor | None = None  # [keys, inputs], one for each key
         bias = None if promotion is None else promotion.bias
         if inside is None:
-            inside = bias is not None and table.is_cuda and len(bias) <= _MOST_INPUTS
+            most = _MOST_INPUTS["cuda" if table.is_cuda else "cpu"]
+            inside = bias is not None and len(bias) <= most
         if inside and bias is not None:
             filling = -len(bias) % _MULTIPLE
             self._inputs = torch.eye(len(bias), len(bias) + filling).to(table)

@@ -85,6 +85,12 @@ class Translator:
             )
         return cls(model.half() if model.embedding.weight.is_cuda else model, codec, vocabulary)
 
+    @property
+    def device_name(self) -> str:
+        """What the model runs on."""
+        device = self.model.embedding.weight.device
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
     def translate(
         self,
         lines: Sequence[str],

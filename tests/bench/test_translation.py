@@ -19,6 +19,7 @@ from patternmark.bench.translation import (
     run_translation_benchmark,
 )
 from patternmark.bench.translation_page import plot, to_markdown
+from patternmark.errors import InputError
 from patternmark.translation.decode import Decoding
 from patternmark.translation.translator import Translator
 
@@ -69,6 +70,10 @@ def test_paragraphs_are_cut_to_the_wanted_length(tmp_path: Path) -> None:
     assert len(found) == 4
     assert all(50 <= length <= 100 for length in lengths)
     assert len(cut_paragraphs(paragraphs(tmp_path), translator(), 2)) == 2
+    short = tmp_path / "short.tsv"
+    short.write_text("Kurz.\tShort.\n")
+    with pytest.raises(InputError, match="50 to 100 tokens"):
+        cut_paragraphs(short, translator(), 2)
 
 
 def test_what_is_measured_is_on_the_page(tmp_path: Path) -> None:

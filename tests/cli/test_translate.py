@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -85,6 +86,27 @@ def test_a_stopped_run_goes_on(run: Run, text_key: Path, tmp_path: Path) -> None
         "translate", source, "--key", text_key, "-o", part, "--resume", "--overwrite", *QUICK
     )
     assert (both.status, "not both" in both.err) == (2, True)
+
+
+def test_ctrl_c_keeps_what_is_written(
+    run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patternmark.translation.translator import Translator
+
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("".join(f"Dies ist der Satz Nummer {i}.\n" for i in range(10)))
+    real, calls = Translator.translate, iter([False, True])
+
+    def stopped_at_the_second(*arguments: Any, **others: Any) -> Any:
+        if next(calls):
+            raise KeyboardInterrupt
+        return real(*arguments, **others)
+
+    monkeypatch.setattr(Translator, "translate", stopped_at_the_second)
+    done = run("translate", source, "--key", text_key, "-o", target, *QUICK)
+    assert done.status == 130
+    assert "has 8 of 10 lines" in done.err
+    assert target.read_text().count("\n") == 8
 
 
 def test_standard_output_has_the_bytes_of_a_file(

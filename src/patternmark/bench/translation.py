@@ -22,6 +22,7 @@ from patternmark.bench.jobs import Kept, run_all
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import Detector
+from patternmark.errors import InputError
 from patternmark.intervals import rate_interval
 from patternmark.key import Key
 from patternmark.mark import Marker
@@ -73,7 +74,11 @@ def cut_paragraphs(file: Path, translator: Translator, most: int) -> list[Pair]:
         return len(translator.codec.encode_batch([text])[0])
 
     cut = (cut_to(pair, *TOKENS, count) for pair in read_pairs(file))
-    return [pair for pair in cut if pair is not None][:most]
+    found = [pair for pair in cut if pair is not None][:most]
+    if not found:
+        low, high = TOKENS
+        raise InputError(f"{file}: no paragraph has a reference of {low} to {high} tokens")
+    return found
 
 
 def run_translation_benchmark(

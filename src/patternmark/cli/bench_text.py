@@ -38,16 +38,17 @@ def translation(
     from patternmark.models.device import pick_device
 
     chosen = _numbers(deltas) if deltas else DELTAS
+    place = pick_device(device)
     with progress("parts") as bar:
         task = bar.add_task("translating", total=None)
         result = run_translation_benchmark(
             paragraphs,
             model=model,
-            device=pick_device(device),
+            device=place,
             deltas=chosen,
             most=texts,
             num_keys=keys,
-            at_once=_texts_at_once(device),
+            at_once=1000 if place == "cuda" else 50,
             seed=seed,
             workers=workers,
             partial=partial,
@@ -62,10 +63,6 @@ def _numbers(text: str) -> list[float]:
         return [float(word) for word in text.split(",")]
     except ValueError:
         raise ParameterError(f"--deltas are numbers, such as 2,3,4, not {text!r}") from None
-
-
-def _texts_at_once(device: str) -> int:
-    return 1000 if device.startswith("cuda") else 50
 
 
 @bench_app.command(name="translation-speed")

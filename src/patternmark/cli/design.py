@@ -21,7 +21,7 @@ from rich.progress import (
 
 from patternmark import __version__
 from patternmark.alphabet import PROTEIN
-from patternmark.cli.output import AllowOpenKey, Verbose, errors, fail, say, warn
+from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, errors, fail, say, warn
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.designs import Manifest
 from patternmark.io.keyfile import load_key
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from patternmark.models.mpnn import ProteinMPNN
 
 SOME_FAILED = 3
-STOPPED = 130  # as a shell reports Ctrl-C
 
 Model = Annotated[
     str, typer.Option(help="Published weights, such as v_48_020 or soluble_v_48_020.")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
 # A pipe has no width: nothing may be cut to fit one.
 results = Console(width=None if sys.stdout.isatty() else 400, emoji=False)
 errors = Console(stderr=True, emoji=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from patternmark import __version__
-from patternmark.cli.output import Verbose, progress, say, warn
+from patternmark.cli.output import STOPPED, Verbose, progress, say, warn
 from patternmark.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from patternmark.translation.training import Training, Until
     from patternmark.translation.validation import Check
 
-STOPPED = 130  # as a shell reports Ctrl-C
 
 train_app = typer.Typer(
     help="Train CMLM, the mask-predict translator, on pairs of sentences.", no_args_is_help=True

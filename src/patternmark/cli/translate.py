@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, say, warn
+from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
 from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.keyfile import load_key
@@ -68,7 +68,7 @@ def translate(
     done = _lines_done(output, overwrite=overwrite, resume=resume)
     if done > len(lines):
         raise InputError(f"{output}: has {done} lines already, {input} only {len(lines)}")
-    marker = None
+    written, marker = done, None
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
         marker = Marker(loaded, delta=delta, payload=payload)
@@ -78,17 +78,22 @@ def translate(
         translator.check_fit(marker)
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]
-    log10_p: list[float] = []
-    with progress("lines") as bar, _writing(output, append=done > 0) as stream:
-        task = bar.add_task("translating", total=len(lines), completed=done)
-        for start in range(done, len(lines), some):
-            part = lines[start : start + some]
-            found = translator.translate(part, decoding, marker, seed=seed)
-            stream.write("".join(f"{translation.text}\n" for translation in found).encode())
-            stream.flush()
-            log10_p += [t.log10_p for t in found if t.log10_p is not None and t.text]
-            bar.advance(task, len(part))
     name = "standard output" if str(output) == "-" else output
+    log10_p: list[float] = []
+    try:
+        with progress("lines") as bar, _writing(output, append=done > 0) as stream:
+            task = bar.add_task("translating", total=len(lines), completed=done)
+            for start in range(done, len(lines), some):
+                part = lines[start : start + some]
+                found = translator.translate(part, decoding, marker, seed=seed)
+                stream.write("".join(f"{translation.text}\n" for translation in found).encode())
+                stream.flush()
+                written = start + len(part)
+                log10_p += [t.log10_p for t in found if t.log10_p is not None and t.text]
+                bar.advance(task, len(part))
+    except KeyboardInterrupt:
+        say(f"stopped: {name} has {written} of {len(lines)} lines; --resume goes on behind them")
+        raise typer.Exit(STOPPED) from None
     say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, log10_p)}")
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from patternmark import Detector, Key, Marker, Profile
 from patternmark.derive import Secret
 from patternmark.errors import ParameterError
 from patternmark.models.cmlm import mask_predict
+from patternmark.translation.choice import line_number
 from patternmark.translation.decode import Decoding, padded
 from patternmark.translation.translator import LONGEST_PIECE, Translator
 
@@ -110,7 +110,7 @@ def test_long_lines_are_translated_in_pieces_and_the_keys_run_on() -> None:
     key = a_key()
     once = replace(FAST, length_beam=1)
     made = translator().translate([source], once, Marker(key, delta=1e4), sure=1.0)[0]
-    keys = Marker(key).key_sequence(len(made.tokens), f"0/{sha256(source.encode()).hexdigest()}")
+    keys = Marker(key).key_sequence(len(made.tokens), 0, line_number(source))
     promoted = key.schedule.promoted_rows(keys)
     assert promoted[np.arange(len(made.tokens)), list(made.tokens)].all()
 

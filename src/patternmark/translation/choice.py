@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from patternmark.chain import NO_KEY
 from patternmark.mark import Marker
 from patternmark.models.cmlm import Candidates
 from patternmark.promote import Promotion
@@ -34,7 +33,7 @@ class MarkedLines:
     ) -> None:
         self._marker, self._temperature, self._like = marker, temperature, like
         # What a line says, not where it stands, decides where its keys begin.
-        self._labels = [f"{seed}/{sha256(line.encode()).hexdigest()}" for line in lines]
+        self._seed, self._numbers = seed, [line_number(line) for line in lines]
         self._begun = np.zeros(len(lines), dtype=np.int64)  # tokens of earlier pieces
         self._counts = np.zeros((len(lines), 2), dtype=np.int64)  # that agree, that were read
         schedule = marker.key.schedule
@@ -48,10 +47,11 @@ class MarkedLines:
 
     def promotion(self, lines: Sequence[int], longest: int) -> Promotion:
         """Return the bias of the next piece of some lines: [B, longest]."""
-        keys = np.full((len(lines), longest), NO_KEY)
-        for row, line in enumerate(lines):
-            begun = self._begun[line]
-            keys[row] = self._marker.key_sequence(begun + longest, self._labels[line])[begun:]
+        begun = self._begun[lines]
+        lengths = (begun + longest).tolist()
+        numbers = [self._numbers[line] for line in lines]
+        whole = self._marker.key_sequences(lengths, self._seed, numbers)
+        keys = np.take_along_axis(whole, begun[:, None] + np.arange(longest), axis=1)
         return self._marker.prepare(keys, self._temperature, like=self._like)
 
     def choose(
@@ -98,6 +98,11 @@ class MarkedLines:
             again[..., lag:] |= tokens[..., lag:] == tokens[..., :-lag]
         read = read & ~again
         return torch.stack([(agrees & read).sum(-1), read.sum(-1)], dim=-1)
+
+
+def line_number(line: str) -> int:
+    """Return a number below 2^56 that stands for what a line says."""
+    return int.from_bytes(sha256(line.encode()).digest()[:7], "big")
 
 
 def _log_ratio(agreeing: Tensor, read: Tensor) -> Tensor:

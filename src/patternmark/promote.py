@@ -121,7 +121,7 @@ class Promotion:
 def key_rows(keys: Any, num_keys: int) -> NDArray[np.int64]:
     """Return the row of each position in a table of all keys; that of NO_KEY is after the last."""
     index = _checked(keys, num_keys)
-    return np.where(index == NO_KEY, num_keys, index).astype(np.int64)
+    return np.where(index == NO_KEY, num_keys, index)
 
 
 def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -130,17 +130,18 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
     The place of NO_KEY is after the last. A tensor is copied from its device.
     """
     index = _checked(keys, num_keys)
-    has_key = index != NO_KEY
-    used, place = np.unique(index[has_key], return_inverse=True)
-    row_of = np.full(index.shape, len(used), dtype=np.int64)
-    row_of[has_key] = place
-    return used.astype(np.int64), row_of
+    is_used = np.zeros(num_keys + 1, dtype=bool)  # the last, which NO_KEY indexes, is none
+    is_used[index] = True
+    used = np.flatnonzero(is_used[:NO_KEY])
+    place = np.full(num_keys + 1, len(used), dtype=np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[index]
 
 
-def _checked(keys: Any, num_keys: int) -> NDArray[np.integer]:
+def _checked(keys: Any, num_keys: int) -> NDArray[np.int64]:
     index = keys.detach().cpu().numpy() if hasattr(keys, "new_tensor") else np.asarray(keys)
     if index.size and not (
         np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
     ):
         raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
-    return np.asarray(index)
+    return np.asarray(index.astype(np.int64, copy=False))

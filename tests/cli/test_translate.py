@@ -31,7 +31,7 @@ def test_a_speech_is_marked_and_found(run: Run, text_key: Path, tmp_path: Path) 
     english, plain = tmp_path / "output.en.txt", tmp_path / "plain.en.txt"
     done = run("translate", SPEECH, "--key", text_key, "--delta", "4", "-o", english)
     assert done.status == 0
-    assert "found in 3 of 3 at p <= 0.001" in done.err
+    assert "clear (p <= 0.001) in 3 of 3 lines" in done.err
     assert run("translate", SPEECH, "--no-watermark", "-o", plain).status == 0
     assert len(english.read_text().split("\n")) == len(SPEECH.read_text().split("\n"))
     assert english.read_text().split("\n")[2] == ""
@@ -79,7 +79,37 @@ def test_a_stopped_run_goes_on(run: Run, text_key: Path, tmp_path: Path) -> None
     assert "--overwrite" in refused.err
     again = run("translate", source, "--key", text_key, "-o", part, "--resume", *QUICK)
     assert again.status == 0
+    assert "wrote 1 lines to" in again.err
     assert part.read_bytes() == whole.read_bytes()
+    both = run(
+        "translate", source, "--key", text_key, "-o", part, "--resume", "--overwrite", *QUICK
+    )
+    assert (both.status, "not both" in both.err) == (2, True)
+
+
+def test_standard_output_has_the_bytes_of_a_file(
+    run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_bytes("Herr Präsident Šefčovič.\r\n\r\nGuten Morgen.".encode())
+    assert run("translate", source, "--key", text_key, "-o", target, *QUICK).status == 0
+    with source.open(encoding="utf-8") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        done = run("translate", "-", "--key", text_key, "-o", "-", *QUICK)
+    assert done.out == target.read_text(encoding="utf-8")
+    assert b"\r" not in target.read_bytes()
+    assert "to standard output" in done.err
+
+
+def test_the_input_is_never_overwritten(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("Guten Tag.\n")
+    (tmp_path / "link.txt").symlink_to(source)
+    for target in (source, tmp_path / "link.txt"):
+        for how in ("--overwrite", "--resume"):
+            done = run("translate", source, "--key", text_key, "-o", target, how)
+            assert (done.status, "is the input" in done.err) == (2, True)
+    assert source.read_text() == "Guten Tag.\n"
 
 
 def test_what_cannot_work_is_refused_before_the_work(
@@ -97,6 +127,8 @@ def test_what_cannot_work_is_refused_before_the_work(
         ((tmp_path / "none.txt", *key_and_out), "cannot be read"),
         ((source, "--model", tmp_path, *key_and_out), "config.json"),
         ((source, "--delta", "-1", *key_and_out), "delta must be"),
+        ((source, "--temperature", "inf", *key_and_out), "--temperature"),
+        ((source, "--seed", str(2**80), *key_and_out), "--seed"),
         ((source, "--key", text_key, "-o", tmp_path / "no" / "out.txt"), "cannot be written"),
     ]
     if not torch.cuda.is_available():

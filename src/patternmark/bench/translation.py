@@ -3,18 +3,22 @@
 Paragraphs are cut after a sentence so that their reference has 50 to 100 tokens. Every text is
 translated without a mark and with marks of several strengths; keys are fresh ones that change from
 text to text. A verifier has the text, so that detectors read the text, tokenised anew; what that
-loses is measured beside it.
+loses is measured beside it. All texts are translated first; then each key judges its own, at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from patternmark.bench.jobs import Kept
+from patternmark.alphabet import Alphabet
+from patternmark.bench.jobs import Kept, run_all
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import Detector
@@ -22,10 +26,10 @@ from patternmark.intervals import rate_interval
 from patternmark.key import Key
 from patternmark.mark import Marker
 from patternmark.profile import Profile
-from patternmark.translation.bleu import bleu
+from patternmark.translation.bleu import bleu, metric_of_sacrebleu
 from patternmark.translation.corpus import Pair, cut_to, read_pairs
 from patternmark.translation.decode import Decoding
-from patternmark.translation.translator import SURE, Translation, Translator
+from patternmark.translation.translator import SURE, Translator
 
 TOKENS = (50, 100)
 DELTAS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
@@ -34,11 +38,32 @@ REPORTED = 1e-3
 GOALS = {3.0: 80.0, 4.0: 97.0, 5.0: 99.5}  # percent found at 0.1 %
 PAPER = {3.0: 46.86, 4.0: 79.16, 5.0: 98.01}  # the paper's, on its own model and data
 DETECTORS = {"paper": ("auto", "phase", "pattern"), "hardened": ("auto", "phase")}
+ON_TOKENS = "auto on tokens"
 MOST_LOST = 1.5  # BLEU, at so many found:
 WANTED = 0.95
 _RESAMPLES = 1000
-# Of the candidates the likeliest that shows its mark, or simply the likeliest.
+# Of the candidates the likeliest whose mark is clear, or simply the likeliest.
 CHOICES = {"found": SURE, "likeliest": 1.0}
+
+Text = dict[str, Any]  # "text", and the "tokens" it was made of
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How texts are marked; without a scheme, not at all."""
+
+    scheme: str = ""
+    delta: float = 0.0
+    choice: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.scheme}, delta {self.delta:g}, {self.choice}" if self.scheme else "unmarked"
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The schemes whose keys judge the texts."""
+        return (self.scheme,) if self.scheme else tuple(DETECTORS)
 
 
 def cut_paragraphs(file: Path, translator: Translator, most: int) -> list[Pair]:
@@ -63,32 +88,30 @@ def run_translation_benchmark(
     at_once: int = 50,
     decoding: Decoding | None = None,
     seed: int = 1,
+    workers: int = 1,
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
     """Translate, detect, count; `step` hears of every part that is done."""
+    metric_of_sacrebleu()
     decoding = decoding or Decoding()
     translator = Translator.open(model, device)
     pairs = cut_paragraphs(paragraphs, translator, most)
-    keys = fresh_keys(translator, num_keys, seed)
-    kept = Kept(partial)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for job in _jobs(deltas, choices, len(pairs), at_once):
-        name, start = job["setting"], job["start"]
-        found = kept.get(f"{name}/{start}")
-        if found is None:
-            sources = [source for source, _ in pairs[start : start + at_once]]
-            found = {"job": f"{name}/{start}", "texts": []}
-            found["texts"] = _translate(translator, sources, start, job, keys, decoding, seed)
-            kept.add(found)
-        rows.setdefault(name, []).extend(found["texts"])
-        step(f"{name}, {start + at_once} texts")
+    run = _Run(translator, [source for source, _ in pairs], num_keys, seed, decoding, Kept(partial))
+    settings = [Setting()] + [
+        Setting(scheme, delta, choice)
+        for choice in choices
+        for scheme in DETECTORS
+        for delta in deltas
+    ]
+    texts = {setting: run.translate(setting, at_once, step) for setting in settings}
+    log10_p = run.judge(texts, workers, step)
     references = [target for _, target in pairs]
-    settings = [_summary(name, texts, references) for name, texts in rows.items()]
+    rows = [_summary(s, texts[s], log10_p[s.name], references) for s in settings]
     return {
         "benchmark": "translation",
         **environment(),
-        "device": device,
+        "device": translator.device_name,
         "texts": len(pairs),
         "keys": num_keys,
         "tokens": list(TOKENS),
@@ -96,14 +119,14 @@ def run_translation_benchmark(
         "sure": SURE,
         "seed": seed,
         "bleu_signature": bleu(["a"], ["a"]).signature,
-        "settings": settings,
-        "trade_off": _trade_offs(settings),
+        "settings": rows,
+        "trade_off": _trade_offs(rows),
     }
 
 
-def fresh_keys(translator: Translator, number: int, seed: int) -> dict[str, list[Key]]:
-    """Return keys of both schemes for the model's tokens."""
-    alphabet = translator.vocabulary.alphabet()
+@cache
+def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key]]:
+    """Return keys of both schemes for a model's tokens."""
     profiles = {"paper": Profile(alphabet=alphabet), "hardened": Profile.for_text(alphabet)}
     master = Secret(seed.to_bytes(32, "big"))
     return {
@@ -114,121 +137,162 @@ def fresh_keys(translator: Translator, number: int, seed: int) -> dict[str, list
     }
 
 
-def _jobs(
-    deltas: Sequence[float], choices: Sequence[str], texts: int, at_once: int
-) -> Iterator[dict[str, Any]]:
-    settings: list[dict[str, Any]] = [{"setting": "unmarked", "scheme": None}]
-    for choice in choices:
-        for scheme in DETECTORS:
-            settings += [
-                {
-                    "setting": f"{scheme}, delta {delta:g}, {choice}",
-                    "scheme": scheme,
-                    "delta": delta,
-                    "choice": choice,
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What all settings share."""
+
+    translator: Translator
+    sources: list[str]
+    num_keys: int
+    seed: int
+    decoding: Decoding
+    kept: Kept
+
+    def translate(self, setting: Setting, at_once: int, step: Callable[[str], None]) -> list[Text]:
+        """Translate all texts, each with its own key: text i has the key i, in turns."""
+        texts: list[Text] = []
+        for start in range(0, len(self.sources), at_once):
+            some = range(start, min(start + at_once, len(self.sources)))
+            # What was kept of another run is not taken for this one's.
+            name = f"{setting.name}/{some}/seed {self.seed}/{self.num_keys} keys/{self.decoding}"
+            found = self.kept.get(name)
+            if found is None:
+                found = {"job": name, "texts": self._translate(setting, some)}
+                self.kept.add(found)
+            texts += found["texts"]
+            step(f"{setting.name}: {len(texts)} texts")
+        return texts
+
+    def _translate(self, setting: Setting, numbers: range) -> list[Text]:
+        keys: list[Key | None] = [None]
+        if setting.scheme:
+            alphabet = self.translator.vocabulary.alphabet()
+            keys = [*fresh_keys(alphabet, self.num_keys, self.seed)[setting.scheme]]
+        texts: list[Text] = [{} for _ in numbers]
+        for number, key in enumerate(keys):
+            own = [i for i in numbers if i % len(keys) == number]
+            made = self.translator.translate(
+                [self.sources[i] for i in own],
+                self.decoding,
+                None if key is None else Marker(key, delta=setting.delta),
+                seed=self.seed,
+                sure=CHOICES.get(setting.choice, 1.0),
+            )
+            for i, translation in zip(own, made, strict=True):
+                texts[i - numbers.start] = {
+                    "text": translation.text,
+                    "tokens": list(translation.tokens),
                 }
-                for delta in deltas
-            ]
-    for setting in settings:
-        for start in range(0, texts, at_once):
-            yield {**setting, "start": start}
+        return texts
 
+    def judge(
+        self, texts: dict[Setting, list[Text]], workers: int, step: Callable[[str], None]
+    ) -> dict[str, dict[str, list[float]]]:
+        """Return log10 p of all texts of every setting by every detector."""
+        jobs = list(chain.from_iterable(self._jobs(s, rows) for s, rows in texts.items()))
+        alphabet = self.translator.vocabulary.alphabet()
+        judge = _Judge(alphabet, self.num_keys, self.seed)
+        found: dict[str, dict[str, list[float]]] = {setting.name: {} for setting in texts}
+        for job, log10_p in run_all(judge, jobs, workers):
+            for detector, values in log10_p.items():
+                found[job.setting].setdefault(f"{job.prefix}{detector}", []).extend(values)
+            step(f"judged: {job.setting}")
+        return found
 
-def _translate(
-    translator: Translator,
-    sources: list[str],
-    start: int,
-    job: dict[str, Any],
-    keys: dict[str, list[Key]],
-    decoding: Decoding,
-    seed: int,
-) -> list[dict[str, Any]]:
-    """Translate some texts, each with its own key, and judge them."""
-    scheme = job["scheme"]
-    if scheme is None:
-        found = translator.translate(sources, decoding, seed=seed)
+    def _jobs(self, setting: Setting, texts: list[Text]) -> list[_Job]:
+        again = self.translator.codec.encode_batch([row["text"] for row in texts])
+        for row, ids in zip(texts, again, strict=True):
+            row["same"] = ids == row["tokens"]
         return [
-            {
-                "text": made.text,
-                "p": {
-                    f"{name}/{detector}": v
-                    for name, several in keys.items()
-                    for detector, v in _judge(
-                        translator, several[(start + i) % len(several)], made, DETECTORS[name]
-                    ).items()
-                },
-            }
-            for i, made in enumerate(found)
+            _Job(
+                setting.name,
+                scheme,
+                number,
+                again[number :: self.num_keys],
+                [row["tokens"] for row in texts[number :: self.num_keys]],
+                "" if setting.scheme else f"{scheme}/",
+            )
+            for scheme in setting.judges
+            for number in range(min(self.num_keys, len(texts)))
         ]
-    rows: list[dict[str, Any]] = [{} for _ in sources]
-    own = keys[scheme]
-    for number, key in enumerate(own):
-        mine = [i for i in range(len(sources)) if (start + i) % len(own) == number]
-        marker = Marker(key, delta=job["delta"])
-        made = translator.translate(
-            [sources[i] for i in mine], decoding, marker, seed=seed, sure=CHOICES[job["choice"]]
-        )
-        for i, translation in zip(mine, made, strict=True):
-            p = _judge(translator, key, translation, DETECTORS[scheme])
-            again = translator.codec.encode_batch([translation.text])[0]
-            rows[i] = {
-                "text": translation.text,
-                "p": p,
-                "same_tokens": tuple(again) == translation.tokens,
-            }
-    return rows
 
 
-def _judge(
-    translator: Translator, key: Key, made: Translation, detectors: Sequence[str]
-) -> dict[str, float]:
-    """Return log10 p of the text by every detector, and of the tokens by the default one."""
-    again = translator.codec.encode_batch([made.text])[0]
-    found = {name: Detector(key, name).detect(again).log10_p for name in detectors}
-    found["auto on tokens"] = Detector(key).detect(list(made.tokens)).log10_p
-    return found
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """The texts of one setting that one key judges."""
+
+    setting: str
+    scheme: str
+    key: int
+    texts: list[list[int]]  # tokenised anew
+    tokens: list[list[int]]  # they were made of
+    prefix: str  # of the detectors' names
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Judges the texts of a job; other processes make the keys anew."""
+
+    alphabet: Alphabet
+    num_keys: int
+    seed: int
+
+    def __call__(self, job: _Job) -> tuple[_Job, dict[str, list[float]]]:
+        """Return log10 p of the texts by every detector, and of the tokens by the default one."""
+        key = fresh_keys(self.alphabet, self.num_keys, self.seed)[job.scheme][job.key]
+        detectors = {name: Detector(key, name) for name in DETECTORS[job.scheme]}
+        found = {name: _log10_p(detector, job.texts) for name, detector in detectors.items()}
+        return job, found | {ON_TOKENS: _log10_p(detectors["auto"], job.tokens)}
+
+
+def _log10_p(detector: Detector, sequences: list[list[int]]) -> list[float]:
+    return [verdict.log10_p for verdict in detector.detect_many(sequences)]
 
 
 def _summary(
-    name: str, texts: Sequence[dict[str, Any]], references: Sequence[str]
+    setting: Setting,
+    texts: Sequence[Text],
+    log10_p: dict[str, list[float]],
+    references: Sequence[str],
 ) -> dict[str, Any]:
     score = bleu([row["text"] for row in texts], references, resamples=_RESAMPLES)
     found = {
         detector: {
-            f"{level:g}": _rate(sum(row["p"][detector] <= np.log10(level) for row in texts), texts)
+            f"{level:g}": _rate(sum(value <= np.log10(level) for value in values), len(texts))
             for level in LEVELS
         }
-        for detector in texts[0]["p"]
+        for detector, values in log10_p.items()
     }
-    same = [row["same_tokens"] for row in texts if "same_tokens" in row]
     return {
-        "setting": name,
+        "setting": setting.name,
+        "scheme": setting.scheme,
+        "delta": setting.delta,
+        "choice": setting.choice,
         "n": len(texts),
         "bleu": score.score,
         "bleu_half": score.half,
         "found": found,
-        "same_tokens": float(np.mean(same)) if same else None,
+        "same_tokens": float(np.mean([row["same"] for row in texts])),
     }
 
 
-def _rate(hits: int, texts: Sequence[object]) -> dict[str, float]:
-    low, high = rate_interval(int(hits), len(texts))
-    return {"rate": hits / len(texts), "low": low, "high": high}
+def _rate(hits: int, trials: int) -> dict[str, float]:
+    low, high = rate_interval(int(hits), trials)
+    return {"rate": hits / trials, "low": low, "high": high}
 
 
-def _trade_offs(settings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _trade_offs(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Say for each scheme and choice what BLEU is lost where so many are found, interpolated."""
-    unmarked = next(s["bleu"] for s in settings if s["setting"] == "unmarked")
+    unmarked, *marked = rows
+    series: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in marked:
+        rate = row["found"]["auto"][f"{REPORTED:g}"]["rate"]
+        lost = unmarked["bleu"] - row["bleu"]
+        series.setdefault((row["scheme"], row["choice"]), []).append((rate, lost))
     found: list[dict[str, Any]] = []
-    series: dict[str, list[tuple[float, float]]] = {}
-    for setting in settings:
-        if setting["setting"] != "unmarked":
-            scheme, _, choice = setting["setting"].split(", ")
-            rate = setting["found"]["auto"][f"{REPORTED:g}"]["rate"]
-            series.setdefault(f"{scheme}, {choice}", []).append((rate, unmarked - setting["bleu"]))
-    for name, points in series.items():
-        rates, lost = map(np.array, zip(*sorted(points), strict=True))
+    for (scheme, choice), points in series.items():
+        rates, losses = map(np.array, zip(*sorted(points), strict=True))
         reached = bool(rates.max() >= WANTED)
-        at = float(np.interp(WANTED, rates, lost)) if reached else None
-        found.append({"setting": name, "wanted": WANTED, "bleu_lost": at})
+        at = float(np.interp(WANTED, rates, losses)) if reached else None
+        found.append({"scheme": scheme, "choice": choice, "wanted": WANTED, "bleu_lost": at})
     return found

@@ -5,53 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from patternmark.bench.translation import DETECTORS, GOALS, MOST_LOST, PAPER, REPORTED, WANTED
+from patternmark.bench.translation import (
+    DETECTORS,
+    GOALS,
+    MOST_LOST,
+    ON_TOKENS,
+    PAPER,
+    REPORTED,
+    WANTED,
+)
 
 _LEVEL = f"{REPORTED:g}"
 
 
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
-    low, high = result["tokens"]
-    unmarked = result["settings"][0]
-    lines = [
-        "# Translation: what a mark costs, and how often it is found",
-        "",
-        f"Made by `patternmark bench translation PARAGRAPHS --texts {result['texts']} -o "
-        f"docs/results` with patternmark {result['version']} on {result['device']}: "
-        f"{result['texts']} German paragraphs of Europarl, cut so that the reference has {low} to "
-        f"{high} tokens; {result['decoding']['iterations']} iterations, "
-        f"{result['decoding']['length_beam']} lengths; {result['keys']} fresh keys of each scheme "
-        "that take turns. Detectors read the text. Rates are percent at p <= 0.1 %, with 95 % "
-        f"intervals (Clopper-Pearson); BLEU `{result['bleu_signature']}` with 95 % intervals "
-        "(resampled texts).",
-        "",
-        f"Without a mark: BLEU {_bleu(unmarked)}.",
-        "",
-        "![Marks found against BLEU](translation.png)",
-        "",
-        "*found*: of the lengths tried, the likeliest translation is taken in which the detector "
-        f"finds the mark at p <= {result['sure']:g} (the default). *likeliest*: the likeliest.",
-        "",
-        *_goals(result),
-    ]
-    for scheme, detectors in DETECTORS.items():
-        rows = [s for s in result["settings"] if s["setting"].startswith(f"{scheme},")]
-        if not rows:
-            continue
-        lines += ["", f"## {scheme}", ""]
-        names = [*detectors, "auto on tokens"]
-        lines.append("| delta | taken | BLEU | " + " | ".join(names) + " | same tokens |")
-        lines.append("|---:|---|---|" + "---|" * (len(names) + 1))
-        for row in rows:
-            _, delta, choice = row["setting"].split(", ")
-            cells = " | ".join(_percent(row["found"][name][_LEVEL]) for name in names)
-            same = f"{100 * row['same_tokens']:.0f} %"
-            lines.append(f"| {delta.split()[1]} | {choice} | {_bleu(row)} | {cells} | {same} |")
+    unmarked, *marked = result["settings"]
+    lines = [*_introduction(result), *_goals(result)]
+    for scheme in DETECTORS:
+        rows = [row for row in marked if row["scheme"] == scheme]
+        lines += _scheme(scheme, rows) if rows else []
     lines += [
         "",
         "*Same tokens*: texts that are split into the tokens they were made of when they are read "
-        "again; *auto on tokens* is what would be found if no text had lost any.",
+        f"again; *{ON_TOKENS}* is what would be found if no text had lost any. Texts without a "
+        f"mark: {100 * unmarked['same_tokens']:.0f} %.",
         "",
         "## Without a mark",
         "",
@@ -65,40 +43,85 @@ def to_markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _introduction(result: dict[str, Any]) -> list[str]:
+    low, high = result["tokens"]
+    deltas = ",".join(f"{d:g}" for d in sorted({row["delta"] for row in result["settings"][1:]}))
+    return [
+        "# Translation: what a mark costs, and how often it is found",
+        "",
+        f"Made by `patternmark bench translation PARAGRAPHS --texts {result['texts']} --keys "
+        f"{result['keys']} --deltas {deltas} --seed {result['seed']} -o docs/results` with "
+        f"patternmark {result['version']} on {result['device']}: {result['texts']} German "
+        f"paragraphs of Europarl, cut after a sentence so that the reference has {low} to {high} "
+        f"tokens; {result['decoding']['iterations']} iterations, "
+        f"{result['decoding']['length_beam']} lengths; {result['keys']} fresh keys of each scheme "
+        "that take turns. Detectors read the text. Rates are percent at p <= 0.1 %, with 95 % "
+        f"intervals (Clopper-Pearson); BLEU `{result['bleu_signature']}` with 95 % intervals "
+        "(resampled texts; all settings translate the same texts, so that differences are surer "
+        "than the intervals of two scores).",
+        "",
+        f"Without a mark: BLEU {_bleu(result['settings'][0])}.",
+        "",
+        "![Marks found against BLEU](translation.png)",
+        "",
+        "*found*: of the lengths tried, the likeliest translation is taken whose mark is clear at "
+        f"p <= {result['sure']:g}, or the clearest (the default). *likeliest*: the likeliest.",
+        "",
+    ]
+
+
+def _scheme(scheme: str, rows: list[dict[str, Any]]) -> list[str]:
+    names = [*DETECTORS[scheme], ON_TOKENS]
+    lines = [
+        "",
+        f"## {scheme}",
+        "",
+        "| delta | taken | BLEU | " + " | ".join(names) + " | same tokens |",
+        "|---:|---|---|" + "---|" * (len(names) + 1),
+    ]
+    for row in rows:
+        cells = " | ".join(_percent(row["found"][name][_LEVEL]) for name in names)
+        same = f"{100 * row['same_tokens']:.0f} %"
+        lines.append(f"| {row['delta']:g} | {row['choice']} | {_bleu(row)} | {cells} | {same} |")
+    return lines
+
+
 def _goals(result: dict[str, Any]) -> list[str]:
     """Say what was to be reached, and whether it was."""
     lines = [
         "| goal | wanted | hardened | paper's scheme | the paper's own |",
         "|---|---|---|---|---|",
     ]
+    schemes = ("hardened", "paper")
     for delta, goal in GOALS.items():
-        cells = []
-        for scheme in ("hardened", "paper"):
-            row = _setting(result, f"{scheme}, delta {delta:g}, found")
-            if row is None:
-                cells.append("")
-                continue
-            rate = row["found"]["auto"][_LEVEL]
-            cells.append(_percent(rate) + _verdict(100 * rate["rate"] >= goal))
+        cells = [_found_at(result, scheme, delta, goal) for scheme in schemes]
         lines.append(
             f"| found at delta {delta:g} | {goal:g} % | {' | '.join(cells)} | {PAPER[delta]:g} % |"
         )
-    cells = []
-    for scheme in ("hardened", "paper"):
-        lost = [t["bleu_lost"] for t in result["trade_off"] if t["setting"] == f"{scheme}, found"]
-        if not lost or lost[0] is None:
-            cells.append("not reached")
-        else:
-            cells.append(f"**{lost[0]:.2f}**{_verdict(lost[0] <= MOST_LOST)}")
+    cells = [_lost(result, scheme) for scheme in schemes]
     lines.append(
-        f"| BLEU lost where {WANTED:.0%} are found | at most {MOST_LOST:g} | {' | '.join(cells)} "
-        "| 8.6 at 98 % |"
+        f"| BLEU lost where {WANTED:.0%} are found (interpolated) | at most {MOST_LOST:g} | "
+        f"{' | '.join(cells)} | 8.6 at 98 % |"
     )
-    return lines
+    return [*lines, "", "The paper's own numbers are of its model and its data."]
 
 
-def _setting(result: dict[str, Any], name: str) -> dict[str, Any] | None:
-    return next((s for s in result["settings"] if s["setting"] == name), None)
+def _found_at(result: dict[str, Any], scheme: str, delta: float, goal: float) -> str:
+    for row in result["settings"]:
+        if (row["scheme"], row["delta"], row["choice"]) == (scheme, delta, "found"):
+            rate = row["found"]["auto"][_LEVEL]
+            return _percent(rate) + _verdict(100 * rate["rate"] >= goal)
+    return "not measured"
+
+
+def _lost(result: dict[str, Any], scheme: str) -> str:
+    for row in result["trade_off"]:
+        if (row["scheme"], row["choice"]) == (scheme, "found"):
+            lost = row["bleu_lost"]
+            if lost is None:
+                return "so many are not found"
+            return f"**{lost:.2f}**{_verdict(lost <= MOST_LOST)}"
+    return "not measured"
 
 
 def _verdict(reached: bool) -> str:
@@ -121,15 +144,17 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes = figure.subplots()
     series: dict[str, list[dict[str, Any]]] = {}
     for row in result["settings"][1:]:
-        scheme, _, choice = row["setting"].split(", ")
-        series.setdefault(f"{scheme}, {choice}", []).append(row)
+        series.setdefault(f"{row['scheme']}, {row['choice']}", []).append(row)
     for name, rows in series.items():
         found = [100 * row["found"]["auto"][_LEVEL]["rate"] for row in rows]
         axes.plot([row["bleu"] for row in rows], found, "o-", markersize=4, label=name)
         for row, height in zip(rows, found, strict=True):
-            delta = row["setting"].split(", ")[1].split()[1]
             axes.annotate(
-                delta, (row["bleu"], height), fontsize=7, xytext=(3, -9), textcoords="offset points"
+                f"{row['delta']:g}",
+                (row["bleu"], height),
+                fontsize=7,
+                xytext=(3, -9),
+                textcoords="offset points",
             )
     axes.axvline(result["settings"][0]["bleu"], color="black", linewidth=1, linestyle=":")
     axes.annotate(" no mark", (result["settings"][0]["bleu"], 2), fontsize=8)

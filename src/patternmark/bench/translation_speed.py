@@ -41,14 +41,16 @@ def run_translation_speed(
     """Time sentences one by one on a CPU, or in batches of 256 on a GPU."""
     translator = Translator.open(model, device)
     twin = CMLM(replace(translator.model.config, causal=True)).to(translator.model.embedding.weight)
-    marker = Marker(fresh_keys(translator, 1, seed=1)["hardened"][0])
+    marker = Marker(fresh_keys(translator.vocabulary.alphabet(), 1, seed=1)["hardened"][0])
     at_once = _BATCH if device.startswith("cuda") else 1
     sources = [source for source, _ in read_pairs(pairs)][: sentences * at_once]
     rows = []
     runs: dict[str, Callable[[list[str]], int]] = {
         "mask-predict": lambda lines: _tokens(translator, lines, Decoding()),
         "mask-predict, marked": lambda lines: _tokens(translator, lines, Decoding(), marker),
-        "mask-predict, one length": lambda lines: _tokens(translator, lines, Decoding(1 * 10, 1)),
+        "mask-predict, one length": lambda lines: _tokens(
+            translator, lines, Decoding(length_beam=1)
+        ),
     }
     for start in range(0, len(sources), at_once):
         lines = sources[start : start + at_once]
@@ -64,7 +66,7 @@ def run_translation_speed(
         "benchmark": f"translation-speed-{device.split(':', maxsplit=1)[0]}",
         **environment(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device.startswith("cuda") else "CPU, one thread",
+        "device": translator.device_name + ("" if device.startswith("cuda") else ", one thread"),
         "batch": at_once,
         "rows": rows[1:],  # the first warms up
     }

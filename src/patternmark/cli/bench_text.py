@@ -9,6 +9,7 @@ import typer
 
 from patternmark.cli.bench import AsJson, Output, Partial, Workers, bench_app, draw, show
 from patternmark.cli.output import Verbose, progress, warn
+from patternmark.errors import ParameterError
 
 Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help="Source, tab, target; .xz too.")]
 TranslationModel = Annotated[
@@ -24,7 +25,8 @@ def translation(
     deltas: Annotated[str, typer.Option(help="Strengths, separated by commas.")] = "",
     model: TranslationModel = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Seed of the keys.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the keys.")] = 1,
+    workers: Workers = 1,
     partial: Partial = None,
     output: Output = None,
     as_json: AsJson = False,
@@ -35,7 +37,7 @@ def translation(
     from patternmark.bench.translation_page import plot, to_markdown
     from patternmark.models.device import pick_device
 
-    chosen = [float(delta) for delta in deltas.split(",")] if deltas else DELTAS
+    chosen = _numbers(deltas) if deltas else DELTAS
     with progress("parts") as bar:
         task = bar.add_task("translating", total=None)
         result = run_translation_benchmark(
@@ -47,11 +49,19 @@ def translation(
             num_keys=keys,
             at_once=_texts_at_once(device),
             seed=seed,
+            workers=workers,
             partial=partial,
             step=lambda what: bar.update(task, advance=1, description=what),
         )
     show(result, to_markdown(result), output, as_json)
     draw(plot, result, output)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--deltas are numbers, such as 2,3,4, not {text!r}") from None
 
 
 def _texts_at_once(device: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -35,9 +35,11 @@ def translate(
     iterations: Annotated[int, typer.Option(min=1, help="Of mask and predict.")] = 10,
     length_beam: Annotated[int, typer.Option(min=1, help="Lengths tried side by side.")] = 5,
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="Sample; 0 takes the likeliest tokens.")
+        float, typer.Option(min=0.0, max=100.0, help="Sample; 0 takes the likeliest tokens.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Same seed, same translation.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same translation.")
+    ] = 0,
     model: Annotated[
         Path | None, typer.Option(help="A model's folder; default: the package's, de-en.")
     ] = None,
@@ -58,6 +60,10 @@ def translate(
 
     if (key is None) != no_watermark:
         raise ParameterError("give --key for marked translations, or --no-watermark")
+    if overwrite and resume:
+        raise ParameterError("give --overwrite or --resume, not both")
+    if input.exists() and output.exists() and output.samefile(input):
+        raise ParameterError(f"{output}: is the input; give another --output")
     lines = _read_lines(input)
     done = _lines_done(output, overwrite=overwrite, resume=resume)
     if done > len(lines):
@@ -78,22 +84,25 @@ def translate(
         for start in range(done, len(lines), some):
             part = lines[start : start + some]
             found = translator.translate(part, decoding, marker, seed=seed)
-            stream.write("".join(f"{translation.text}\n" for translation in found))
+            stream.write("".join(f"{translation.text}\n" for translation in found).encode())
             stream.flush()
             log10_p += [t.log10_p for t in found if t.log10_p is not None and t.text]
             bar.advance(task, len(part))
-    say(f"wrote {len(lines)} lines to {output}, {_mark(marker, log10_p)}")
+    name = "standard output" if str(output) == "-" else output
+    say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, log10_p)}")
 
 
 def _mark(marker: Marker | None, log10_p: list[float]) -> str:
-    """Say in how many lines the mark can be found; short ones carry little of it."""
+    """Say in how many lines the mark is clear; short ones carry little of it."""
     if marker is None:
         return "without a mark"
-    found = sum(p <= log10(DEFAULT_FPR) for p in log10_p)
-    text = f"marked by key {marker.key.key_id}: found in {found} of {len(log10_p)} at p <= "
-    text += f"{DEFAULT_FPR:g}"
-    if found < len(log10_p):
-        text += "; short lines show it together (detect --combine), or with a larger --delta"
+    clear = sum(p <= log10(DEFAULT_FPR) for p in log10_p)
+    text = (
+        f"marked by key {marker.key.key_id}. The mark is clear (p <= {DEFAULT_FPR:g}) in {clear} "
+        f"of {len(log10_p)} lines with text"
+    )
+    if clear < len(log10_p):
+        text += "; 'detect --combine' judges all lines together, a larger --delta marks more"
     return text
 
 
@@ -144,12 +153,13 @@ def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
 
 
 @contextmanager
-def _writing(output: Path, *, append: bool) -> Iterator[TextIO]:
-    if str(output) == "-":
-        yield sys.stdout
-        return
+def _writing(output: Path, *, append: bool) -> Iterator[BinaryIO]:
+    """Open the output for bytes: they are UTF-8 whatever a terminal or a system is set to."""
     try:
-        with output.open("a" if append else "w", encoding="utf-8", newline="\n") as stream:
-            yield stream
+        if str(output) == "-":
+            yield sys.stdout.buffer
+        else:
+            with output.open("ab" if append else "wb") as stream:
+                yield stream
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None

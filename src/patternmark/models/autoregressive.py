@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from patternmark.models.cmlm import CMLM, Block, Config, waves
+from patternmark.models.head import Head
 
 _LOOK_EVERY = 8  # steps between two looks at who has ended: each waits for the device
 _FEW = 0.6  # of the rows that are computed: when no more are unfinished, the others are let go
@@ -28,14 +29,14 @@ def greedy(model: CMLM, source: Tensor, most: int) -> list[list[int]]:
     """Translate sources [B, S] token by token, at most so many; states of the past are kept."""
     config = model.config
     state = _Unfinished(model, source, most)
-    positions, banned = _positions(model, most), _banned(model)
+    positions, head = _positions(model, most), Head(model.embedding.weight, banned_ids(config))
     # [B, most + 1]: the last column ends those that never ended by themselves.
     found = torch.full((len(source), most + 1), config.end, device=source.device)
     for step in range(most):
         x = model.embedding(state.token)[:, None]
         if config.scaled_embedding:
             x = x * math.sqrt(config.width)
-        logits = model.logits(state.decode(x + positions[step], step)) + banned
+        logits = head.logits(state.decode(x + positions[step], step))
         state.token = logits.argmax(dim=-1).masked_fill_(state.ended, config.end)
         state.ended = state.token == config.end
         found[state.rows, step] = state.token
@@ -116,10 +117,3 @@ def _positions(model: CMLM, most: int) -> Tensor:
 def banned_ids(config: Config) -> list[int]:
     """Return the ids that no translation has; the end is what ends it."""
     return [index for index in config.never if index != config.end]
-
-
-def _banned(model: CMLM) -> Tensor:
-    """Return what to add to logits, so that none of these ids is chosen: [V]."""
-    bias = model.embedding.weight.new_zeros(model.config.vocab)
-    bias[banned_ids(model.config)] = -math.inf
-    return bias

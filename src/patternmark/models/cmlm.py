@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from patternmark.models.head import Head, choose
 from patternmark.promote import Promotion
 
 
@@ -323,7 +324,8 @@ def mask_predict(
     first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
     tokens, inside, is_open = _canvas(model.config, flat)
     number = is_open.sum(dim=1)  # [N] tokens to predict
-    sentence = torch.arange(len(flat), device=flat.device) // beam
+    head = Head(model.embedding.weight, model.config.never, promotion)
+    at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
     attended = [
         (key.repeat_interleave(beam, 0), value.repeat_interleave(beam, 0))
         for key, value in model.project(memory.states)
@@ -340,15 +342,10 @@ def mask_predict(
             masked = _least(confidence, wanted)
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
-        row, place = masked.nonzero(as_tuple=True)
-        at_once = _ROWS_AT_ONCE["cuda" if row.is_cuda else "cpu"]
-        for some in torch.split(torch.arange(len(row), device=row.device), at_once):
-            at = row[some], place[some]
-            logits = model.logits(states[at])
-            if promotion is not None:
-                logits = promotion.add_to(logits, (sentence[at[0]], at[1] - first))
-            logits[:, list(model.config.never)] = -math.inf
-            tokens[at], confidence[at] = _choose(logits, temperature, generator)
+        places = (torch.split(x, at_once) for x in masked.nonzero(as_tuple=True))
+        for at in zip(*places, strict=True):
+            logits = head.logits(states[at], (at[0] // beam, at[1] - first))
+            tokens[at], confidence[at] = choose(logits, temperature, generator)
     mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
     return Candidates(
         *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
@@ -378,21 +375,6 @@ def _least(confidence: Tensor, wanted: Tensor) -> Tensor:
     order = confidence.argsort(dim=1, stable=True)
     chosen = torch.arange(confidence.shape[1], device=confidence.device) < wanted[:, None]
     return torch.zeros_like(chosen).scatter(1, order, chosen)
-
-
-def _choose(
-    logits: Tensor, temperature: float, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """Return the tokens chosen from logits [M, V] and ln of their probabilities."""
-    scaled = logits.float()
-    if temperature > 0.0:
-        scaled = scaled / temperature
-        uniform = torch.rand(scaled.shape, generator=generator, device=scaled.device)
-        chosen = (scaled - torch.log(-torch.log(uniform))).argmax(dim=1)
-    else:
-        chosen = scaled.argmax(dim=1)
-    picked = scaled.gather(1, chosen[:, None])[:, 0]
-    return chosen, picked - scaled.logsumexp(dim=1)
 
 
 def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -85,6 +85,12 @@ class Translator:
             )
         return cls(model.half() if model.embedding.weight.is_cuda else model, codec, vocabulary)
 
+    @property
+    def device_name(self) -> str:
+        """What the model runs on."""
+        device = self.model.embedding.weight.device
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
     def translate(
         self,
         lines: Sequence[str],
@@ -105,7 +111,7 @@ class Translator:
             # Greedy decoding has no temperature: delta is added as it is.
             temperature, like = decoding.temperature or 1.0, self.model.embedding.weight
             marked = MarkedLines(marker, lines, seed=seed, temperature=temperature, like=like)
-        pieces = [self._pieces(line) for line in lines]
+        pieces = self._pieces([line.strip() for line in lines])
         tokens: list[list[list[int]]] = [[] for _ in lines]
         generator = torch.Generator(self.model.embedding.weight.device).manual_seed(seed)
         for number in range(max(map(len, pieces), default=0)):
@@ -119,7 +125,7 @@ class Translator:
             )
             for row, piece in zip(rows, found, strict=True):
                 tokens[row].append(piece)
-        texts = [self._text(row) for row in tokens]
+        texts = self._texts(tokens)
         flat = [tuple(token for piece in row for token in piece) for row in tokens]
         if marked is None:
             return [Translation(*both) for both in zip(texts, flat, strict=True)]
@@ -143,13 +149,18 @@ class Translator:
         again = self.codec.encode_batch(self.codec.decode_batch(candidates))
         return [list(a) == list(b) for a, b in zip(again, candidates, strict=True)]
 
-    def _pieces(self, line: str) -> list[list[int]]:
-        """Cut a line into pieces that fit: sentences as long as possible, then at any token."""
-        whole = self.codec.encode_batch([line.strip()])[0] if line.strip() else []
-        if len(whole) <= LONGEST_PIECE:
-            return [whole] if whole else []
+    def _pieces(self, lines: Sequence[str]) -> list[list[list[int]]]:
+        """Cut each line into pieces that fit; an empty one has none."""
+        whole = self.codec.encode_batch(lines)
+        return [
+            self._cut(line) if len(ids) > LONGEST_PIECE else [ids] if ids else []
+            for line, ids in zip(lines, whole, strict=True)
+        ]
+
+    def _cut(self, line: str) -> list[list[int]]:
+        """Cut a line between sentences, as seldom as possible; longer ones at any token."""
         pieces: list[list[int]] = [[]]
-        for sentence in self.codec.encode_batch(sentences(line.strip())):
+        for sentence in self.codec.encode_batch(sentences(line)):
             if len(pieces[-1]) + len(sentence) > LONGEST_PIECE and pieces[-1]:
                 pieces.append([])
             pieces[-1].extend(sentence)
@@ -159,9 +170,11 @@ class Translator:
             for start in range(0, len(piece), LONGEST_PIECE)
         ]
 
-    def _text(self, pieces: Sequence[Sequence[int]]) -> str:
-        texts = self.codec.decode_batch(pieces) if pieces else []
-        return " ".join(filter(None, (text.strip() for text in texts)))
+    def _texts(self, tokens: Sequence[Sequence[Sequence[int]]]) -> list[str]:
+        """Return the text of every line from the tokens of its pieces."""
+        texts = iter(self.codec.decode_batch([piece for line in tokens for piece in line]))
+        rows = ([next(texts).strip() for _ in line] for line in tokens)
+        return [" ".join(filter(None, row)) for row in rows]
 
 
 def shipped_model() -> Path:

@@ -1,0 +1,119 @@
+"""Which candidate is taken, and what is known of its mark."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from patternmark import Alphabet, Detector, Key, Marker, Profile
+from patternmark.derive import Secret
+from patternmark.models.cmlm import Candidates
+from patternmark.promote import Promotion
+from patternmark.translation.choice import MarkedLines
+
+WORDS = Alphabet.from_symbols("words", [f"w{i}" for i in range(2000)], range(5))
+PROFILES = {"paper": Profile(alphabet=WORDS), "hardened": Profile.for_text(WORDS)}
+LIKE = torch.zeros(1)
+
+
+def marked_lines(scheme: str, lines: list[str], number: int = 0) -> MarkedLines:
+    key = Key.of(Secret(bytes([number]) * 32), PROFILES[scheme])
+    return MarkedLines(Marker(key), lines, seed=3, temperature=1.0, like=LIKE)
+
+
+def agreeing(
+    promotion: Promotion, share: float, rng: np.random.Generator, size: tuple[int, int]
+) -> torch.Tensor:
+    """Tokens [B, L] of which about so many agree with their keys."""
+    tokens = np.zeros(size, dtype=np.int64)
+    for row, place in np.ndindex(*size):
+        promoted = promotion.promoted[promotion.row_of[row, place]].numpy()
+        wanted = rng.random() < share
+        tokens[row, place] = rng.choice(np.flatnonzero(promoted[5:] == wanted)) + 5
+    return torch.from_numpy(tokens)
+
+
+def choose(
+    lines: MarkedLines, which: list[int], promotion: Promotion, candidates: Candidates, sure: float
+) -> list[list[int]]:
+    return lines.choose(which, promotion, candidates, sure, lambda rows: [True] * len(rows))
+
+
+@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+def test_what_a_detector_will_find_is_known(scheme: str) -> None:
+    rng = np.random.default_rng(5)
+    differences = []
+    for number in range(6):
+        lines = marked_lines(scheme, [f"line {i}" for i in range(8)], number)
+        promotion = lines.promotion(range(8), 80)
+        tokens = agreeing(promotion, 0.75, rng, (8, 80))
+        lengths = torch.from_numpy(rng.integers(40, 81, size=(8, 1)))
+        found = choose(
+            lines, [*range(8)], promotion, Candidates(tokens[:, None], lengths, -lengths / 10), 1.0
+        )
+        detector = Detector(Key.of(Secret(bytes([number]) * 32), PROFILES[scheme]))
+        log10_p = np.array([verdict.log10_p for verdict in detector.detect_many(found)])
+        differences += (log10_p - lines.log_p() / np.log(10.0)).tolist()
+    assert abs(np.mean(differences)) < 0.15
+    assert np.std(differences) < 0.3
+
+
+def test_the_likeliest_clear_one_or_the_clearest() -> None:
+    rng = np.random.default_rng(6)
+    lines = marked_lines("hardened", ["a", "b", "c"])
+    promotion = lines.promotion([0, 1, 2], 60)
+    weak, clear, clearest = (agreeing(promotion, x, rng, (3, 60)) for x in (0.5, 0.85, 0.97))
+    tokens = torch.stack([weak, clear, clearest], dim=1)
+    lengths = torch.full((3, 3), 60)
+    # The second line's clear candidates are too short to be clear.
+    lengths[1, 1:] = torch.tensor([6, 8])
+    lengths[1, 0] = 3
+    likelihood = torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -2.0, -3.0], [-1.0, -3.0, -2.0]])
+    found = choose(lines, [0, 1, 2], promotion, Candidates(tokens, lengths, likelihood), 1e-3)
+    wanted = [clear[0], clearest[1, :8], clearest[2]]
+    assert found == [row.tolist() for row in wanted]
+    again = marked_lines("hardened", ["a", "b", "c"])
+    found = choose(again, [0, 1, 2], promotion, Candidates(tokens, lengths, likelihood), 1.0)
+    assert found == [weak[0].tolist(), weak[1, :3].tolist(), weak[2].tolist()]
+
+
+def test_one_that_reads_back_is_preferred() -> None:
+    lines = marked_lines("hardened", ["a", "b"])
+    promotion = lines.promotion([0, 1], 3)
+    tokens = torch.tensor([[[10, 11, 12], [20, 21, 22]], [[30, 31, 32], [40, 41, 42]]])
+    lengths, likelihood = torch.full((2, 2), 3), torch.tensor([[-1.0, -2.0], [-2.0, -1.0]])
+    candidates = Candidates(tokens, lengths, likelihood)
+    bad = [[10, 11, 12], [30, 31, 32], [40, 41, 42]]  # of the second line, neither does
+    found = lines.choose(
+        [0, 1], promotion, candidates, 1.0, lambda rows: [r not in bad for r in rows]
+    )
+    assert found == [[20, 21, 22], [40, 41, 42]]
+
+
+@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+def test_the_keys_run_on_and_repeats_count_once(scheme: str) -> None:
+    rng = np.random.default_rng(7)
+    both = marked_lines(scheme, ["a", "b"])
+    whole = both.promotion([0, 1], 40)
+    first = both.promotion([0, 1], 15)
+    tokens = agreeing(whole, 1.0, rng, (2, 40))
+    if scheme == "paper":
+        tokens[:, 20:30] = tokens[:, 2:12]  # the same words, in another piece
+    for line, cut in enumerate((15, 11)):
+        candidates = Candidates(
+            tokens[line, None, None, :15], torch.tensor([[cut]]), torch.zeros(1, 1)
+        )
+        one = replace(first, row_of=first.row_of[line, None])
+        choose(both, [line], one, candidates, 1.0)
+    second = both.promotion([0, 1], 25)
+    for line, cut in enumerate((15, 11)):
+        own = second.promoted[second.row_of[line]]
+        torch.testing.assert_close(own, whole.promoted[whole.row_of[line, cut : cut + 25]])
+        rest = tokens[line, None, None, cut : cut + 25]
+        candidates = Candidates(rest, torch.tensor([[25]]), torch.zeros(1, 1))
+        choose(both, [line], replace(second, row_of=second.row_of[line, None]), candidates, 1.0)
+    at_once = marked_lines(scheme, ["a", "b"])
+    lengths = torch.tensor([[40], [36]])
+    choose(at_once, [0, 1], whole, Candidates(tokens[:, None], lengths, torch.zeros(2, 1)), 1.0)
+    np.testing.assert_allclose(both.log_p(), at_once.log_p())

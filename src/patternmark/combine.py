@@ -64,7 +64,7 @@ def combine_texts(
     reading = detector.read(*_as_one(records, scored))[0]
     said = reading.symbols != UNREAD
     groups = tuple((i,) for i, chain in enumerate(reading.chains) if said[chain].any())
-    if detector.key.schedule.nonces == 1:
+    if detector.key.schedule.nonces == 1 or len(groups) <= 1:
         log_p = detector.statistic.measure([reading])[0].log_p if groups else 0.0
     else:  # chains of a record have one nonce, texts each their own
         texts = [Reading(part, (slice(0, len(part)),)) for part in reading.parts]
@@ -96,9 +96,7 @@ def similar_groups(
     Alike are two that have more than 30 % of the shorter one's residues in common at equal
     positions, or more than 30 % of its words of four (which a shift does not hide).
     """
-    cleaned = [
-        np.where(np.isin(ids, alphabet.unscored) | (ids < 0), _NOTHING, ids) for ids in records
-    ]
+    cleaned = [np.where(alphabet.is_scored(ids), ids, _NOTHING) for ids in records]
     leader = list(range(len(records)))
 
     def first_of(i: int) -> int:

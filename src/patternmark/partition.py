@@ -82,21 +82,20 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
     if len(parts) < 2:
         raise ParameterError("a partition needs at least 2 parts, such as ACDEFGHIKL,MNPQRSTVWY")
     part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
-    is_scored = np.zeros(alphabet.size + 1, dtype=bool)  # SEPARATOR finds the last
-    is_scored[alphabet.scored] = True
     for key, part in enumerate(parts):
         ids = alphabet.encode(part)
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
         is_again = np.ones(len(ids), dtype=bool)
         is_again[np.unique(ids, return_index=True)[1]] = False
-        bad = np.flatnonzero(~is_scored[ids] | (part_of[ids] != NO_KEY) | is_again)
+        is_scored = alphabet.is_scored(ids)
+        bad = np.flatnonzero(~is_scored | (part_of[ids] != NO_KEY) | is_again)
         if bad.size:
             symbol = int(ids[bad[0]])
             if symbol == SEPARATOR:
                 raise ParameterError(f"part {key + 1} holds a chain separator, which is no symbol")
             name = _symbol_name(alphabet, symbol)
-            if not is_scored[symbol]:
+            if not is_scored[bad[0]]:
                 raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
             raise ParameterError(f"{name} stands in two parts, or twice in one")
         part_of[ids] = key

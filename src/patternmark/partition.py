@@ -39,6 +39,11 @@ class Partition:
         """How many symbols each key promotes: [l]."""
         return np.bincount(self.part_of[self.part_of != NO_KEY], minlength=self.num_parts)
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all parts have as many symbols, but for one that may be left over."""
+        return int(self.sizes.max() - self.sizes.min()) <= 1
+
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
         """Return each part's share of a background distribution over symbols."""
         weights = np.asarray(background, dtype=float)

@@ -73,3 +73,8 @@ def test_hash_depends_on_order_and_on_what_is_scored() -> None:
         make("x", ["a", "b", "a"], [])
     with pytest.raises(ParameterError, match=r"unscored ids must be 0\.\.1"):
         make("x", ["a", "b"], [2])
+
+
+def test_ids_that_carry_the_mark() -> None:
+    ids = np.append(PROTEIN.encode("MXW"), SEPARATOR)
+    assert PROTEIN.is_scored(ids).tolist() == [True, False, True, False]

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, load_key
-from patternmark.combine import combine, similar_groups
+from patternmark import PROTEIN, Detector, Key, Marker, Profile, load_key
+from patternmark.combine import combine, combine_texts, similar_groups
+from patternmark.derive import Secret
 from patternmark.statistics.base import combined
 from tests.conftest import Outcome
-from tests.synthetic import marked, plain, write_fasta
+from tests.synthetic import marked, plain, text, vocabulary, write_fasta
 
 Run = Callable[..., Outcome]
 
@@ -108,3 +109,44 @@ def test_unmarked_records_stay_unmarked_together(
     together = run("detect", file, *arguments).objects[-1]
     assert together["num_groups"] == 40
     assert together["prediction"] is False
+
+
+TOKENS = vocabulary(2000)
+OF_TEXTS = {
+    "paper": Profile(TOKENS),
+    "hardened": Profile.for_text(TOKENS),
+    "nonces": Profile.for_text(TOKENS, nonces=3),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "detector"), [("paper", "phase"), ("hardened", "auto"), ("nonces", "phase")]
+)
+def test_texts_that_begin_alike_are_no_evidence(
+    name: str, detector: str, secret: Secret, rng: np.random.Generator
+) -> None:
+    greeting = rng.permutation(TOKENS.scored)[:10]  # "Mr President, I would like to thank ..."
+    records = [np.append(greeting, rng.choice(TOKENS.scored, 30)) for _ in range(60)]
+    assert len(similar_groups(records, TOKENS)) == 60  # less than a third is the same
+    master = Key.of(secret, OF_TEXTS[name])
+    judges = [Detector(master.derive(f"{i}"), detector) for i in range(60)]
+    found = np.array([combine_texts(d, records, [None] * 60).log_p for d in judges])
+    assert np.count_nonzero(found <= log(0.01)) <= 3
+    assert np.count_nonzero(found <= log(0.1)) <= 14
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_short_texts_show_their_mark_together(
+    name: str, secret: Secret, rng: np.random.Generator
+) -> None:
+    key = Key.of(secret, OF_TEXTS[name])
+    marker, judge = Marker(key, delta=2.0), Detector(key)
+    records = [text(TOKENS, 25, rng, marker) for _ in range(40)]
+    scored = [np.zeros(25, dtype=bool), *[None] * 39]  # a prompt alone says nothing
+    found = combine_texts(judge, records, scored)
+    assert found.log_p < log(1e-6)
+    assert (found.num_records, found.groups[0]) == (40, (1,))
+    again = combine_texts(judge, [records[1], records[1]], [None, None])
+    assert again.groups == ((0,),)
+    assert again.log_p == pytest.approx(judge.detect(records[1]).log10_p * log(10))
+    assert combine_texts(judge, [], []).log_p == 0.0

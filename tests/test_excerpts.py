@@ -210,3 +210,18 @@ def test_a_key_of_many_tokens_is_a_small_file(secret: Secret, tmp_path: Path) ->
             np.testing.assert_array_equal(
                 again.schedule.promoted_to(nonce, some), key.schedule.promoted_to(nonce, some)
             )
+
+
+def test_parts_of_unequal_size_are_no_halves(secret: Secret, rng: np.random.Generator) -> None:
+    tokens = vocabulary(2000)
+    order = rng.permutation(tokens.scored).tolist()
+    key = Key.of(secret, Profile(tokens), [order[:500], order[500:]])
+    for detector in ("phase", "slip", "local"):
+        # Of "the cat the dog the ..." one phase would have three tokens of four.
+        with pytest.raises(ParameterError, match="half of the symbols"):
+            Detector(key, detector)
+    assert "null:markov" in Detector(key, "auto").signature
+    middle = len(order) // 2
+    even = Key.of(secret, Profile(tokens), [order[:middle], order[middle:]])
+    assert "null:markov" not in Detector(even, "auto").signature
+    assert Detector(even, "phase").detect(order[:60]).p_value <= 1.0

@@ -6,6 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
+from patternmark import cyclic
 from patternmark.cyclic import CyclicRatio, PathRatios
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
@@ -114,6 +115,21 @@ def test_steady_paths_of_every_nonce(anywhere: bool, rng: np.random.Generator) -
     found = ratio.log_ratios(symbols)[..., 0]
     expected = [[log(steady_sum(row, component, p)) for p in nonces] for row in symbols]
     np.testing.assert_allclose(found, expected, rtol=0, atol=11 * 2.0**-20)
+
+
+@pytest.mark.parametrize("shares", [None, np.array([0.5])])
+def test_few_starts_are_summed_as_many_are(
+    shares: np.ndarray | None, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    symbols, steady = rows(rng, 5, 11), [Component(0), Component(1)]
+
+    def found() -> np.ndarray:
+        ratio = CyclicRatio([PROMOTED], RATES, STARTS, steady, shares=shares)
+        return ratio.log_ratios(symbols)
+
+    by_starts = found()
+    monkeypatch.setattr(cyclic, "_FEW_STARTS", 1)
+    np.testing.assert_array_equal(by_starts, found())  # to the last bit
 
 
 def test_phase_scores_are_sums_of_logarithms(rng: np.random.Generator) -> None:

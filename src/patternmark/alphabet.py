@@ -68,6 +68,16 @@ class Alphabet:
         mask[list(self.unscored)] = False
         return np.flatnonzero(mask)
 
+    @cached_property
+    def _is_scored(self) -> NDArray[np.bool_]:
+        is_scored = np.zeros(self.size + 1, dtype=bool)  # SEPARATOR, -1, finds the last
+        is_scored[self.scored] = True
+        return is_scored
+
+    def is_scored(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which ids can carry the mark; a SEPARATOR cannot."""
+        return np.asarray(self._is_scored[ids])
+
     @property
     def num_scored(self) -> int:
         return self.size - len(self.unscored)

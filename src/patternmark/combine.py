@@ -9,6 +9,11 @@ p-values, are independent, and Fisher's method combines them. The groups follow 
 alone, never from the key or the p-values: choosing them cannot bias the test.
 
 What it costs: a hundred marked designs on one backbone weigh no more than the best of them.
+
+Texts are another matter. Two that are not alike at all both hold *the* and *of*, and a hundred
+speeches begin with the same greeting: wherever they meet the same secret coins, their p-values rise
+and fall together. So texts are read as one record whose chains they are, in which every coin counts
+once (see `coins`); what is left of each is independent of the others.
 """
 
 from __future__ import annotations
@@ -20,8 +25,12 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import Alphabet
+from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.detect import Detector
+from patternmark.likelihood import UNREAD
+from patternmark.reading import Reading
 from patternmark.statistics.base import combined
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike
 _WORD = 4
@@ -46,6 +55,39 @@ def combine(
     return Combined(len(records), groups, combined(smallest))
 
 
+def combine_texts(
+    detector: Detector,
+    records: Sequence[NDArray[np.int64]],
+    scored: Sequence[NDArray[np.bool_] | None],
+) -> Combined:
+    """Combine texts, given as token ids and which positions count; a group says something new."""
+    reading = detector.read(*_as_one(records, scored))[0]
+    said = reading.symbols != UNREAD
+    groups = tuple((i,) for i, chain in enumerate(reading.chains) if said[chain].any())
+    if detector.key.schedule.nonces == 1 or len(groups) <= 1:
+        log_p = detector.statistic.measure([reading])[0].log_p if groups else 0.0
+    else:  # chains of a record have one nonce, texts each their own
+        texts = [Reading(part, (slice(0, len(part)),)) for part in reading.parts]
+        found = detector.statistic.measure(texts)
+        if detector.statistic.name in (AutoStatistic.name, RatioStatistic.name):
+            log_p = min(0.0, -sum(one.statistic for one in found))  # e-values multiply
+        else:
+            log_p = combined([one.log_p for one in found])
+    return Combined(len(records), groups, log_p)
+
+
+def _as_one(
+    records: Sequence[NDArray[np.int64]], scored: Sequence[NDArray[np.bool_] | None]
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]]]:
+    """Lay records end to end as the chains of one, with the positions that count."""
+    between = np.array([SEPARATOR])
+    ids, masks = [], []
+    for record, mask in zip(records, scored, strict=True):
+        ids += [record, between]
+        masks += [np.ones(len(record), dtype=bool) if mask is None else mask, between < 0]
+    return [np.concatenate(ids[:-1] or [between])], [np.concatenate(masks[:-1] or [between < 0])]
+
+
 def similar_groups(
     records: Sequence[NDArray[np.int64]], alphabet: Alphabet
 ) -> tuple[tuple[int, ...], ...]:
@@ -54,9 +96,7 @@ def similar_groups(
     Alike are two that have more than 30 % of the shorter one's residues in common at equal
     positions, or more than 30 % of its words of four (which a shift does not hide).
     """
-    cleaned = [
-        np.where(np.isin(ids, alphabet.unscored) | (ids < 0), _NOTHING, ids) for ids in records
-    ]
+    cleaned = [np.where(alphabet.is_scored(ids), ids, _NOTHING) for ids in records]
     leader = list(range(len(records)))
 
     def first_of(i: int) -> int:

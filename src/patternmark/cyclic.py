@@ -17,6 +17,7 @@ from patternmark.likelihood import Component, Worth, log_mean_exp, with_unread, 
 from patternmark.phases import NonceScreen, around, exactly, in_fours, laid_out, last_read
 
 _AT_ONCE = 2**22  # phases times positions times sequences that are looked up together
+_FEW_STARTS = 4
 FEW_NONCES = 2  # of many that are looked at
 
 
@@ -34,16 +35,21 @@ class PathRatios:
         self.components = tuple(components)
         self.period = len(promoted)
         self._starts = starts
-        keyed = around(with_unread(promoted))
+        self._keyed = around(with_unread(promoted))
         self._factors = {
-            c.level: laid_out(keyed, tuple(v.astype(np.float32) for v in worths[c.level]))
+            c.level: laid_out(self._keyed, tuple(v.astype(np.float32) for v in worths[c.level]))
             for c in components
             if not c.is_steady
         }
-        self._logs = {
-            c.level: laid_out(keyed, tuple(exactly(v) for v in worths[c.level].logs()))
+        self._steady = {
+            c.level: tuple(exactly(v) for v in worths[c.level].logs())
             for c in components
             if c.is_steady
+        }
+        self._logs = {
+            c.level: laid_out(self._keyed, self._steady[c.level])
+            for c in components
+            if c.is_steady and not self._is_from_few(c)
         }
 
     def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -58,16 +64,24 @@ class PathRatios:
         result = np.empty((len(symbols), len(self.components)))
         for number, component in enumerate(self.components):
             if component.is_steady:
-                sums = self._sums(component.level, symbols)
-                result[:, number] = log_mean_exp(
-                    sums if component.anywhere else sums[:, self._starts]
-                )
+                result[:, number] = log_mean_exp(self._steady_sums(component, symbols))
                 continue
             steps = -(-lasts // component.stride)
             total, exponent = self._forward(component, symbols, steps)
             with np.errstate(divide="ignore"):
                 result[:, number] = np.log(total) + exponent * np.log(2.0)
         return result
+
+    def _is_from_few(self, component: Component) -> bool:
+        """Whether so few phases count that it does not pay to add up all of them."""
+        return not component.anywhere and len(self._starts) <= _FEW_STARTS
+
+    def _steady_sums(self, component: Component, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln LR of every phase that may be the first: [B, phases]."""
+        if self._is_from_few(component):
+            return self._sums_from_starts(component.level, symbols)
+        sums = self._sums(component.level, symbols)
+        return sums if component.anywhere else sums[:, self._starts]
 
     def _sums(self, level: int, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln LR of every phase: [B, P]."""
@@ -77,6 +91,18 @@ class PathRatios:
         sums = np.zeros((len(symbols), self.period))
         loops.phase_sums(self._logs[level], symbols, last_read(symbols), sums)
         return sums
+
+    def _sums_from_starts(self, level: int, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln LR of the phases that are starts: [B, starts]."""
+        place = np.arange(symbols.shape[1]) % self.period
+        agreeing, other = self._steady[level]
+        sums = np.empty((len(self._starts), len(symbols)))
+        for number, start in enumerate(self._starts.tolist()):
+            key = (place + start) % len(agreeing)  # of a period, or 0 where all are alike
+            agrees = self._keyed[symbols, place + start]
+            logs = np.where(agrees, agreeing[key, symbols], other[key, symbols])
+            sums[number] = logs.sum(axis=1, dtype=float)
+        return sums.T
 
     def _looked_up(
         self, windows: NDArray[np.float32], symbols: NDArray[np.int64]

@@ -17,8 +17,11 @@ from patternmark.promote import (
     bias_table,
     check_delta,
     different_keys,
+    key_rows,
     strength_of,
 )
+
+_FEW = 2**23  # symbols times keys, of which all are kept
 
 
 class Marker:
@@ -37,6 +40,7 @@ class Marker:
         self.payload = _checked_payload(key, payload)
         self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
+        self._last: tuple[Any, Promotion] | None = None
 
     def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
         """Draw the keys of one sequence from the chain: [length].
@@ -105,11 +109,25 @@ class Marker:
         >>> bias.add_to(logits[mask], mask).sum(axis=1).tolist()
         [10.0, 0.0]
         """
-        used, row_of = different_keys(keys, self.key.profile.num_keys)
-        promoted = np.zeros((len(used) + 1, self.key.profile.alphabet.size), dtype=bool)
-        promoted[:NO_KEY] = self.key.schedule.promoted_rows(used)
+        schedule = self.key.schedule
+        num_keys, symbols = self.key.profile.num_keys, self.key.profile.alphabet.size
         strength = strength_of(self.delta, self.key.profile.delta_at, temperature)
+        if schedule.nonces == 1 and num_keys * symbols <= _FEW:  # all keys, once and for all
+            rows = key_rows(keys, num_keys)
+            return self._with_all_keys(strength, like).at(rows)
+        used, row_of = different_keys(keys, num_keys)
+        promoted = np.zeros((len(used) + 1, symbols), dtype=bool)
+        promoted[:NO_KEY] = schedule.promoted_rows(used)
         return Promotion(promoted, row_of, strength).beside(like)
+
+    def _with_all_keys(self, strength: float, like: Any) -> Promotion:
+        """Return the bias of every key, kept from the last time where it is of the same kind."""
+        is_tensor = hasattr(like, "new_tensor")
+        kind = (strength, like.device if is_tensor else None, like.dtype if is_tensor else None)
+        if self._last is None or self._last[0] != kind:
+            every = np.append(self.members, np.zeros((1, self.members.shape[1]), bool), axis=0)
+            self._last = kind, Promotion(every, np.zeros(0, np.int64), strength).beside(like)
+        return self._last[1]
 
     def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
         """Return what to add to the raw logits of positions with these keys: [..., V]."""

@@ -39,6 +39,11 @@ class Partition:
         """How many symbols each key promotes: [l]."""
         return np.bincount(self.part_of[self.part_of != NO_KEY], minlength=self.num_parts)
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all parts have as many symbols, but for one that may be left over."""
+        return int(self.sizes.max() - self.sizes.min()) <= 1
+
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
         """Return each part's share of a background distribution over symbols."""
         weights = np.asarray(background, dtype=float)
@@ -82,21 +87,20 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
     if len(parts) < 2:
         raise ParameterError("a partition needs at least 2 parts, such as ACDEFGHIKL,MNPQRSTVWY")
     part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
-    is_scored = np.zeros(alphabet.size + 1, dtype=bool)  # SEPARATOR finds the last
-    is_scored[alphabet.scored] = True
     for key, part in enumerate(parts):
         ids = alphabet.encode(part)
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
         is_again = np.ones(len(ids), dtype=bool)
         is_again[np.unique(ids, return_index=True)[1]] = False
-        bad = np.flatnonzero(~is_scored[ids] | (part_of[ids] != NO_KEY) | is_again)
+        is_scored = alphabet.is_scored(ids)
+        bad = np.flatnonzero(~is_scored | (part_of[ids] != NO_KEY) | is_again)
         if bad.size:
             symbol = int(ids[bad[0]])
             if symbol == SEPARATOR:
                 raise ParameterError(f"part {key + 1} holds a chain separator, which is no symbol")
             name = _symbol_name(alphabet, symbol)
-            if not is_scored[symbol]:
+            if not is_scored[bad[0]]:
                 raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
             raise ParameterError(f"{name} stands in two parts, or twice in one")
         part_of[ids] = key

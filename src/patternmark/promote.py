@@ -13,7 +13,7 @@ reads arrays through their own methods and works for numpy arrays and torch tens
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal, get_args
 
@@ -85,6 +85,12 @@ class Promotion:
             bias = None
         return Promotion(promoted, row_of, self.strength, bias)
 
+    def at(self, row_of: Any) -> Promotion:
+        """Return the same bias for positions with other rows."""
+        if hasattr(self.promoted, "new_tensor"):
+            row_of = sys.modules["torch"].as_tensor(row_of, device=self.promoted.device)
+        return replace(self, row_of=row_of)
+
     def add_to(self, logits: Any, positions: Any = None) -> Any:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
 
@@ -112,20 +118,30 @@ class Promotion:
         return logits + logits.dtype.type(self.strength) * chosen
 
 
+def key_rows(keys: Any, num_keys: int) -> NDArray[np.int64]:
+    """Return the row of each position in a table of all keys; that of NO_KEY is after the last."""
+    index = _checked(keys, num_keys)
+    return np.where(index == NO_KEY, num_keys, index)
+
+
 def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the different keys, ascending, and the place of each position's among them.
 
     The place of NO_KEY is after the last. A tensor is copied from its device.
     """
-    index = keys.detach().cpu().numpy() if hasattr(keys, "new_tensor") else np.asarray(keys)
-    if index.size and not (
-        np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
-    ):
-        raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
-    index = index.astype(np.int64, copy=False)
+    index = _checked(keys, num_keys)
     is_used = np.zeros(num_keys + 1, dtype=bool)  # the last, which NO_KEY indexes, is none
     is_used[index] = True
     used = np.flatnonzero(is_used[:NO_KEY])
     place = np.full(num_keys + 1, len(used), dtype=np.int64)
     place[used] = np.arange(len(used))
     return used, place[index]
+
+
+def _checked(keys: Any, num_keys: int) -> NDArray[np.int64]:
+    index = keys.detach().cpu().numpy() if hasattr(keys, "new_tensor") else np.asarray(keys)
+    if index.size and not (
+        np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
+    ):
+        raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
+    return np.asarray(index.astype(np.int64, copy=False))

@@ -106,10 +106,10 @@ def _tossing(
     ids: NDArray[np.int64], alphabet: Alphabet, scored: NDArray[np.bool_] | None
 ) -> NDArray[np.int64]:
     """Return the symbols that toss a coin at all: [n]."""
-    read = np.isin(ids, alphabet.unscored, invert=True)
+    read = alphabet.is_scored(ids)
     if scored is not None:
-        read &= scored | (ids == SEPARATOR)
-    return np.where(read, ids, NO_COIN)
+        read &= scored
+    return np.where(read | (ids == SEPARATOR), ids, NO_COIN)
 
 
 def _read(
@@ -118,10 +118,8 @@ def _read(
     scored: NDArray[np.bool_] | None,
     repeats: NDArray[np.bool_] | None,
 ) -> Reading:
-    symbols = ids.copy()
+    symbols = np.where(alphabet.is_scored(ids), ids, UNREAD)
     separators = np.flatnonzero(ids == SEPARATOR)
-    symbols[np.isin(ids, alphabet.unscored)] = UNREAD
-    symbols[separators] = UNREAD
     edges = [-1, *separators.tolist(), len(ids)]
     chains = tuple(slice(a + 1, b) for a, b in pairwise(edges))
     if repeats is not None:

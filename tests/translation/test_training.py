@@ -1,5 +1,6 @@
 """Real trainings of a small network: it learns, and goes on where it was, to the bit."""
 
+import copy
 import itertools
 import json
 import shutil
@@ -229,3 +230,18 @@ def test_the_rate_rises_stays_and_falls() -> None:
     assert rates[99:601] == [1.0] * 502
     assert rates[800] == pytest.approx(0.5)
     assert 0.0 < rates[-1] < 0.01
+
+
+def test_a_copy_in_half_precision_learns_the_same(tmp_path: Path) -> None:
+    # What a GPU does: the copy computes, the network itself sums up many small steps.
+    whole, halved = (Training(tmp_path / name, config(), SETTINGS) for name in ("a", "b"))
+    halved._network = copy.deepcopy(halved.model).bfloat16()
+    losses: list[list[float]] = []
+    for training in (whole, halved):
+        rows: list[dict[str, float]] = []
+        training.run(corpus(), report=rows.append)
+        losses.append([row["loss"] for row in rows])
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    for own, half in zip(halved.model.parameters(), halved._network.parameters(), strict=True):
+        assert own.dtype == torch.float32
+        torch.testing.assert_close(own.bfloat16(), half, rtol=0, atol=0)

@@ -67,17 +67,16 @@ class Setting:
         return (self.scheme,) if self.scheme else tuple(DETECTORS)
 
 
-def cut_paragraphs(file: Path, translator: Translator, most: int) -> list[Pair]:
-    """Return beginnings of paragraphs whose reference has 50 to 100 tokens."""
+def cut_paragraphs(file: Path, translator: Translator, most: int, skip: int = 0) -> list[Pair]:
+    """Return beginnings of paragraphs whose reference has 50 to 100 tokens, after some skipped."""
 
     def count(text: str) -> int:
         return len(translator.codec.encode_batch([text])[0])
 
     cut = (cut_to(pair, *TOKENS, count) for pair in read_pairs(file))
-    found = [pair for pair in cut if pair is not None][:most]
+    found = [pair for pair in cut if pair is not None][skip : skip + most]
     if not found:
-        low, high = TOKENS
-        raise InputError(f"{file}: no paragraph has a reference of {low} to {high} tokens")
+        raise InputError(f"{file}: no paragraph can be cut to {TOKENS[0]} to {TOKENS[1]} tokens")
     return found
 
 
@@ -89,6 +88,8 @@ def run_translation_benchmark(
     deltas: Sequence[float] = DELTAS,
     choices: Sequence[str] = tuple(CHOICES),
     most: int = 1000,
+    skip: int = 0,
+    sentences: Path | None = None,
     num_keys: int = 20,
     at_once: int = 50,
     decoding: Decoding | None = None,
@@ -97,11 +98,14 @@ def run_translation_benchmark(
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Translate, detect, count; `step` hears of every part that is done."""
+    """Translate, detect, count; `step` hears of every part that is done.
+
+    BLEU without a mark is measured on the pairs of `sentences` too.
+    """
     metric_of_sacrebleu()
     decoding = decoding or Decoding()
     translator = Translator.open(model, device)
-    pairs = cut_paragraphs(paragraphs, translator, most)
+    pairs = cut_paragraphs(paragraphs, translator, most, skip)
     run = _Run(translator, [source for source, _ in pairs], num_keys, seed, decoding, Kept(partial))
     settings = [Setting()] + [
         Setting(scheme, delta, choice)
@@ -118,6 +122,8 @@ def run_translation_benchmark(
         **environment(),
         "device": translator.device_name,
         "texts": len(pairs),
+        "skipped": skip,
+        "sentences": None if sentences is None else _plain_bleu(translator, sentences, decoding),
         "keys": num_keys,
         "tokens": list(TOKENS),
         "decoding": {"iterations": decoding.iterations, "length_beam": decoding.length_beam},
@@ -127,6 +133,15 @@ def run_translation_benchmark(
         "settings": rows,
         "trade_off": _trade_offs(rows),
     }
+
+
+def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[str, Any]:
+    """Return BLEU of plain translations of a file."""
+    pairs = read_pairs(file)
+    found = translator.translate([source for source, _ in pairs], decoding)
+    texts, references = [made.text for made in found], [target for _, target in pairs]
+    score = bleu(texts, references, resamples=_RESAMPLES)
+    return {"file": file.name, "n": len(pairs), "bleu": score.score, "bleu_half": score.half}
 
 
 @cache

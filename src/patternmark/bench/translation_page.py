@@ -49,18 +49,20 @@ def _introduction(result: dict[str, Any]) -> list[str]:
     return [
         "# Translation: what a mark costs, and how often it is found",
         "",
-        f"Made by `patternmark bench translation PARAGRAPHS --texts {result['texts']} --keys "
+        f"Made by `patternmark bench translation PARAGRAPHS --texts {result['texts']} --skip "
+        f"{result['skipped']} --keys "
         f"{result['keys']} --deltas {deltas} --seed {result['seed']} -o docs/results` with "
         f"patternmark {result['version']} on {result['device']}: {result['texts']} German "
         f"paragraphs of Europarl, cut after a sentence so that the reference has {low} to {high} "
-        f"tokens; {result['decoding']['iterations']} iterations, "
+        f"tokens (the first {result['skipped']}, on which defaults were chosen, are left out); "
+        f"{result['decoding']['iterations']} iterations, "
         f"{result['decoding']['length_beam']} lengths; {result['keys']} fresh keys of each scheme "
         "that take turns. Detectors read the text. Rates are percent at p <= 0.1 %, with 95 % "
         f"intervals (Clopper-Pearson); BLEU `{result['bleu_signature']}` with 95 % intervals "
         "(resampled texts; all settings translate the same texts, so that differences are surer "
         "than the intervals of two scores).",
         "",
-        f"Without a mark: BLEU {_bleu(result['settings'][0])}.",
+        f"Without a mark: BLEU {_bleu(result['settings'][0])}{_on_sentences(result)}.",
         "",
         "![Marks found against BLEU](translation.png)",
         "",
@@ -68,6 +70,13 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         f"p <= {result['sure']:g}, or the clearest (the default). *likeliest*: the likeliest.",
         "",
     ]
+
+
+def _on_sentences(result: dict[str, Any]) -> str:
+    if result["sentences"] is None:
+        return ""
+    row = result["sentences"]
+    return f"; on the {row['n']:,} sentences of {row['file']} {_bleu(row)}"
 
 
 def _scheme(scheme: str, rows: list[dict[str, Any]]) -> list[str]:

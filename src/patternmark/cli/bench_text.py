@@ -21,6 +21,12 @@ TranslationModel = Annotated[
 def translation(
     paragraphs: Pairs,
     texts: Annotated[int, typer.Option(min=1, help="How many to translate.")] = 1000,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Texts left out first: the defaults were chosen on them.")
+    ] = 100,
+    sentences: Annotated[
+        Path | None, typer.Option(help="Pairs to measure BLEU on without a mark, such as a test.")
+    ] = None,
     keys: Annotated[int, typer.Option(min=1, help="Fresh keys that take turns.")] = 20,
     deltas: Annotated[str, typer.Option(help="Strengths, separated by commas.")] = "",
     model: TranslationModel = None,
@@ -47,6 +53,8 @@ def translation(
             device=place,
             deltas=chosen,
             most=texts,
+            skip=skip,
+            sentences=sentences,
             num_keys=keys,
             at_once=1000 if place == "cuda" else 50,
             seed=seed,

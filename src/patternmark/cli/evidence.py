@@ -19,12 +19,14 @@ from patternmark.calibrate import (
     rank_p_values,
 )
 from patternmark.cli.output import warn
-from patternmark.combine import combine
+from patternmark.combine import Combined, combine, combine_texts
 from patternmark.detect import NOTHING, Detector
 from patternmark.key import Key
 from patternmark.verdict import LN10, format_p, p_value_of
 
 DEFAULT_NULL_KEYS = 999
+_OF_GROUPS = "fisher over groups of similar records, bonferroni within"
+_ONE_RECORD = "as chains of one record, in which every secret coin counts once"
 
 if TYPE_CHECKING:
     from patternmark.cli.detect import Judged
@@ -84,8 +86,7 @@ def combined_table(judged: list[Judged], judge: Detector) -> dict[str, Any]:
         if not verdict.note.startswith(NOTHING)
         and not (item.record.design is not None and item.record.design.is_native)
     ]
-    log_ps = [-float("inf") if v.p_value == 0.0 else v.log10_p * LN10 for v, _ in used]
-    found = combine(log_ps, [item.symbols for _, item in used], judge.key.profile.alphabet)
+    found, method = _combined(used, judge)
     finite = found.log_p > -float("inf")
     return {
         "combined": True,
@@ -95,10 +96,23 @@ def combined_table(judged: list[Judged], judge: Detector) -> dict[str, Any]:
         "log10_p": found.log_p / LN10 if finite else None,
         "prediction": found.log_p <= log(judge.fpr),
         "fpr": judge.fpr,
-        "method": "fisher over groups of similar records, bonferroni within",
+        "method": method,
         "key_id": judge.key.key_id,
         "signature": judge.signature,
     }
+
+
+def _combined(judged: list[Judged], judge: Detector) -> tuple[Combined, str]:
+    """Return the evidence of all records, and how it was combined."""
+    symbols = [item.symbols for _, item in judged]
+    if _as_texts(judge):
+        return combine_texts(judge, symbols, [item.scored for _, item in judged]), _ONE_RECORD
+    log_ps = [-float("inf") if v.p_value == 0.0 else v.log10_p * LN10 for v, _ in judged]
+    return combine(log_ps, symbols, judge.key.profile.alphabet), _OF_GROUPS
+
+
+def _as_texts(judge: Detector) -> bool:
+    return judge.key.profile.alphabet.has_many_symbols and judge.mask_repeats
 
 
 def print_combined(judged: list[Judged], judge: Detector, *, wanted: bool, as_json: bool) -> None:
@@ -106,13 +120,17 @@ def print_combined(judged: list[Judged], judge: Detector, *, wanted: bool, as_js
     if not wanted:
         return
     table = combined_table(judged, judge)
-    typer.echo(json.dumps(table) if as_json else _in_words(table))
+    typer.echo(json.dumps(table) if as_json else _in_words(table, texts=_as_texts(judge)))
 
 
-def _in_words(table: dict[str, Any]) -> str:
+def _in_words(table: dict[str, Any], *, texts: bool) -> str:
     log10_p = -float("inf") if table["log10_p"] is None else table["log10_p"]
     call = "marked" if table["prediction"] else "no mark found"
-    return (
-        f"all together: p = {format_p(log10_p)}, {call} ({table['num_records']} sequences in "
-        f"{table['num_groups']} groups of similar ones; the best of each counts)"
+    of_what = (
+        f"{table['num_records']} texts, {table['num_groups']} of them with tokens that no earlier "
+        "one has; only these count"
+        if texts
+        else f"{table['num_records']} sequences in {table['num_groups']} groups of similar ones; "
+        "the best of each counts"
     )
+    return f"all together: p = {format_p(log10_p)}, {call} ({of_what})"

@@ -52,7 +52,7 @@ def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
     symbols: set[int] = set()
     for reading in readings:
         own = set(reading.symbols.tolist())
-        if some and len(symbols | own) > most_symbols:
+        if some and len(symbols) + len(own - symbols) > most_symbols:
             yield some
             some, symbols = [], set()
         some.append(reading)

@@ -48,7 +48,7 @@ class _OfPhases(ABC):
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         self._schedule: Schedule | Excerpt = schedule or key.schedule
         self.num_phases = self._schedule.period * self._schedule.nonces
-        if not key.profile.is_hardened and key.profile.num_keys != 2:
+        if not _promotes_halves(key):
             raise ParameterError(
                 f"the detector {self.name} needs keys that promote half of the symbols each: "
                 "take auto, lr or pattern for this key"
@@ -127,6 +127,16 @@ class _OfPhases(ABC):
         for nonce in np.unique(chosen).tolist():
             rows = np.flatnonzero((chosen == nonce).any(axis=1))
             yield nonce, rows, symbols[rows]
+
+
+def _promotes_halves(key: Key) -> bool:
+    """Whether chance agrees half of the time: in texts, adopted parts must be of equal size."""
+    profile = key.profile
+    if profile.is_hardened:
+        return True
+    return profile.num_keys == 2 and (
+        not profile.alphabet.has_many_symbols or key.partition.is_even
+    )
 
 
 def _num_scored(chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -174,6 +174,8 @@ def _null_of(key: Key, mixture: Mixture) -> MixtureNull | None:
         usual = not profile.is_hardened or profile.starts == DEFAULT_STARTS
         return MixtureNull.shipped(profile.scheme) if usual else None
     if profile.alphabet.has_many_symbols:
+        if not profile.is_hardened and not key.partition.is_even:
+            return None  # adopted parts: no coin is fair
         rates = agreement_rates(profile.alphabet, profile.scheme)[:, profile.alphabet.scored]
         name = token_table(profile.scheme, len(key.schedule.starts))
         return MixtureNull.for_tokens(name, rates, mixture.digest)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from patternmark.errors import PatternmarkError
@@ -202,21 +202,29 @@ class Training:
         rate = self.settings.rate(self.step, self.done)
         loss, length_loss = self._loss(source, target, lengths)
         torch.autograd.backward(loss + self.settings.length_weight * length_loss)
-        own: list[Tensor] = list(self.model.parameters())
-        used: list[Tensor] = list(self._network.parameters())
+        own = list(self.model.parameters())
         if self._network is not self.model:
-            for parameter, half in zip(own, used, strict=True):
-                parameter.grad, half.grad = None if half.grad is None else half.grad.float(), None
+            self._take_gradients(own)
         torch.nn.utils.clip_grad_norm_(own, 1.0)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        self._network.zero_grad(set_to_none=True)
         if self._network is not self.model:
             with torch.no_grad():
-                torch._foreach_copy_(used, own)
+                torch._foreach_copy_(tuple(self._network.parameters()), tuple(own))
         return torch.stack([loss.detach(), length_loss.detach()])
+
+    def _take_gradients(self, own: list[nn.Parameter]) -> None:
+        """Copy the gradients of the half-precision network, all in one go."""
+        halves = zip(own, self._network.parameters(), strict=True)
+        learned = [(parameter, half.grad) for parameter, half in halves if half.grad is not None]
+        for parameter, _ in learned:
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+        gradients = [parameter.grad for parameter, _ in learned if parameter.grad is not None]
+        torch._foreach_copy_(gradients, [gradient for _, gradient in learned])
 
     def _masked_loss(
         self, source: Tensor, target: Tensor, lengths: NDArray[np.int64]

@@ -59,7 +59,7 @@ def test_what_a_detector_will_find_is_known(scheme: str) -> None:
     assert np.std(differences) < 0.3
 
 
-def test_the_likeliest_clear_one_or_the_clearest() -> None:
+def test_the_likeliest_clear_one_or_the_likeliest() -> None:
     rng = np.random.default_rng(6)
     lines = marked_lines("hardened", ["a", "b", "c"])
     promotion = lines.promotion([0, 1, 2], 60)
@@ -71,24 +71,28 @@ def test_the_likeliest_clear_one_or_the_clearest() -> None:
     lengths[1, 0] = 3
     likelihood = torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -2.0, -3.0], [-1.0, -3.0, -2.0]])
     found = choose(lines, [0, 1, 2], promotion, Candidates(tokens, lengths, likelihood), 1e-3)
-    wanted = [clear[0], clearest[1, :8], clearest[2]]
+    wanted = [clear[0], weak[1, :3], clearest[2]]
     assert found == [row.tolist() for row in wanted]
     again = marked_lines("hardened", ["a", "b", "c"])
     found = choose(again, [0, 1, 2], promotion, Candidates(tokens, lengths, likelihood), 1.0)
     assert found == [weak[0].tolist(), weak[1, :3].tolist(), weak[2].tolist()]
 
 
-def test_one_that_reads_back_is_preferred() -> None:
-    lines = marked_lines("hardened", ["a", "b"])
-    promotion = lines.promotion([0, 1], 3)
-    tokens = torch.tensor([[[10, 11, 12], [20, 21, 22]], [[30, 31, 32], [40, 41, 42]]])
-    lengths, likelihood = torch.full((2, 2), 3), torch.tensor([[-1.0, -2.0], [-2.0, -1.0]])
-    candidates = Candidates(tokens, lengths, likelihood)
-    bad = [[10, 11, 12], [30, 31, 32], [40, 41, 42]]  # of the second line, neither does
+def test_of_clear_ones_one_that_reads_back_is_taken() -> None:
+    rng = np.random.default_rng(8)
+    lines = marked_lines("hardened", ["a", "b", "c"])
+    promotion = lines.promotion([0, 1, 2], 40)
+    first, second = (agreeing(promotion, 1.0, rng, (3, 40)) for _ in range(2))
+    weak = agreeing(promotion, 0.5, rng, (3, 40))
+    tokens = torch.stack([first, second, weak], dim=1)
+    likelihood = torch.tensor([[-1.0, -2.0, -3.0], [-2.0, -1.0, -3.0], [-2.0, -3.0, -1.0]])
+    candidates = Candidates(tokens, torch.full((3, 3), 40), likelihood)
+    bad = [first[0].tolist(), first[1].tolist(), second[1].tolist(), first[2].tolist()]
     found = lines.choose(
-        [0, 1], promotion, candidates, 1.0, lambda rows: [r not in bad for r in rows]
+        [0, 1, 2], promotion, candidates, 1e-3, lambda rows: [r not in bad for r in rows]
     )
-    assert found == [[20, 21, 22], [40, 41, 42]]
+    # Of the second line's clear ones none does; the third's likeliest is not clear.
+    assert found == [second[0].tolist(), second[1].tolist(), second[2].tolist()]
 
 
 @pytest.mark.parametrize("scheme", ["paper", "hardened"])

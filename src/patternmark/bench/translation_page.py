@@ -67,7 +67,8 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         "![Marks found against BLEU](translation.png)",
         "",
         "*found*: of the lengths tried, the likeliest translation is taken whose mark is clear at "
-        f"p <= {result['sure']:g}, or the clearest (the default). *likeliest*: the likeliest.",
+        f"p <= {result['sure']:g} and whose text reads back (the default). *likeliest*: the "
+        "likeliest.",
         "",
     ]
 

@@ -73,14 +73,17 @@ class MarkedLines:
     ) -> list[list[int]]:
         """Return the tokens of each line's best candidate, and count what they show.
 
-        Best is the likeliest of those whose mark is clear at p <= `sure`, or the clearest; of
-        these, the first whose text reads back.
+        Best is the likeliest of those whose mark is clear at p <= `sure` and whose text reads back;
+        if none of the clear ones does, the likeliest of them. Where no mark is clear, as in short
+        lines, quality is not spent on it: then, and if `sure` is 1, the likeliest of all.
         """
         shown = self._shown(lines, promotion, candidates).cpu().numpy()
         counts = shown + self._counts[lines][:, None]  # [B, beam, 2]
-        order = _preference(candidates.log_p.cpu().numpy(), self._log_p(counts), log(sure))
+        order = np.argsort(-candidates.log_p.cpu().numpy(), axis=1, kind="stable")
+        clear = (self._log_p(counts) <= log(sure)) & (sure < 1.0)
+        is_clear = np.take_along_axis(clear, order, axis=1)
         tokens, lengths = candidates.tokens.cpu().numpy(), candidates.lengths.cpu().numpy()
-        taken = _first_that_reads_back(order, tokens, lengths, reads_back)
+        taken = _first_that_reads_back(order, is_clear, tokens, lengths, reads_back)
         every = np.arange(len(taken))
         self._counts[lines] = counts[every, taken]
         rows = zip(tokens[every, taken], lengths[every, taken], strict=True)
@@ -123,30 +126,25 @@ def line_number(line: str) -> int:
     return int.from_bytes(sha256(line.encode()).digest()[:7], "big")
 
 
-def _preference(
-    likelihood: NDArray[np.float32], log_p: NDArray[np.float64], wanted: float
-) -> NDArray[np.int64]:
-    """Order candidates [B, beam]: clear ones by likelihood, then the others by clearness."""
-    is_clear = log_p <= wanted
-    # Of equal rank, the likelier comes first.
-    keys = (-likelihood, np.where(is_clear, -np.inf, log_p))
-    return np.asarray(np.lexsort(keys, axis=1))
-
-
 def _first_that_reads_back(
     order: NDArray[np.int64],
+    is_clear: NDArray[np.bool_],
     tokens: NDArray[np.int64],
     lengths: NDArray[np.int64],
     reads_back: ReadsBack,
 ) -> NDArray[np.int64]:
-    """Return for each row the first candidate of its order that reads back, or simply the first."""
-    taken = order[:, 0].copy()
-    waiting = np.arange(len(order))
-    for candidate in order.T:
-        texts = [tokens[i, candidate[i], : lengths[i, candidate[i]]].tolist() for i in waiting]
-        good = np.array(reads_back(texts), dtype=bool)
-        taken[waiting[good]] = candidate[waiting[good]]
-        waiting = waiting[~good]
-        if not len(waiting):
-            break
+    """Return for each row the first clear candidate of its order that reads back.
+
+    Else its first clear one; without any, its first. `order` and `is_clear` are [B, beam].
+    """
+    rows = np.arange(len(order))
+    taken: NDArray[np.int64] = order[rows, is_clear.argmax(axis=1)]
+    waiting = rows[is_clear.any(axis=1)]
+    for candidate, clear in zip(order.T, is_clear.T, strict=True):
+        tried = waiting[clear[waiting]]
+        if len(tried):
+            texts = [tokens[i, candidate[i], : lengths[i, candidate[i]]].tolist() for i in tried]
+            good = tried[np.array(reads_back(texts), dtype=bool)]
+            taken[good] = candidate[good]
+            waiting = np.setdiff1d(waiting, good)
     return taken

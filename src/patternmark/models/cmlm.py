@@ -342,9 +342,11 @@ def mask_predict(
             masked = _least(confidence, wanted)
             tokens = torch.where(masked, model.config.mask, tokens)
         states = model.states(tokens, attended, memory_visible, inside[:, None, None])
-        places = (torch.split(x, at_once) for x in masked.nonzero(as_tuple=True))
-        for at in zip(*places, strict=True):
-            logits = head.logits(states[at], (at[0] // beam, at[1] - first))
+        # Place by place: what stands at the same place of a sentence has the same key.
+        places = (torch.split(x, at_once) for x in masked.T.nonzero(as_tuple=True))
+        for place, row in zip(*places, strict=True):
+            at = row, place
+            logits = head.logits(states[at], (row // beam, place - first))
             tokens[at], confidence[at] = choose(logits, temperature, generator)
     mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
     return Candidates(

@@ -1,15 +1,16 @@
 """From a decoder's last states to tokens: logits, the mark in them, the choice.
 
 Logits [M, V] are far larger than what they are made of, and every pass over them takes time. So
-what may never be chosen is the bias of the product that makes them; and a key is one more input of
-that product, whose weights are what it promotes: the mark then costs no pass at all.
+what may never be chosen is the bias of the product that makes them. On a GPU a key is one more
+input of that product, whose weights are what it promotes: the mark then costs no pass at all. On a
+CPU it is added to rows of the same key together, while they are in the cache.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +18,7 @@ from torch.nn import functional
 
 from patternmark.promote import Promotion
 
-# Keys: with more of them, the product would take longer than the passes it saves.
-_MOST_INPUTS = {"cuda": 512, "cpu": 128}
+_MOST_INPUTS = 512  # keys: with more, the product would take longer than the passes it saves
 _MULTIPLE = 8  # GPUs like such a number of inputs
 
 
@@ -36,29 +36,45 @@ class Head:
         *,
         inside: bool | None = None,
     ) -> None:
-        self._table, self._promotion = table, promotion
+        self._table = table
         self._never = table.new_zeros(len(table))
         self._never[list(never)] = -math.inf
-        self._inputs: Tensor | None = None  # [keys, inputs], one for each key
-        bias = None if promotion is None else promotion.bias
+        self._row_of: Tensor | None = None  # [B, L] the row of each position, of those in use
+        self._inputs: Tensor | None = None  # [rows, inputs]
+        if promotion is None:
+            return
+        used, self._row_of = torch.unique(promotion.row_of, return_inverse=True)
+        self._bias = promotion.strength * promotion.promoted[used].to(table.dtype)  # [rows, V]
         if inside is None:
-            most = _MOST_INPUTS["cuda" if table.is_cuda else "cpu"]
-            inside = bias is not None and len(bias) <= most
-        if inside and bias is not None:
-            filling = -len(bias) % _MULTIPLE
-            self._inputs = torch.eye(len(bias), len(bias) + filling).to(table)
-            weights = functional.pad(bias.T.to(table.dtype), (0, filling))
+            inside = table.is_cuda and len(used) <= _MOST_INPUTS
+        if inside:
+            filling = -len(used) % _MULTIPLE
+            self._inputs = torch.eye(len(used), len(used) + filling).to(table)
+            weights = functional.pad(self._bias.T, (0, filling))
             self._table = torch.cat([table, weights], dim=1)
 
     def logits(self, states: Tensor, positions: Any = None) -> Tensor:
         """Return the logits [M, V] of states [M, D]; `positions` are those of the promotion."""
-        promotion = self._promotion
-        if promotion is not None and self._inputs is not None:
-            states = torch.cat([states, self._inputs[promotion.row_of[positions]]], dim=1)
+        if self._row_of is None:
+            return functional.linear(states, self._table, self._never)
+        rows = self._row_of[positions]
+        if self._inputs is not None:
+            states = torch.cat([states, self._inputs[rows]], dim=1)
+            return functional.linear(states, self._table, self._never)
         logits = functional.linear(states, self._table, self._never)
-        if promotion is None or self._inputs is not None:
-            return logits
-        return cast(Tensor, promotion.add_to(logits, positions))
+        if logits.is_cuda:
+            return logits.add_(self._bias[rows])
+        start = 0
+        for row, number in zip(*_runs(rows), strict=True):
+            logits[start : start + number] += self._bias[row]
+            start += number
+        return logits
+
+
+def _runs(rows: Tensor) -> tuple[list[int], list[int]]:
+    """Return the rows that stand together, and how many of each."""
+    values, counts = torch.unique_consecutive(rows, return_counts=True)
+    return values.tolist(), counts.tolist()
 
 
 def choose(

@@ -61,6 +61,7 @@ class Translator:
 
     def __init__(self, model: CMLM, codec: Codec, vocabulary: Vocabulary) -> None:
         self.codec, self.vocabulary = codec, vocabulary
+        self._fits = ""  # the hash of the alphabet that was found to fit
         # A token that breaks a line would break the order of lines.
         alone = codec.decode_batch([[i] for i in range(model.config.vocab)])
         breaking = {i for i, text in enumerate(alone) if _CONTROL & set(text)}
@@ -135,6 +136,8 @@ class Translator:
     def check_fit(self, marker: Marker) -> None:
         """Refuse a key for another vocabulary."""
         alphabet = marker.key.profile.alphabet
+        if alphabet.sha256 == self._fits:
+            return
         if not self.vocabulary.fits(alphabet):
             own = self.vocabulary.alphabet()
             raise ParameterError(
@@ -143,6 +146,7 @@ class Translator:
                 f"'patternmark keygen --alphabet {own.name.removeprefix('tokenizer:')}', or with "
                 "tokenizer:FILE and the model's tokenizer"
             )
+        self._fits = alphabet.sha256
 
     def _reads_back(self, candidates: Sequence[Sequence[int]]) -> list[bool]:
         """Say of each candidate whether its text is split into the same tokens again."""

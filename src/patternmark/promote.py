@@ -25,7 +25,6 @@ from patternmark.errors import ParameterError
 
 DeltaAt = Literal["logits", "tempered"]
 DELTA_AT: tuple[str, ...] = get_args(DeltaAt)
-_FEW = 2**24  # numbers of which a second table may be kept
 
 
 def check_delta(delta: float) -> float:
@@ -61,14 +60,12 @@ def bias_table(
 class Promotion:
     """The bias of a batch's positions, ready to be added at every step of a sampler.
 
-    It holds one byte for each symbol and each *different* key of the batch, where the logits are;
-    beside few tensors of floats, the bias itself, which is quicker to add.
+    It holds one byte for each symbol and each *different* key of the batch, where the logits are.
     """
 
     promoted: Any  # [k + 1, V] bool: the symbols of each different key; none in the last row
     row_of: Any  # [...] whole numbers: the row of each position
     strength: float
-    bias: Any = None  # [k + 1, V] in the logits' own kind, where that is not too large
 
     def beside(self, logits: Any) -> Promotion:
         """Return it as arrays of the kind of `logits`, on their device."""
@@ -77,13 +74,7 @@ class Promotion:
         torch = sys.modules["torch"]
         promoted = torch.as_tensor(self.promoted, device=logits.device)
         row_of = torch.as_tensor(self.row_of, device=logits.device)
-        bias = self.bias
-        if logits.is_floating_point() and promoted.numel() <= _FEW:
-            if bias is None or bias.dtype != logits.dtype or bias.device != logits.device:
-                bias = self.strength * promoted.to(logits.dtype)
-        else:
-            bias = None
-        return Promotion(promoted, row_of, self.strength, bias)
+        return Promotion(promoted, row_of, self.strength)
 
     def at(self, row_of: Any) -> Promotion:
         """Return the same bias for positions with other rows."""
@@ -110,8 +101,6 @@ class Promotion:
                 f"logits of shape {tuple(logits.shape)} do not fit keys of shape "
                 f"{tuple(rows.shape)} and an alphabet of {own.promoted.shape[1]} symbols"
             )
-        if own.bias is not None:
-            return logits + own.bias[rows]
         chosen = own.promoted[rows]
         if is_tensor:
             return sys.modules["torch"].add(logits, chosen, alpha=self.strength)

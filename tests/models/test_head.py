@@ -46,18 +46,6 @@ def test_without_a_mark_what_is_never_chosen_is_out() -> None:
     torch.testing.assert_close(found[:, kept], wanted[:, kept])
 
 
-def test_more_keys_than_may_be_kept_as_numbers() -> None:
-    states, table = states_and_table(torch.float32)
-    marker = Marker(Key.generate(Profile.for_text(WORDS)), delta=2.5)
-    keys = marker.key_sequences([12], seed=3)
-    few = marker.prepare(keys, 1.0, like=table)
-    many = type(few)(few.promoted, few.row_of, few.strength)  # its bias is not written out
-    at = torch.zeros(50, dtype=torch.long), torch.arange(50) % 12
-    torch.testing.assert_close(
-        Head(table, NEVER, many).logits(states, at), Head(table, NEVER, few).logits(states, at)
-    )
-
-
 def test_the_likeliest_token_and_its_probability() -> None:
     logits = torch.randn(40, 90, generator=torch.Generator().manual_seed(1)) * 4
     logits[:, 7] = -torch.inf

@@ -6,15 +6,7 @@ from typing import Any
 
 from patternmark.bench.text_validity import LENGTHS
 from patternmark.bench.validity import LEVELS, SCHEMES, TOLERATED, detectors_of
-from patternmark.bench.validity_page import (
-    HOW_TO_READ,
-    failures,
-    level_name,
-    summary,
-    table,
-    too_few,
-    unlucky_keys,
-)
+from patternmark.bench.validity_page import HOW_TO_READ, level_name, verdicts
 
 
 def to_markdown(result: dict[str, Any]) -> str:
@@ -29,21 +21,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         HOW_TO_READ.format(tolerated=TOLERATED, num_keys=result["num_keys"]["paper"]),
         "![False positives over the nominal rate](text-validity.png)",
         "",
-        "## Summary",
-        "",
-        *failures(rows),
-        "",
-        *unlucky_keys(rows),
-        "",
-        *too_few(rows),
-        "The verdict, at " + ", ".join(level_name(level) for level in LEVELS) + ":",
-        "",
-        *summary(rows, list(LENGTHS)),
+        *verdicts(rows, list(LENGTHS), lambda length: f"texts of {length}"),
     ]
-    for scheme in SCHEMES:
-        for length in LENGTHS:
-            some = [r for r in rows if (r["scheme"], r["source"]) == (scheme, length)]
-            lines += ["", f"## {scheme}: texts of {length}", "", *table(some)]
     lines += ["", "## Corpus by corpus", "", *_by_corpus(result)]
     return "\n".join(lines) + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ def to_markdown(result: dict[str, Any]) -> str:
         HOW_TO_READ.format(tolerated=TOLERATED, num_keys=result["num_keys"]),
         "![False positives over the nominal rate](validity.png)",
         "",
+        *verdicts(rows, list(result["sources"]), _named),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def verdicts(
+    rows: list[dict[str, Any]], sources: list[str], named: Callable[[str], str]
+) -> list[str]:
+    """Return the summary of rates, and the table of every scheme and source."""
+    lines = [
         "## Summary",
         "",
         *failures(rows),
@@ -48,13 +59,13 @@ def to_markdown(result: dict[str, Any]) -> str:
         *too_few(rows),
         "The verdict, at " + ", ".join(level_name(level) for level in LEVELS) + ":",
         "",
-        *summary(rows, list(result["sources"])),
+        *summary(rows, sources),
     ]
     for scheme in SCHEMES:
-        for source in result["sources"]:
+        for source in sources:
             some = [r for r in rows if (r["scheme"], r["source"]) == (scheme, source)]
-            lines += ["", f"## {scheme}: {_named(source)}", "", *table(some)]
-    return "\n".join(lines) + "\n"
+            lines += ["", f"## {scheme}: {named(source)}", "", *table(some)]
+    return lines
 
 
 def _command(result: dict[str, Any]) -> str:

@@ -42,6 +42,10 @@ class Marker:
         self._secret = key.require_secret()
         self._last: tuple[Any, Promotion] | None = None
 
+    def with_delta(self, delta: float) -> Marker:
+        """Return one of another strength."""
+        return self if delta == self.delta else Marker(self.key, delta=delta, payload=self.payload)
+
     def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
         """Draw the keys of one sequence from the chain: [length].
 

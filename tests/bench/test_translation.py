@@ -56,6 +56,7 @@ def paragraphs(folder: Path) -> Path:
 
 def run(folder: Path, **others: Any) -> dict[str, Any]:
     how: dict[str, Any] = {"deltas": (6.0,), "most": 4, "num_keys": 3, "decoding": QUICK}
+    how["as_needed"] = 0.0
     return run_translation_benchmark(paragraphs(folder), **how | others)
 
 
@@ -101,6 +102,18 @@ def test_what_is_measured_is_on_the_page(tmp_path: Path) -> None:
     # What was kept of other parts is not taken for these.
     assert run(tmp_path, **some, at_once=2)["settings"][0]["n"] == 4
     assert len(partial.read_text().splitlines()) == 12
+
+
+def test_what_is_english_already_is_left_out(tmp_path: Path) -> None:
+    file = paragraphs(tmp_path)
+    copy = " ".join(ENGLISH * 2)
+    file.write_text(f"{copy}\t{copy}\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+    some: dict[str, Any] = {"deltas": (), "most": 5, "num_keys": 3, "decoding": QUICK}
+    result = run_translation_benchmark(file, **some, as_needed=6.0)
+    assert (result["texts"], result["english_already"]) == (5, 1)
+    assert [row["n"] for row in result["settings"]] == [4, 4]
+    assert result["settings"][1]["choice"] == "as needed"
+    assert "as needed up to delta 6" in to_markdown(result)
 
 
 def test_each_text_is_judged_by_the_key_that_marked_it(tmp_path: Path) -> None:

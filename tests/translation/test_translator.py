@@ -13,7 +13,7 @@ from patternmark.errors import ParameterError
 from patternmark.models.cmlm import mask_predict
 from patternmark.translation.choice import line_number
 from patternmark.translation.decode import Decoding, padded
-from patternmark.translation.translator import LONGEST_PIECE, Translator
+from patternmark.translation.translator import LONGEST_PIECE, Translation, Translator
 
 LINES = [
     "Wir begrüßen die Gewährung von 300 Mio EUR an zusätzlichen Hilfen für den Milchsektor.",
@@ -84,6 +84,22 @@ def test_the_likeliest_candidate_that_shows_its_mark_is_taken() -> None:
     assert best.log10_p is not None
     assert clear.log10_p is not None
     assert clear == best or clear.log10_p <= -2.0
+
+
+def test_lines_are_marked_as_strongly_as_they_need() -> None:
+    quick = Decoding(iterations=4, length_beam=3)
+    lines = [" ".join([LINES[0], LINES[2], LINES[3]]), LINES[0], ""]
+    marker = Marker(a_key(), delta=6.0)
+
+    def once(delta: float) -> list[Translation]:
+        return translator().translate(lines, quick, marker.with_delta(delta), sure=1e-2)
+
+    found = translator().translate(lines, quick, marker, sure=1e-2, passes=2)
+    for made, weak, strong in zip(found, once(3.0), once(6.0), strict=True):
+        assert made == (weak if weak.is_clear(1e-2) else strong)
+    assert found[0].log10_p is not None
+    assert found[0].log10_p <= -2.0
+    assert found[2].text == ""
 
 
 def test_keys_follow_positions_within_each_candidate() -> None:

@@ -8,9 +8,10 @@ loses is measured beside it. All texts are translated first; then each key judge
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ WANTED = 0.95
 _RESAMPLES = 1000
 # Of the candidates the likeliest whose mark is clear, or simply the likeliest.
 CHOICES = {"found": SURE, "likeliest": 1.0}
+# The same with a weaker mark where that is enough, for the default scheme.
+AS_NEEDED, AS_NEEDED_DELTA, PASSES = "as needed", 3.0, 5
+_SAME_WORDS = 0.5  # of a reference, in its source: German has a tenth of them
 
 Text = dict[str, Any]  # "text", and the "tokens" it was made of
 
@@ -87,6 +91,7 @@ def run_translation_benchmark(
     device: str = "cpu",
     deltas: Sequence[float] = DELTAS,
     choices: Sequence[str] = tuple(CHOICES),
+    as_needed: float = AS_NEEDED_DELTA,
     most: int = 1000,
     skip: int = 0,
     sentences: Path | None = None,
@@ -106,22 +111,28 @@ def run_translation_benchmark(
     decoding = decoding or Decoding()
     translator = Translator.open(model, device)
     pairs = cut_paragraphs(paragraphs, translator, most, skip)
-    run = _Run(translator, [source for source, _ in pairs], num_keys, seed, decoding, Kept(partial))
+    run = _Run(translator, pairs, num_keys, seed, decoding, Kept(partial))
     settings = [Setting()] + [
         Setting(scheme, delta, choice)
         for choice in choices
         for scheme in DETECTORS
         for delta in deltas
     ]
+    if as_needed:
+        settings.append(Setting("hardened", as_needed, AS_NEEDED))
     texts = {setting: run.translate(setting, at_once, step) for setting in settings}
     log10_p = run.judge(texts, workers, step)
-    references = [target for _, target in pairs]
-    rows = [_summary(s, texts[s], log10_p[s.name], references) for s in settings]
+    references = [pairs[i][1] for i in run.foreign]
+    rows = [
+        _summary(s, [texts[s][i] for i in run.foreign], log10_p[s.name], references)
+        for s in settings
+    ]
     return {
         "benchmark": "translation",
         **environment(),
-        "device": translator.device_name,
+        "device": ", ".join(sorted(run.devices)),
         "texts": len(pairs),
+        "english_already": len(pairs) - len(run.foreign),
         "skipped": skip,
         "sentences": None if sentences is None else _plain_bleu(translator, sentences, decoding),
         "keys": num_keys,
@@ -135,9 +146,19 @@ def run_translation_benchmark(
     }
 
 
+def is_copy(pair: Pair) -> bool:
+    """Whether the source is in the target's language already.
+
+    >>> is_copy(("I shall vote in favour.", "I shall vote in favour.")), is_copy(("Ja.", "Yes."))
+    (True, False)
+    """
+    source, target = (Counter(text.lower().split()) for text in pair)
+    return (source & target).total() > _SAME_WORDS * target.total()
+
+
 def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[str, Any]:
     """Return BLEU of plain translations of a file."""
-    pairs = read_pairs(file)
+    pairs = [pair for pair in read_pairs(file) if not is_copy(pair)]
     found = translator.translate([source for source, _ in pairs], decoding)
     texts, references = [made.text for made in found], [target for _, target in pairs]
     score = bleu(texts, references, resamples=_RESAMPLES)
@@ -157,29 +178,40 @@ def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key
     }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Run:
     """What all settings share."""
 
     translator: Translator
-    sources: list[str]
+    pairs: list[Pair]
     num_keys: int
     seed: int
     decoding: Decoding
     kept: Kept
+    devices: set[str] = field(default_factory=set)  # that translated
+
+    @cached_property
+    def foreign(self) -> list[int]:
+        """The texts that are not in the target's language already.
+
+        Those come out as they are: copies, of whatever strength the mark is.
+        """
+        return [i for i, pair in enumerate(self.pairs) if not is_copy(pair)]
 
     def translate(self, setting: Setting, at_once: int, step: Callable[[str], None]) -> list[Text]:
         """Translate all texts, each with its own key: text i has the key i, in turns."""
         texts: list[Text] = []
-        for start in range(0, len(self.sources), at_once):
-            some = range(start, min(start + at_once, len(self.sources)))
+        for start in range(0, len(self.pairs), at_once):
+            some = range(start, min(start + at_once, len(self.pairs)))
             # What was kept of another run is not taken for this one's.
             name = f"{setting.name}/{some}/seed {self.seed}/{self.num_keys} keys/{self.decoding}"
             found = self.kept.get(name)
             if found is None:
-                found = {"job": name, "texts": self._translate(setting, some)}
+                texts_made = self._translate(setting, some)
+                found = {"job": name, "device": self.translator.device_name, "texts": texts_made}
                 self.kept.add(found)
             texts += found["texts"]
+            self.devices.add(found["device"])
             step(f"{setting.name}: {len(texts)} texts")
         return texts
 
@@ -188,15 +220,17 @@ class _Run:
         if setting.scheme:
             alphabet = self.translator.vocabulary.alphabet()
             keys = [*fresh_keys(alphabet, self.num_keys, self.seed)[setting.scheme]]
+        is_gentle = setting.choice == AS_NEEDED
         texts: list[Text] = [{} for _ in numbers]
         for number, key in enumerate(keys):
             own = [i for i in numbers if i % len(keys) == number]
             made = self.translator.translate(
-                [self.sources[i] for i in own],
+                [self.pairs[i][0] for i in own],
                 self.decoding,
                 None if key is None else Marker(key, delta=setting.delta),
                 seed=self.seed,
-                sure=CHOICES.get(setting.choice, 1.0),
+                sure=SURE if is_gentle else CHOICES.get(setting.choice, 1.0),
+                passes=PASSES if is_gentle else 1,
             )
             for i, translation in zip(own, made, strict=True):
                 texts[i - numbers.start] = {
@@ -223,18 +257,14 @@ class _Run:
         again = self.translator.codec.encode_batch([row["text"] for row in texts])
         for row, ids in zip(texts, again, strict=True):
             row["same"] = ids == row["tokens"]
-        return [
-            _Job(
-                setting.name,
-                scheme,
-                number,
-                again[number :: self.num_keys],
-                [row["tokens"] for row in texts[number :: self.num_keys]],
-                "" if setting.scheme else f"{scheme}/",
-            )
-            for scheme in setting.judges
-            for number in range(min(self.num_keys, len(texts)))
-        ]
+        jobs = []
+        for number in range(self.num_keys):
+            own = [i for i in self.foreign if i % self.num_keys == number]
+            read, made = [again[i] for i in own], [texts[i]["tokens"] for i in own]
+            for scheme in setting.judges:
+                prefix = "" if setting.scheme else f"{scheme}/"
+                jobs.append(_Job(setting.name, scheme, number, read, made, prefix))
+        return jobs
 
 
 @dataclass(frozen=True, eq=False)

@@ -268,7 +268,10 @@ def _about(context: typer.Context, place: str) -> dict[str, str]:
 
 
 def _command_line(context: typer.Context) -> str:
-    """Return the command with the arguments and options that were given."""
+    """Return the command with the arguments and options that were given, files by their names.
+
+    It goes into the model's card: whoever reads that has other folders.
+    """
     words = context.command_path.split()
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -277,14 +280,15 @@ def _command_line(context: typer.Context) -> str:
         value = context.params[parameter.name or ""]
         if value is None:  # --verbose, which is no part of what was made
             continue
-        values = value if isinstance(value, list | tuple) else [value]
+        given = value if isinstance(value, list | tuple) else [value]
+        values = [each.name if isinstance(each, Path) else str(each) for each in given]
         name = max(parameter.opts, key=len)
         if parameter.param_type_name == "argument":
-            words += map(str, values)
+            words += values
         elif isinstance(value, bool):
             words.append(name)
         else:
-            words += [word for each in values for word in (name, str(each))]
+            words += [word for each in values for word in (name, each)]
     return shlex.join(words)
 
 

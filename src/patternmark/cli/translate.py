@@ -34,6 +34,12 @@ def translate(
     ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Of mask and predict.")] = 10,
     length_beam: Annotated[int, typer.Option(min=1, help="Lengths tried side by side.")] = 5,
+    passes: Annotated[
+        int,
+        typer.Option(
+            min=1, max=20, help="Up to so many, from a weak mark to --delta, until it is clear."
+        ),
+    ] = 1,
     temperature: Annotated[
         float, typer.Option(min=0.0, max=100.0, help="Sample; 0 takes the likeliest tokens.")
     ] = 0.0,
@@ -85,7 +91,7 @@ def translate(
             task = bar.add_task("translating", total=len(lines), completed=done)
             for start in range(done, len(lines), some):
                 part = lines[start : start + some]
-                found = translator.translate(part, decoding, marker, seed=seed)
+                found = translator.translate(part, decoding, marker, seed=seed, passes=passes)
                 stream.write("".join(f"{translation.text}\n" for translation in found).encode())
                 stream.flush()
                 written = start + len(part)

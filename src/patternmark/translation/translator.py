@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import log, log10
 from pathlib import Path
 from typing import Protocol
 
@@ -54,6 +54,11 @@ class Translation:
     text: str
     tokens: tuple[int, ...]
     log10_p: float | None = None  # about what a detector will find, where it was marked
+    reads_back: bool = True  # whether the text is split into these tokens again
+
+    def is_clear(self, sure: float) -> bool:
+        """Whether a verifier who has the text will see the mark at p <= `sure`."""
+        return self.log10_p is not None and self.log10_p <= log10(sure) and self.reads_back
 
 
 class Translator:
@@ -100,12 +105,36 @@ class Translator:
         *,
         seed: int = 0,
         sure: float = SURE,
+        passes: int = 1,
     ) -> list[Translation]:
         """Translate lines; an empty one stays empty.
 
         Of several candidates the likeliest is taken whose mark is clear at p <= `sure`. A line's
-        keys depend on the seed and on what the line says, not on what stands around it.
+        keys depend on the seed and on what the line says, not on what stands around it. With
+        several passes a line is marked only as strongly as it needs: the first promotes weakly,
+        each next one the lines whose mark is not clear yet, the last as the marker says.
         """
+        if marker is None:
+            return self._translate_once(lines, decoding, None, seed, sure)
+        found = [Translation("", ()) for _ in lines]
+        waiting = list(range(len(lines)))
+        for number in range(1, passes + 1):
+            weaker = marker.with_delta(marker.delta * number / passes)
+            some = [lines[i] for i in waiting]
+            made = self._translate_once(some, decoding, weaker, seed, sure)
+            for i, translation in zip(waiting, made, strict=True):
+                found[i] = translation
+            waiting = [i for i in waiting if not found[i].is_clear(sure)]
+        return found
+
+    def _translate_once(
+        self,
+        lines: Sequence[str],
+        decoding: Decoding,
+        marker: Marker | None,
+        seed: int,
+        sure: float,
+    ) -> list[Translation]:
         marked = None
         if marker is not None:
             self.check_fit(marker)
@@ -130,8 +159,9 @@ class Translator:
         flat = [tuple(token for piece in row for token in piece) for row in tokens]
         if marked is None:
             return [Translation(*both) for both in zip(texts, flat, strict=True)]
-        found_p = (marked.log_p() / log(10.0)).tolist()
-        return [Translation(*all_three) for all_three in zip(texts, flat, found_p, strict=True)]
+        again = self.codec.encode_batch(texts)
+        facts = zip(texts, flat, (marked.log_p() / log(10.0)).tolist(), again, strict=True)
+        return [Translation(t, ids, p, list(ids) == list(ids2)) for t, ids, p, ids2 in facts]
 
     def check_fit(self, marker: Marker) -> None:
         """Refuse a key for another vocabulary."""

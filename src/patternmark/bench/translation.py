@@ -101,11 +101,12 @@ def run_translation_benchmark(
     seed: int = 1,
     workers: int = 1,
     partial: Path | None = None,
+    name: str = "translation",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
     """Translate, detect, count; `step` hears of every part that is done.
 
-    BLEU without a mark is measured on the pairs of `sentences` too.
+    BLEU without a mark is measured on the pairs of `sentences` too. `name` is the result's.
     """
     metric_of_sacrebleu()
     decoding = decoding or Decoding()
@@ -128,7 +129,7 @@ def run_translation_benchmark(
         for s in settings
     ]
     return {
-        "benchmark": "translation",
+        "benchmark": name,
         **environment(),
         "device": ", ".join(sorted(run.devices)),
         "texts": len(pairs),

@@ -68,7 +68,7 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         "",
         f"Without a mark: BLEU {_bleu(result['settings'][0])}{_on_sentences(result)}.",
         "",
-        "![Marks found against BLEU](translation.png)",
+        f"![Marks found against BLEU]({result['benchmark']}.png)",
         "",
         "*found*: of the lengths tried, the likeliest translation is taken whose mark is clear at "
         f"p <= {result['sure']:g} and whose text reads back (the default). *as needed*: the same, "

@@ -32,6 +32,7 @@ def translation(
     model: TranslationModel = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the keys.")] = 1,
+    name: Annotated[str, typer.Option(help="Of the result's files.")] = "translation",
     workers: Workers = 1,
     partial: Partial = None,
     output: Output = None,
@@ -60,6 +61,7 @@ def translation(
             seed=seed,
             workers=workers,
             partial=partial,
+            name=name,
             step=lambda what: bar.update(task, advance=1, description=what),
         )
     show(result, to_markdown(result), output, as_json)

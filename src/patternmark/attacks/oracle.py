@@ -1,9 +1,9 @@
 """An attacker who may ask the detector: edits kept where its answer says that they help.
 
 Given p-values, single edits are tried a few at a time, and those that raise the p-value are kept
-together. Given yes or no alone, edits are added in ever larger steps until the answer is no, and
-then taken back, half of what is left at a time, as far as it stays so. Every sequence shown to
-the detector is one query.
+together. Given yes or no alone, edits are added in ever larger steps until the answer is no. What
+is left of the budget serves to take edits back as far as the answer stays so. Every sequence shown
+to the detector is one query.
 """
 
 from __future__ import annotations
@@ -151,16 +151,20 @@ def _by_p_value(asked: _Asked[Sequence_], before: Answer, most: int) -> Found:
         (answer,) = asked([together])
         if answer.log10_p > best.log10_p:
             kept, best = together, answer
-    return kept, best
+    return _taken_back(asked, kept, best)
 
 
 def _by_verdict(asked: _Asked[Sequence_], before: Answer, most: int) -> Found:
-    """Add edits until the verdict falls, then take back as many as it allows."""
+    """Add edits until the verdict falls."""
     count, answer = 0, before
     while answer.is_marked and count < most and asked.left:
         count = min(max(2 * count, most // 16, 1), most)
         (answer,) = asked([np.arange(count)])
-    kept = np.arange(count)
+    return _taken_back(asked, np.arange(count), answer)
+
+
+def _taken_back(asked: _Asked[Sequence_], kept: NDArray[np.int64], answer: Answer) -> Found:
+    """Undo as many edits as a fallen verdict allows: half of them at a time, then fewer."""
     size = len(kept) // 2
     while not answer.is_marked and size and asked.left:
         at = 0

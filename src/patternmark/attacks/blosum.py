@@ -25,12 +25,24 @@ def blosum62() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 @cache
-def replacement_law() -> NDArray[np.float64]:
-    """Return how likely each letter is replaced by each other, given that it is: [20, 20].
+def aligned_frequencies() -> NDArray[np.float64]:
+    """Return how often two letters stand aligned, as the scores imply: [20, 20], 1 in all.
 
-    Two letters stand aligned p(b) 2^(s/2) times as often as their frequencies say.
+    It is p(a) p(b) e^(x s). With the nominal x of half bits, ln(2) / 2, the rounded scores would
+    make it 1.04 in all; we take the x that makes it 1.
     """
     scores, frequencies = blosum62()
-    law = frequencies * 2.0 ** (scores / 2.0)
+    by_chance = frequencies[:, None] * frequencies
+    low, high = 0.1, 1.0  # the sum dips below 1 and then grows with x
+    for _ in range(60):
+        x = (low + high) / 2.0
+        low, high = (x, high) if (by_chance * np.exp(x * scores)).sum() < 1.0 else (low, x)
+    return np.asarray(by_chance * np.exp(low * scores))
+
+
+@cache
+def replacement_law() -> NDArray[np.float64]:
+    """Return how likely each letter is replaced by each other, given that it is: [20, 20]."""
+    law = aligned_frequencies().copy()
     np.fill_diagonal(law, 0.0)
     return np.asarray(law / law.sum(axis=1, keepdims=True))

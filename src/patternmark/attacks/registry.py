@@ -3,7 +3,7 @@
     >>> from patternmark.attacks import ATTACKS
     >>> attack = ATTACKS["word-drop"]
     >>> attack.attack_all(["one two three four five six seven eight"], 0.5, seed=1)
-    ['two six eight']
+    ['two four six eight']
 
 Strengths run from 0, which changes nothing, to 1. With one seed, what becomes of a sequence
 depends on the attack and the sequence alone: not on its place among others, and at a greater

@@ -1,9 +1,9 @@
 """An attacker who may ask the detector: edits kept where its answer says that they help.
 
-Given p-values, single edits are tried a few at a time, and those that raise the p-value are kept
-together. Given yes or no alone, edits are added in ever larger steps until the answer is no. What
-is left of the budget serves to take edits back as far as the answer stays so. Every sequence shown
-to the detector is one query.
+Given p-values, edits are tried one by one, and those that raise the p-value most are made first;
+given yes or no alone, they are made in any order: ever more, until the answer is no. What is left
+of the budget serves to take edits back as far as the answer stays so. Every sequence shown to the
+detector is one query.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from patternmark.errors import ParameterError
 
 Sequence_ = TypeVar("Sequence_")
 Answers = Literal["p", "verdict"]
-_AT_ONCE = 8  # single edits that are tried before the good ones are kept
+_AT_ONCE = 64  # sequences that are judged together
+_TRYING = 0.6  # of the budget: for single edits
 
 
 class Answer(NamedTuple):
@@ -107,8 +108,9 @@ def oracle_attack(
     most = int(epsilon * edits.number + 1e-9)
     kept, after = nothing, before
     if before.is_marked:
-        search = _by_p_value if answers == "p" else _by_verdict
-        kept, after = search(asked, before, most)
+        by_p = answers == "p"
+        order = _by_p_value(asked, before) if by_p else np.arange(edits.number)
+        kept, after = _taken_back(asked, _made(asked, before, order[:most]))
     return OracleResult(edits.make(kept), len(kept), queries - asked.left, before, after)
 
 
@@ -130,50 +132,45 @@ class _Asked(Generic[Sequence_]):
 Found = tuple[NDArray[np.int64], Answer]
 
 
-def _by_p_value(asked: _Asked[Sequence_], before: Answer, most: int) -> Found:
-    """Keep every edit that raises the p-value, until the verdict falls."""
-    kept, best = np.zeros(0, dtype=np.int64), before
-    untried = 0
-    # One query is held back for the edits that are kept together.
-    while best.is_marked and len(kept) < most and untried < asked.number and asked.left >= 2:
-        some = min(_AT_ONCE, asked.number - untried, asked.left - 1)
-        tried = np.arange(untried, untried + some)
-        untried += some
-        found = asked([np.append(kept, number) for number in tried])
-        gain = np.array([answer.log10_p - best.log10_p for answer in found])
-        helpful = tried[np.argsort(-gain, kind="stable")][: np.count_nonzero(gain > 0)]
-        if not len(helpful):
-            continue
-        together = np.append(kept, helpful[: most - len(kept)])
-        if len(together) == len(kept) + 1:  # this very one was asked for
-            kept, best = together, found[int(gain.argmax())]
-            continue
-        (answer,) = asked([together])
-        if answer.log10_p > best.log10_p:
-            kept, best = together, answer
-    return _taken_back(asked, kept, best)
+def _by_p_value(asked: _Asked[Sequence_], before: Answer) -> NDArray[np.int64]:
+    """Try edits one at a time; put those that raise the p-value first, the best before others.
+
+    What single edits do to the logarithm of a p-value nearly adds up. Those that were not tried
+    come next; those that do not help come never.
+    """
+    tried = min(asked.number, int(_TRYING * asked.left))
+    gains: list[float] = []
+    for start in range(0, tried, _AT_ONCE):
+        some = asked([np.array([number]) for number in range(start, min(start + _AT_ONCE, tried))])
+        gains += [answer.log10_p - before.log10_p for answer in some]
+    best = np.argsort(-np.array(gains), kind="stable")[: sum(gain > 0 for gain in gains)]
+    return np.append(best, np.arange(tried, asked.number))
 
 
-def _by_verdict(asked: _Asked[Sequence_], before: Answer, most: int) -> Found:
-    """Add edits until the verdict falls."""
+def _made(asked: _Asked[Sequence_], before: Answer, order: NDArray[np.int64]) -> Found:
+    """Make edits in an order, ever more of them, until the verdict falls.
+
+    In small steps: where every second key is the other part, too many edits write the mark anew
+    in the other phase.
+    """
     count, answer = 0, before
-    while answer.is_marked and count < most and asked.left:
-        count = min(max(2 * count, most // 16, 1), most)
-        (answer,) = asked([np.arange(count)])
-    return _taken_back(asked, np.arange(count), answer)
+    while answer.is_marked and count < len(order) and asked.left:
+        count = min(max(count + count // 4, count + 1, len(order) // 16), len(order))
+        (answer,) = asked([order[:count]])
+    return order[:count], answer
 
 
-def _taken_back(asked: _Asked[Sequence_], kept: NDArray[np.int64], answer: Answer) -> Found:
-    """Undo as many edits as a fallen verdict allows: half of them at a time, then fewer."""
+def _taken_back(asked: _Asked[Sequence_], made: Found) -> Found:
+    """Undo as many edits as a fallen verdict allows, the last first: half of them, then fewer."""
+    kept, answer = made
     size = len(kept) // 2
     while not answer.is_marked and size and asked.left:
-        at = 0
-        while at < len(kept) and asked.left:
-            fewer = np.delete(kept, np.arange(at, min(at + size, len(kept))))
+        end = len(kept)
+        while end > 0 and asked.left:
+            fewer = np.delete(kept, np.arange(max(end - size, 0), end))
+            end -= size
             (without,) = asked([fewer])
-            if without.is_marked:
-                at += size
-            else:
+            if not without.is_marked:
                 kept, answer = fewer, without
         size //= 2
     return kept, answer

@@ -35,10 +35,7 @@ def decoding_steps(
 
     Both depend on seed and index alone, so a sequence comes out the same in any batch.
     """
-    widest = max(map(len, groups), default=1)
-    padded = np.full((len(groups), widest), length, dtype=np.int64)
-    for row, group in enumerate(groups):
-        padded[row, : len(group)] = group
+    padded = padded_groups(groups, length)
     steps = np.empty((len(indices), *padded.shape), dtype=np.int64)
     uniforms = np.empty((len(indices), len(groups)), dtype=np.float32)
     for row, index in enumerate(indices):
@@ -46,6 +43,15 @@ def decoding_steps(
         steps[row] = padded[rng.permutation(len(groups))]
         uniforms[row] = rng.random(len(groups), dtype=np.float32)
     return steps, uniforms
+
+
+def padded_groups(groups: Sequence[Sequence[int]], length: int) -> NDArray[np.int64]:
+    """Lay groups of residues out as a table: [groups, widest], filled up with `length`."""
+    widest = max(map(len, groups), default=1)
+    padded = np.full((len(groups), widest), length, dtype=np.int64)
+    for row, group in enumerate(groups):
+        padded[row, : len(group)] = group
+    return padded
 
 
 @torch.inference_mode()

@@ -26,9 +26,9 @@ from patternmark.io.vocabulary import (
 )
 from patternmark.mark import Marker
 from patternmark.models.cmlm import CMLM
+from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import TOKENIZER, load_both
 from patternmark.translation.choice import MarkedLines
-from patternmark.translation.corpus import sentences
 from patternmark.translation.decode import Decoding, Piece, translate_ids
 from patternmark.translation.published import is_published, open_published
 

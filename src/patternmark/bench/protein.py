@@ -127,13 +127,11 @@ def design_all(
     model: Any, backbone: Backbone, conditions: Sequence[tuple[Key | None, float]], seed: int
 ) -> dict[str, NDArray[Any]]:
     """Sample all conditions in one batch: their bias tables stand under one another."""
+    from patternmark.design.batch import designs_of, unmarked_task  # noqa: PLC0415
     from patternmark.design.plan import plan_design  # noqa: PLC0415
-    from patternmark.design.run import DesignOptions  # noqa: PLC0415
-    from patternmark.models.sampler import decoding_steps, sample  # noqa: PLC0415
-    from patternmark.models.state import Task  # noqa: PLC0415
+    from patternmark.models.sampler import sample  # noqa: PLC0415
 
     plan = plan_design(backbone)
-    steps, uniforms = decoding_steps(plan.groups, seed, range(len(conditions)), plan.length)
     keys = np.full((len(conditions), plan.length), -1)
     tables: list[NDArray[np.float64]] = []
     for row, (key, delta) in enumerate(conditions):
@@ -143,15 +141,10 @@ def design_all(
             keys[row] = drawn + sum(map(len, tables))
             tables.append(marker.bias(used, temperature=TEMPERATURE))
     tables.append(np.zeros((1, 21)))
-    bias = np.tile(DesignOptions().letter_bias(), (plan.length, 1))
-    task = Task(backbone.sequence, steps, uniforms, keys, np.concatenate(tables), bias, TEMPERATURE)
+    task = unmarked_task(plan, seed, range(len(conditions)), TEMPERATURE)
+    task = replace(task, keys=keys, key_bias=np.concatenate(tables))
     sampled = sample(model.prepare(model.encode(backbone)), task)
-    sequences = sampled.sequences.cpu().numpy()
-    return {
-        "sequences": sequences,
-        "nll": -sampled.log_p.cpu().numpy()[:, plan.designed].mean(axis=1),
-        "recovery": (sequences == backbone.sequence)[:, plan.designed].mean(axis=1),
-    }
+    return designs_of(plan, sampled)
 
 
 def visible(sequence: NDArray[np.int64], backbone: Backbone) -> NDArray[np.int64]:

@@ -26,11 +26,11 @@ from patternmark.errors import InputError
 from patternmark.intervals import rate_interval
 from patternmark.key import Key
 from patternmark.mark import Marker
-from patternmark.profile import Profile
+from patternmark.profile import SURE, Profile
 from patternmark.translation.bleu import bleu, metric_of_sacrebleu
 from patternmark.translation.corpus import Pair, cut_to, read_pairs
 from patternmark.translation.decode import Decoding
-from patternmark.translation.translator import SURE, Translator
+from patternmark.translation.translator import Translator
 
 TOKENS = (50, 100)
 DELTAS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0)

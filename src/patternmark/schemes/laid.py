@@ -62,6 +62,19 @@ class Laid:
         known = (left >= 0) & (right >= 0)
         return Pairs(left[known], right[known], self.record[lag:][known])
 
+    def counts(
+        self, pairs: Pairs, hit: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many pairs of each sequence are hits, and how many it has: [count] both."""
+        return self.per_sequence(pairs.record[hit]), self.per_sequence(pairs.record)
+
     def per_sequence(self, record: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count what is found in each sequence: [count]."""
         return np.bincount(record, minlength=self.count)
+
+
+def counted_pairs(laid: Laid, alphabet: Alphabet, distinct: bool | None) -> Pairs:
+    """Return the pairs of neighbours that count; None: each once if there are many symbols."""
+    pairs = laid.pairs(1)
+    once = alphabet.has_many_symbols if distinct is None else distinct
+    return pairs.distinct(alphabet.size) if once else pairs

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.errors import ParameterError
 from patternmark.schemes.base import Judged, Scheme
 from patternmark.schemes.canvas import GAP
-from patternmark.schemes.laid import Laid
+from patternmark.schemes.laid import Laid, counted_pairs
 from patternmark.schemes.lists import Lists, byte_limit, colouring, drawn_row
 from patternmark.schemes.rules import BothSides, EitherSide, LikelySides, Rule, right_list
 
@@ -61,8 +61,7 @@ class Tango(Scheme):
         laid = Laid.out(sequences, self.alphabet)
         pairs = laid.pairs(self.lag)
         hit = (self.colour_of[pairs.left] + self.colour_of[pairs.right]) % self.colours == 0
-        hits, trials = laid.per_sequence(pairs.record[hit]), laid.per_sequence(pairs.record)
-        return Judged.of_count(hits, trials, 1.0 / self.colours)
+        return Judged.of_count(*laid.counts(pairs, hit), 1.0 / self.colours)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +91,10 @@ class _Matrix(Scheme):
 
     def _judge(self, sequences: Iterable[str | ArrayLike], distinct: bool) -> Judged:
         laid = Laid.out(sequences, self.alphabet)
-        pairs = laid.pairs(1)
-        if distinct:
-            pairs = pairs.distinct(self.alphabet.size)
-        hit = self.greens.hold(pairs.left, pairs.right)
-        hits, trials = laid.per_sequence(pairs.record[hit]), laid.per_sequence(pairs.record)
-        return Judged.of_count(hits, trials, self.gamma)
+        pairs = counted_pairs(laid, self.alphabet, distinct)
+        return Judged.of_count(
+            *laid.counts(pairs, self.greens.hold(pairs.left, pairs.right)), self.gamma
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +146,15 @@ class DMark(_Matrix):
 class LeftRight(Scheme):
     """LR-DWM (arXiv 2601.12376): one list for the left neighbour, one for the right, as known.
 
-    Two independent keys; on both lists a token gets 2 delta. gamma = 1/2. Detector: how many of
-    the different pairs agree, from the left and from the right, Bin(2 T, gamma); z of that sum.
-    Readings, none of which is settled: lists are drawn symbol by symbol; the first and the last
-    token count with their one neighbour; the null is this closed form, not a measured spread.
+    Two independent keys; on both lists a token gets 2 delta. gamma = 1/2. Detector: how many
+    pairs agree, from the left and from the right, Bin(2 T, gamma); z of that sum. Readings, none
+    of which is settled: lists are drawn symbol by symbol; the first and the last token count with
+    their one neighbour; the null is this closed form, not a measured spread, for which each pair
+    counts once in text (as in `Soft`, all of them with proteins).
     """
 
     gamma: float = 0.5
+    distinct: bool | None = None  # None: where the alphabet has many symbols
 
     name: ClassVar[str] = "lr-dwm"
     rule: ClassVar[Rule] = BothSides()
@@ -180,10 +179,10 @@ class LeftRight(Scheme):
         return self.greens.whole()
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
-        """Count the agreements of different pairs, either way."""
+        """Count the agreements of pairs, either way."""
         laid = Laid.out(sequences, self.alphabet)
         size = self.alphabet.size
-        pairs = laid.pairs(1).distinct(size)
+        pairs = counted_pairs(laid, self.alphabet, self.distinct)
         from_left = self.greens.hold(pairs.left, pairs.right)
         from_right = self.greens.hold(right_list(pairs.right, size), pairs.left)
         hits = laid.per_sequence(pairs.record[from_left])

@@ -56,15 +56,23 @@ def padded_groups(groups: Sequence[Sequence[int]], length: int) -> NDArray[np.in
 
 @torch.inference_mode()
 def sample(
-    prepared: Prepared, task: Task, progress: Callable[[int], None] = lambda done: None
+    prepared: Prepared,
+    task: Task,
+    progress: Callable[[int], None] = lambda done: None,
+    before_step: Callable[[State, int], None] | None = None,
 ) -> Sampled:
-    """Draw letters for every sequence; `progress` hears how many groups are done."""
+    """Draw letters for every sequence; `progress` hears how many groups are done.
+
+    `before_step` may change the bias of the group that is next, in `State.key_bias`.
+    """
     state = State.start(prepared, task)
     with small_operations(len(task.steps)):
         advance = _step_for(prepared, state)
-        for done in range(1, task.steps.shape[1] + 1):
+        for number in range(task.steps.shape[1]):
+            if before_step is not None:
+                before_step(state, number)
             advance()
-            progress(done)
+            progress(number + 1)
     return Sampled(state.sequences[:, :-1], state.log_p[:, :-1])
 
 

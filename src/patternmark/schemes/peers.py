@@ -53,8 +53,10 @@ class Tango(Scheme):
     def table(self) -> NDArray[np.bool_]:
         """Return the symbols whose colour fits that of each token at the lag: [V, V]."""
         colour = self.colour_of
-        fits = (colour[:, None] + colour) % self.colours == 0
-        return np.asarray(fits & (colour >= 0)[:, None] & (colour >= 0))
+        of_colour = colour == np.arange(self.colours)[:, None]  # [q, V]
+        fits = of_colour[-colour % self.colours]
+        fits[colour < 0] = False
+        return np.asarray(fits)
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
         """Count the pairs whose colours sum to 0."""

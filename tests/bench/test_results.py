@@ -14,6 +14,8 @@ from patternmark.bench import (
     secrecy,
     speed,
     text_validity_page,
+    translation_page,
+    translation_speed,
     validity_page,
 )
 
@@ -29,6 +31,10 @@ PAGES = {
     "backbone": backbone.to_markdown,
     "validity": validity_page.to_markdown,
     "text-validity": text_validity_page.to_markdown,
+    "translation": translation_page.to_markdown,
+    "translation-distilled": translation_page.to_markdown,
+    "translation-speed-cpu": translation_speed.to_markdown,
+    "translation-speed-cuda": translation_speed.to_markdown,
 }
 
 

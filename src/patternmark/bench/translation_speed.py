@@ -140,7 +140,6 @@ def to_markdown(result: dict[str, Any]) -> str:
             "Why not more on a CPU: one step of the twin reads all weights for one token, and "
             "waits for memory; an iteration of mask-predict computes all tokens of all lengths, "
             "and waits for arithmetic. Ten iterations of five lengths are fifty times the "
-            "arithmetic of writing a sentence once. On a GPU, where arithmetic is plenty, it is "
-            "the other way round.",
+            "arithmetic of writing a sentence once.",
         ]
     return "\n".join(lines) + "\n"

@@ -4,9 +4,9 @@ Needs numba: sixty thousand chains are compared with each other within minutes.
 
 Two chains are **related** where a local alignment (BLOSUM62, a gap of n residues costs 10 + n)
 around a shared stretch of four letters reaches a given score over at least 40 pairs of residues.
-Histidine tags, which every fifth chain of the PDB has, are not looked at. For chains of usual length
-an unrelated pair reaches a score of 90 about once in ten million. Families are what is related
-directly or over others, so that no chain has a relative in another family.
+Histidine tags, which every fifth chain of the PDB has, are not looked at. For chains of usual
+length an unrelated pair reaches a score of 90 about once in ten million. Families are what is
+related directly or over others, so that no chain has a relative in another family.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from patternmark.cli.keys import key_app, keygen
 from patternmark.cli.locate import locate
 from patternmark.cli.output import fail
 from patternmark.cli.power import power
+from patternmark.cli.quality import quality
 from patternmark.cli.report import report
 from patternmark.cli.score import score
 from patternmark.cli.train import train_app
@@ -46,6 +47,7 @@ app.command()(power)
 app.command()(report)
 app.command()(bias)
 app.command()(score)
+app.command()(quality)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")
 app.add_typer(train_app, name="train")

@@ -142,8 +142,7 @@ def _energy(
 ) -> NDArray[np.float64]:
     """Return the energy of one N-H with each of several C=O, in kcal/mol: [others]."""
     ho, hc, nc, no = (
-        np.linalg.norm(there - here, axis=-1)
-        for here, there in ((h, o), (h, c), (n, c), (n, o))
+        np.linalg.norm(there - here, axis=-1) for here, there in ((h, o), (h, c), (n, c), (n, o))
     )
     touch = np.minimum.reduce([ho, hc, nc, no]) < _TOUCH
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -30,6 +30,9 @@ def structure(
     prepared: Annotated[
         Path | None, typer.Option(help="Also write the clustered and parted chains here.")
     ] = None,
+    batch_residues: Annotated[
+        int, typer.Option(min=64, help="Padding included; some 2,000 on a CPU.")
+    ] = 65_536,
     lr: float = 3e-3,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     device: Device = "auto",
@@ -50,7 +53,7 @@ def structure(
     if not 0.0 < minutes < 1e6 or not 0.0 < lr < 1.0:
         raise ParameterError("--minutes and --lr are more than 0, and --lr is less than 1")
     chains = _chains(data, exclude or [], prepared)
-    settings = Settings(minutes=minutes, lr=lr, seed=seed)
+    settings = Settings(minutes, batch_residues, lr, seed=seed)
     with progress("%") as bar:
         task = bar.add_task("training", total=100.0)
 

@@ -30,6 +30,7 @@ class Folder:
     def load(cls, folder: Path, device: str = "cpu") -> Folder:
         """Read `EsmForProteinFolding` from a folder, or say what is missing there."""
         try:
+            from safetensors import SafetensorError  # noqa: PLC0415  # comes with transformers
             from transformers import AutoConfig, EsmForProteinFolding  # noqa: PLC0415  # an extra
         except ImportError:
             raise PatternmarkError("pLDDT needs transformers: pip install transformers") from None
@@ -46,7 +47,7 @@ class Folder:
                 raise PatternmarkError(f"{folder}: a model of another kind: give ESMFold's folder")
             read: Any = EsmForProteinFolding.from_pretrained
             found, facts = read(folder, local_files_only=True, output_loading_info=True)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise PatternmarkError(f"{folder}: cannot be read as ESMFold: {reason}") from None
         # transformers fills what a file lacks with chance; a fold by chance is no fold.

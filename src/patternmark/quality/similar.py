@@ -3,7 +3,7 @@
 Needs numba: sixty thousand chains are compared with each other within minutes.
 
 Two chains are **related** where a local alignment (BLOSUM62, a gap of n residues costs 10 + n)
-around a shared stretch of four letters reaches a given score over at least 40 pairs of residues.
+around a shared stretch of a few letters reaches a given score over at least 40 pairs of residues.
 Histidine tags, which every fifth chain of the PDB has, are not looked at. For chains of usual
 length an unrelated pair reaches a score of 90 about once in ten million. Families are what is
 related directly or over others, so that no chain has a relative in another family.
@@ -25,8 +25,10 @@ RELATIVE_SCORE = 75  # of chains that must not be learned from, beside one that 
 
 _DUPLICATE_LETTERS = 6  # in a row
 _DUPLICATE_SHARE = 0.5  # of such stretches: about 90 % identity
-_SEED = 4  # letters in a row that two chains must share to be compared
-_WORTH_ALIGNING = 45  # score without gaps
+# Letters in a row that two chains must share to be compared, and the score without gaps from which
+# on they are aligned: the finer of the two is for few chains against many.
+_FAMILY_SEED, _FAMILY_WORTH = 4, 45
+_RELATIVE_SEED, _RELATIVE_WORTH = 3, 40
 _DROP = 16  # below the best score, an extension ends
 _BAND = 12  # diagonals on either side, as far as gaps may lead
 _GAP_OPEN, _GAP_LETTER = 11, 1
@@ -64,6 +66,10 @@ def _scores() -> NDArray[np.int32]:
     known = PROTEIN.encode(_ORDER)
     table[np.ix_(known, known)] = np.array(_BLOSUM62.split(), dtype=np.int32).reshape(20, 20)
     return table
+
+
+_Index = tuple[NDArray[np.int64], NDArray[np.int64]]
+_Row = tuple[NDArray[np.int32], NDArray[np.int64]]  # the letters of chains, and where each starts
 
 
 class Chains:
@@ -113,9 +119,10 @@ def families(sequences: Sequence[str], score: int = FAMILY_SCORE) -> NDArray[np.
     """Number the families of chains, the largest 0: [n]."""
     chains = Chains(sequences)
     parent = np.arange(len(chains))
-    words = chains.words(_SEED)
-    places, first = _index(words)
-    _join(chains.letters, chains.starts, words, places, first, _scores(), score, parent)
+    words = chains.words(_FAMILY_SEED)
+    index = _index(words, _FAMILY_SEED)
+    limits = (_FAMILY_WORTH, score)
+    _join(chains.letters, chains.starts, words, index, _scores(), limits, parent)
     roots = np.array([_root(parent, i) for i in range(len(chains))], dtype=np.int64)
     found, number, counts = np.unique(roots, return_inverse=True, return_counts=True)
     rank = np.empty(len(found), dtype=np.int64)
@@ -128,16 +135,18 @@ def have_relatives(
 ) -> NDArray[np.bool_]:
     """Tell which chains are related to any of those held out: [n]."""
     chains, others = Chains(sequences), Chains(held_out)
-    places, first = _index(others.words(_SEED))
-    arrays = (chains.letters, chains.starts, chains.words(_SEED), others.letters, others.starts)
-    return np.asarray(_have_relatives(*arrays, places, first, _scores(), score))
+    words = chains.words(_RELATIVE_SEED)
+    index = _index(others.words(_RELATIVE_SEED), _RELATIVE_SEED)
+    ours, theirs = (chains.letters, chains.starts), (others.letters, others.starts)
+    limits = (_RELATIVE_WORTH, score)
+    return np.asarray(_have_relatives(ours, words, theirs, index, _scores(), limits))
 
 
-def _index(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _index(words: NDArray[np.int64], letters: int) -> _Index:
     """Return all places sorted by word, and where each word's places begin."""
     known = np.flatnonzero(words >= 0)
     places = known[np.argsort(words[known], kind="stable")]
-    first = np.searchsorted(words[places], np.arange(20**_SEED + 1))
+    first = np.searchsorted(words[places], np.arange(20**letters + 1))
     return places, first
 
 
@@ -199,13 +208,14 @@ def _join(
     letters: NDArray[np.int32],
     starts: NDArray[np.int64],
     words: NDArray[np.int64],
-    places: NDArray[np.int64],
-    first: NDArray[np.int64],
+    index: _Index,
     scores: NDArray[np.int32],
-    least: int,
+    limits: tuple[int, int],
     parent: NDArray[np.int64],
 ) -> None:
     """Put related chains into one family."""
+    places, first = index
+    worth, least = limits
     chain_at = np.empty(len(letters), np.int32)
     for chain in range(len(starts) - 1):
         chain_at[starts[chain] : starts[chain + 1]] = chain
@@ -229,7 +239,7 @@ def _join(
                 bounds = (begin, end, starts[other], starts[other + 1])
                 value, right = _extend(letters, letters, place, other_place, bounds, scores)
                 reached[diagonal] = right
-                if value >= _WORTH_ALIGNING and _is_related(
+                if value >= worth and _is_related(
                     letters, letters, place - other_place, bounds, scores, least
                 ):
                     parent[_root(parent, chain)] = _root(parent, other)
@@ -237,16 +247,18 @@ def _join(
 
 @njit(cache=True, nogil=True)
 def _have_relatives(
-    letters: NDArray[np.int32],
-    starts: NDArray[np.int64],
+    ours: _Row,
     words: NDArray[np.int64],
-    other_letters: NDArray[np.int32],
-    other_starts: NDArray[np.int64],
-    places: NDArray[np.int64],
-    first: NDArray[np.int64],
+    theirs: _Row,
+    index: _Index,
     scores: NDArray[np.int32],
-    least: int,
+    limits: tuple[int, int],
 ) -> NDArray[np.bool_]:
+    """Tell which of our chains are related to any of theirs."""
+    letters, starts = ours
+    other_letters, other_starts = theirs
+    places, first = index
+    worth, least = limits
     chain_at = np.empty(len(other_letters), np.int32)
     for chain in range(len(other_starts) - 1):
         chain_at[other_starts[chain] : other_starts[chain + 1]] = chain
@@ -267,7 +279,7 @@ def _have_relatives(
                 bounds = (begin, end, other_starts[other], other_starts[other + 1])
                 value, right = _extend(letters, other_letters, place, other_place, bounds, scores)
                 reached[diagonal] = right
-                if value >= _WORTH_ALIGNING and _is_related(
+                if value >= worth and _is_related(
                     letters, other_letters, place - other_place, bounds, scores, least
                 ):
                     found[chain] = True
@@ -322,41 +334,39 @@ def _is_related(
     """
     begin, end, other_begin, other_end = bounds
     none = -(1 << 20)
-    pair = np.zeros((2 * _BAND + 3, 3), np.int32)  # ending in this pair
-    gap = np.zeros((2 * _BAND + 3, 3), np.int32)  # ending in a gap of theirs
-    gap[:, 0] = none
-    left, now = np.zeros(3, np.int32), np.zeros(3, np.int32)  # ending in a gap of ours; in this
+    score, pairs = np.zeros(2 * _BAND + 3, np.int32), np.zeros(2 * _BAND + 3, np.int32)
+    best = np.zeros(2 * _BAND + 3, np.int32)
+    gap = np.full(2 * _BAND + 3, none, np.int32)  # ending in a gap of theirs
+    gap_pairs, gap_best = np.zeros(2 * _BAND + 3, np.int32), np.zeros(2 * _BAND + 3, np.int32)
     for place in range(begin, end):
-        left[0] = none
+        left, left_pairs, left_best = none, 0, 0  # ending in a gap of ours
         for b in range(1, 2 * _BAND + 2):
             other = place - offset + b - 1 - _BAND
             # Our place goes on and theirs stays: one column to the right in the row above.
-            if pair[b + 1, 0] - _GAP_OPEN > gap[b + 1, 0] - _GAP_LETTER:
-                gap[b] = pair[b + 1]
-                gap[b, 0] -= _GAP_OPEN
+            if score[b + 1] - _GAP_OPEN > gap[b + 1] - _GAP_LETTER:
+                gap[b], gap_pairs[b] = score[b + 1] - _GAP_OPEN, pairs[b + 1]
+                gap_best[b] = best[b + 1]
             else:
-                gap[b] = gap[b + 1]
-                gap[b, 0] -= _GAP_LETTER
+                gap[b], gap_pairs[b] = gap[b + 1] - _GAP_LETTER, gap_pairs[b + 1]
+                gap_best[b] = gap_best[b + 1]
             if not other_begin <= other < other_end:
-                pair[b] = 0
-                gap[b, 0] = left[0] = none
+                score[b] = pairs[b] = best[b] = 0
+                gap[b] = left = none
                 continue
-            now[:] = pair[b]  # the pair before, in the row above: the band moves along
-            now[0] += scores[ours[place], theirs[other]]
-            now[1] += 1
-            if gap[b, 0] > now[0]:
-                now[:] = gap[b]
-            if left[0] > now[0]:
-                now[:] = left
-            if now[0] <= 0:
-                now[:] = 0
-            if now[0] > now[2]:
-                now[2] = now[0]
-                if now[0] >= least and now[1] >= _LEAST_ALIGNED:
+            # The pair before is in the same column of the row above: the band moves along.
+            now, count, top = score[b] + scores[ours[place], theirs[other]], pairs[b] + 1, best[b]
+            if gap[b] > now:
+                now, count, top = gap[b], gap_pairs[b], gap_best[b]
+            if left > now:
+                now, count, top = left, left_pairs, left_best
+            if now <= 0:
+                now, count, top = 0, 0, 0
+            if now > top:
+                top = now
+                if now >= least and count >= _LEAST_ALIGNED:
                     return True
-            pair[b] = now
-            left[0] -= _GAP_LETTER
-            if now[0] - _GAP_OPEN > left[0]:
-                left[:] = now
-                left[0] -= _GAP_OPEN
+            score[b], pairs[b], best[b] = now, count, top
+            left -= _GAP_LETTER
+            if now - _GAP_OPEN > left:
+                left, left_pairs, left_best = now - _GAP_OPEN, count, top
     return False

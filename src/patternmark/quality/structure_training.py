@@ -54,15 +54,20 @@ class Settings:
     lr: float = 3e-3
     weight_decay: float = 0.05
     warmup: int = 100  # steps
-    decay: float = 0.6  # the last part of the time, over which the rate falls
+    decay: float = 0.6  # the last part of the training, over which the rate falls
     masked: float = 0.1  # letters that are hidden, so that none is relied on alone
     longest: int = 768  # longer chains are cut, each time elsewhere
     mean_steps: int = 200  # that the running mean of weights reaches back
     checks: int = 12  # on the chains kept for choosing, in equal times
     seed: int = 1
+    steps: int = 0  # if more than none: this many, whatever time they take
+
+    def done(self, step: int, seconds: float) -> float:
+        """Return which part of the training is behind, after so many steps and seconds."""
+        return step / self.steps if self.steps else seconds / (60.0 * self.minutes)
 
     def rate(self, step: int, done: float) -> float:
-        """Return the learning rate of a step, when such a part of the time is over."""
+        """Return the learning rate of a step, when such a part of the training is over."""
         return self.lr * min(1.0, (step + 1) / self.warmup, max(0.0, 1.0 - done) / self.decay)
 
 
@@ -74,7 +79,7 @@ def train(
     device: str,
     report: Callable[[dict[str, Any], float], object] = lambda row, done: None,
 ) -> StructurePredictor:
-    """Train for the time that is set; return the network that did best, which the folder holds."""
+    """Train as long as is set; return the network that did best, which the folder holds."""
     learned = [chain for chain in chains if chain.part == "train"]
     kept = [chain for chain in chains if chain.part == "valid"]
     if not learned or not kept:
@@ -89,8 +94,8 @@ def train(
     began, best, checked = time.monotonic(), -1.0, 0
     losses: list[Tensor] = []
     for batch in data.batches(settings, rng):
-        done = (time.monotonic() - began) / (60.0 * settings.minutes)
-        losses.append(run.learn(*batch, done))
+        losses.append(run.learn(*batch, settings.done(run.step, time.monotonic() - began)))
+        done = settings.done(run.step, time.monotonic() - began)
         over = done >= 1.0
         if over or done * settings.checks >= checked + 1:
             checked += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import tarfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from patternmark.bench.paper.verdicts import judge_all
 from patternmark.bench.protein import LONGEST, SHORTEST, suitable_chains
 from patternmark.bench.report import environment
 from patternmark.errors import InputError
-from patternmark.io.structures import structure_files
+from patternmark.io.structures import find_structures
 from patternmark.quality.diversity import entropies
 
 TASKS = ("protein", "translation")
@@ -111,7 +112,7 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
     from patternmark.models.weights import weights_file  # noqa: PLC0415
 
     size = setup.amounts
-    files = structure_files(setup.file(STRUCTURES))
+    files = _structures(setup)
     # Detectors were fitted on every third chain: what is reported leaves these out.
     backbones = reported(suitable_chains(files))[: size.backbones]
     natural = natural_chains(setup.file(CHAINS), size.natural, setup.seed)
@@ -131,6 +132,24 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
         for name, texts in sets.items()
     ]
     return material, {"diversity": diversity, "model": setup.model, "device": setup.device}
+
+
+def _structures(setup: Setup) -> list[Path]:
+    """Return the structure files of the data folder, of its archive if it has one."""
+    folder = setup.file(STRUCTURES)
+    archive = next(iter(sorted(folder.glob("*.tar.xz"))), None)
+    if archive is None:
+        return find_structures([folder])
+    unpacked = setup.work / STRUCTURES
+    if not unpacked.exists():
+        beside = unpacked.with_name(f"{STRUCTURES}.part")
+        try:
+            with tarfile.open(archive) as content:
+                content.extractall(beside, filter="data")
+            beside.rename(unpacked)
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise InputError(f"{archive}: cannot be unpacked: {error}") from None
+    return find_structures(sorted(p for p in unpacked.iterdir() if p.is_dir()) or [unpacked])
 
 
 def natural_chains(file: Path, number: int, seed: int) -> list[str]:

@@ -13,11 +13,11 @@ from patternmark.alphabet import PROTEIN
 from patternmark.attacks.redesign import Redesigner
 from patternmark.bench.jobs import Kept
 from patternmark.bench.paper.material import ByKey, Material
-from patternmark.bench.paper.plan import Cell, Size, cells
+from patternmark.bench.paper.plan import REWRITTEN, Cell, Size, cells
 from patternmark.bench.protein import TEMPERATURE, visible
 from patternmark.design.batch import design_schemes
 from patternmark.design.plan import plan_design
-from patternmark.design.run import DesignOptions, Designer
+from patternmark.design.run import Designer, DesignOptions
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.quality.designs import Judges, measure_designs
@@ -48,9 +48,9 @@ class DesignStage:
 
     @property
     def attacked(self) -> list[Cell]:
-        """The cells that models attack: all schemes at the greatest strength."""
+        """The cells that the model attacks: some schemes at the greatest strength."""
         strongest = max(self.size.protein_deltas)
-        return [cell for cell in self.cells if cell.delta == strongest and not cell.stay]
+        return [Cell(scheme, strongest) for scheme in REWRITTEN]
 
     def run(
         self, backbones: Sequence[Backbone], natural: Sequence[str], step: Callable[[str], None]
@@ -84,27 +84,32 @@ class DesignStage:
             name: model.prepare(model.encode(backbone)) for name, model in self._others.items()
         }
         measured = measure_designs(plan, list(sequences), Judges(prepared))
-        columns = [{"nll": nll} | row.values() for nll, row in zip(found["nll"], measured, strict=True)]
+        columns = [
+            {"nll": nll} | row.values() for nll, row in zip(found["nll"], measured, strict=True)
+        ]
         quality: dict[str, dict[str, list[float]]] = {}
         for number, row in enumerate(columns):
             cell = quality.setdefault(names[number // self.size.keys], {})
             for measure, value in row.items():
                 cell.setdefault(measure, []).append(round(float(value), 5))
-        redesigner = Redesigner(self._designer, plan)
-        attacked = {
-            f"{attack}/{epsilon:g}": {
-                cell.name: self._printed(
-                    redesigner.attack(attack).attack_all(
-                        list(by_cell[cell.name]), epsilon, self.seed
-                    ),
-                    backbone,
-                )
-                for cell in self.attacked
-            }
-            for attack, epsilon in MODEL_ATTACKS
-        }
+        attacked = self._attack(Redesigner(self._designer, plan), by_cell)
         designs = {name: self._printed(rows, backbone) for name, rows in by_cell.items()}
         return {"designs": designs, "quality": quality, "attacked": attacked}
+
+    def _attack(
+        self, redesigner: Redesigner, by_cell: dict[str, NDArray[np.int64]]
+    ) -> dict[str, dict[str, list[str]]]:
+        """Write designs of a few keys anew with the model, all together."""
+        names, keys = [cell.name for cell in self.attacked], self.size.rewritten_keys
+        sequences = [ids for name in names for ids in by_cell[name][:keys]]
+        found = {}
+        for attack, epsilon in MODEL_ATTACKS:
+            made = redesigner.attack(attack).attack_all(sequences, epsilon, self.seed)
+            printed = self._printed(made, redesigner.plan.backbone)
+            starts = range(0, len(printed), keys)
+            rows = [printed[start : start + keys] for start in starts]
+            found[f"{attack}/{epsilon:g}"] = dict(zip(names, rows, strict=True))
+        return found
 
     def _printed(
         self, sequences: Sequence[NDArray[np.int64]] | NDArray[np.int64], backbone: Backbone
@@ -115,7 +120,7 @@ class DesignStage:
         self, rows: Sequence[dict[str, Any]], natural: Sequence[str], about: dict[str, Any]
     ) -> Material:
         def by_key(tables: Sequence[dict[str, list[str]]], name: str) -> ByKey:
-            return [[table[name][k] for table in tables] for k in range(self.size.keys)]
+            return [list(own) for own in zip(*(table[name] for table in tables), strict=True)]
 
         designs = [row["designs"] for row in rows]
         attacked = {

@@ -27,6 +27,8 @@ PROTEIN_SCHEMES = (*BASELINES, *PEERS, PUBLISHED, OURS)
 # Mask-Predict settles many tokens a step: there is no step before.
 TEXT_SCHEMES = tuple(name for name in PROTEIN_SCHEMES if name != "soft-by-step")
 
+REWRITTEN = ("unigram", PUBLISHED, OURS)  # whose designs the model itself attacks
+
 PATTERN_LENGTHS = (3, 4, 5, 6, 7, 8)
 STAYS = (0.1, 0.2, 0.3, 0.4)  # a11 of the transition matrix; 0 is the paper's choice
 ABLATION_DELTA = {"protein": 1.0, "translation": 4.0}
@@ -51,6 +53,7 @@ class Size:
     text_keys: int
     text_deltas: tuple[float, ...]
     round_trips: int  # texts of a scheme that are paraphrased
+    rewritten_keys: int  # whose designs the model itself writes anew
     epsilons: tuple[float, ...] = EPSILONS
     stays: tuple[float, ...] = STAYS
 
@@ -60,9 +63,9 @@ class Size:
 
 
 SIZES = {
-    "smoke": Size(2, 2, 3, 10, (1.5,), 4, 2, (5.0,), 2, epsilons=(0.1,), stays=(0.3,)),
-    "small": Size(10, 3, 10, 100, PROTEIN_DELTAS, 60, 5, TEXT_DELTAS, 30),
-    "full": Size(60, 6, 40, 300, PROTEIN_DELTAS, 1000, 20, TEXT_DELTAS, 200),
+    "smoke": Size(2, 2, 3, 10, (1.5,), 4, 2, (5.0,), 2, 1, epsilons=(0.1,), stays=(0.3,)),
+    "small": Size(10, 3, 10, 100, PROTEIN_DELTAS, 60, 5, TEXT_DELTAS, 30, 2),
+    "full": Size(60, 6, 40, 300, PROTEIN_DELTAS, 1000, 20, TEXT_DELTAS, 200, 6),
 }
 
 

@@ -118,9 +118,7 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
     natural = natural_chains(setup.file(CHAINS), size.natural, setup.seed)
     weights = weights_file(setup.model)
     others = [weights_file(name) for name in setup.other_models]
-    stage = DesignStage(
-        weights, others, size, setup.seed, setup.device, setup.kept("designs")
-    )
+    stage = DesignStage(weights, others, size, setup.seed, setup.device, setup.kept("designs"))
     material = stage.run(backbones, natural, step)
     sets = {NONE: material.unmarked}
     strongest = max(size.protein_deltas)
@@ -164,8 +162,10 @@ def natural_chains(file: Path, number: int, seed: int) -> list[str]:
     except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
     if len(found) < number:
-        raise InputError(f"{file}: has {len(found)} chains of {SHORTEST} to {LONGEST} residues, "
-                         f"{number} are needed")
+        raise InputError(
+            f"{file}: has {len(found)} chains of {SHORTEST} to {LONGEST} residues, "
+            f"{number} are needed"
+        )
     order = np.random.default_rng(seed).permutation(len(found))
     return [found[i] for i in order[:number]]
 

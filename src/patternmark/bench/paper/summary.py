@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def length_needed(rows: Sequence[dict[str, Any]], judge: str, delta: float) -> f
         for row in rows
         if row["judge"] == judge and row["delta"] == delta
     )
-    for (shorter, below), (longer, above) in zip(own, own[1:], strict=False):
+    for (shorter, below), (longer, above) in pairwise(own):
         if below < _WANTED <= above:
             return float(shorter + (longer - shorter) * (_WANTED - below) / (above - below))
     return float(own[0][0]) if own and own[0][1] >= _WANTED else None

@@ -92,4 +92,4 @@ def _measured(texts: list[str], references: list[str]) -> dict[str, list[float]]
         "BLEU": bleu(texts, references, resamples=_RESAMPLES),
         "chrF": chrf(texts, references, resamples=_RESAMPLES),
     }
-    return {name: [score.score, score.half] for name, score in scores.items()}
+    return {name: [score.score, score.half or 0.0] for name, score in scores.items()}

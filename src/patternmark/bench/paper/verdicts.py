@@ -1,4 +1,4 @@
-"""The verdicts of `bench paper`: every key judges what it marked, attacked and not, and the rest."""
+"""The verdicts of `bench paper`: each key judges what it marked, attacked or not, and the rest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.attacks.registry import Attack, find_attack
 from patternmark.attacks.edits import cut_window
+from patternmark.attacks.registry import Attack, find_attack
 from patternmark.bench.jobs import Kept, run_all
 from patternmark.bench.paper.material import Material
 from patternmark.bench.paper.plan import (
@@ -176,7 +176,8 @@ class _Judge:
         material, read = self.material, self._reader
         texts = material.marked[cell][job.key]
         for (name, epsilon), made in material.attacked.items():
-            yield Label(cell.name, name, epsilon), cell, read(made[cell][job.key])
+            if job.key < len(made.get(cell, ())):
+                yield Label(cell.name, name, epsilon), cell, read(made[cell][job.key])
         by_epsilon = [(PAPER_ATTACK[material.task], self.size.epsilons)]
         by_epsilon += [(name, _OTHER_EPSILONS) for name in ATTACKS[material.task]]
         for name, epsilons in by_epsilon:

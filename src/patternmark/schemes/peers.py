@@ -53,8 +53,10 @@ class Tango(Scheme):
     def table(self) -> NDArray[np.bool_]:
         """Return the symbols whose colour fits that of each token at the lag: [V, V]."""
         colour = self.colour_of
-        fits = (colour[:, None] + colour) % self.colours == 0
-        return np.asarray(fits & (colour >= 0)[:, None] & (colour >= 0))
+        every = np.arange(self.colours)[:, None]
+        fits = ((every + colour) % self.colours == 0) & (colour >= 0)  # [colours, V]
+        none = np.zeros((1, len(colour)), dtype=bool)
+        return np.asarray(np.concatenate([fits, none])[colour])  # -1 finds the last
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
         """Count the pairs whose colours sum to 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -61,6 +62,10 @@ class Size:
         """Return the strengths of a task."""
         return self.protein_deltas if task == "protein" else self.text_deltas
 
+    def judging_keys(self, task: str) -> int:
+        """Return how many keys of a scheme judge: those that mark, and more."""
+        return max(self.null_keys, self.keys if task == "protein" else self.text_keys)
+
 
 SIZES = {
     "smoke": Size(2, 2, 3, 10, (1.5,), 4, 2, (5.0,), 2, 1, epsilons=(0.1,), stays=(0.3,)),
@@ -93,10 +98,32 @@ def secret_of(number: int, seed: int) -> Secret:
     return Secret(sha256(f"bench paper {seed} {number}".encode()).digest())
 
 
+def schemes_of(task: str) -> tuple[str, ...]:
+    """Return the schemes that mark in a task."""
+    return PROTEIN_SCHEMES if task == "protein" else TEXT_SCHEMES
+
+
+def judges(task: str) -> list[tuple[str, str]]:
+    """Return every detector of a task, and the scheme whose marks it looks for."""
+    return [
+        (judge, scheme)
+        for scheme in schemes_of(task)
+        for judge in (scheme, *JUDGED_TOO.get(scheme, ()))
+    ]
+
+
+def num_steps(tasks: Sequence[str], size: Size) -> int:
+    """Return how many steps a run reports, if there are as many backbones as wanted."""
+    made = {
+        "protein": size.backbones,
+        "translation": 1 + size.text_keys * len(cells("translation", size)),
+    }
+    return sum(made[task] + size.judging_keys(task) * len(judges(task)) for task in tasks)
+
+
 def cells(task: str, size: Size) -> list[Cell]:
     """Return all cells of a task."""
-    schemes = PROTEIN_SCHEMES if task == "protein" else TEXT_SCHEMES
-    found = [Cell(scheme, delta) for scheme in schemes for delta in size.deltas(task)]
+    found = [Cell(scheme, delta) for scheme in schemes_of(task) for delta in size.deltas(task)]
     if task == "protein":
         ablated = min(size.deltas(task), key=lambda d: abs(d - ABLATION_DELTA[task]))
         found += [Cell(PUBLISHED, ablated, stay) for stay in size.stays]

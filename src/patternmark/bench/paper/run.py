@@ -19,13 +19,15 @@ from patternmark.bench.paper.summary import summarise
 from patternmark.bench.paper.verdicts import judge_all
 from patternmark.bench.protein import LONGEST, SHORTEST, suitable_chains
 from patternmark.bench.report import environment
-from patternmark.errors import InputError
+from patternmark.errors import InputError, ParameterError
+from patternmark.io.files import make_folder, write_text
 from patternmark.io.structures import find_structures
 from patternmark.quality.diversity import entropies
 
 TASKS = ("protein", "translation")
 STRUCTURES, CHAINS = "structures", "proteins/pdb_chains_seq_dssp.tsv.xz"
 PARAGRAPHS = "parallel/europarl.de-en.longtest.tsv.xz"
+LAYOUT = 1  # of the result: pages are made of this one
 _VERSION_FILE = "version.txt"
 
 Step = Callable[[str], None]
@@ -43,9 +45,13 @@ class Setup:
     seed: int = 1
     model: str = "v_48_020"
     other_models: tuple[str, ...] = ("v_48_002", "v_48_030")
+    residues: tuple[int, int] = (SHORTEST, LONGEST)  # of chains, both ends
 
     @property
     def amounts(self) -> Size:
+        """How much is made and judged."""
+        if self.size not in SIZES:
+            raise ParameterError(f"--size is one of {', '.join(SIZES)}, not {self.size!r}")
         return SIZES[self.size]
 
     def kept(self, stage: str) -> Kept:
@@ -63,13 +69,20 @@ class Setup:
         return path
 
 
+_NEEDED = {"protein": (STRUCTURES, CHAINS), "translation": (PARAGRAPHS,)}
+
+
 def run_paper_benchmark(
     setup: Setup, tasks: tuple[str, ...] = TASKS, step: Step = lambda what: None
 ) -> dict[str, Any]:
     """Return all numbers; `step` hears of every part that is done."""
+    # A run of hours must not find out late what is missing.
+    for name in (name for task in tasks for name in _NEEDED[task]):
+        setup.file(name)
     check_work_folder(setup.work)
     result: dict[str, Any] = {
         "benchmark": "paper",
+        "layout": LAYOUT,
         **environment(),
         "size": setup.size,
         "amounts": asdict(setup.amounts),
@@ -91,15 +104,16 @@ def run_paper_benchmark(
 
 
 def check_work_folder(folder: Path) -> None:
-    """Refuse work of another version: it was made otherwise, and stays as it is."""
+    """Make the folder; refuse work of another version, which was made otherwise, and leave it."""
     file = folder / _VERSION_FILE
+    make_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         found = file.read_text().strip() if file.exists() else __version__
-        if found == __version__:
-            file.write_text(f"{__version__}\n")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
+    if found == __version__:
+        write_text(file, f"{__version__}\n")
+        write_text(folder / ".gitignore", "*\n")  # nothing here is for a repository
     if found != __version__:
         raise InputError(
             f"{folder}: holds work of patternmark {found}, this is {__version__}: choose another "
@@ -112,12 +126,17 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
     from patternmark.models.weights import weights_file  # noqa: PLC0415
 
     size = setup.amounts
-    files = _structures(setup)
+    weights, *others = (weights_file(name) for name in (setup.model, *setup.other_models))
+    natural = natural_chains(setup.file(CHAINS), size.natural, setup.seed, setup.residues)
+    chains = suitable_chains(_structures(setup), None, *setup.residues)
     # Detectors were fitted on every third chain: what is reported leaves these out.
-    backbones = reported(suitable_chains(files))[: size.backbones]
-    natural = natural_chains(setup.file(CHAINS), size.natural, setup.seed)
-    weights = weights_file(setup.model)
-    others = [weights_file(name) for name in setup.other_models]
+    backbones = reported(chains)[: size.backbones]
+    if not backbones:
+        shortest, longest = setup.residues
+        raise InputError(
+            f"{setup.data / STRUCTURES}: {len(chains)} structures with a chain of {shortest} to "
+            f"{longest} residues, of which every third is left out: give more"
+        )
     stage = DesignStage(weights, others, size, setup.seed, setup.device, setup.kept("designs"))
     material = stage.run(backbones, natural, step)
     sets = {NONE: material.unmarked}
@@ -150,20 +169,23 @@ def _structures(setup: Setup) -> list[Path]:
     return find_structures(sorted(p for p in unpacked.iterdir() if p.is_dir()) or [unpacked])
 
 
-def natural_chains(file: Path, number: int, seed: int) -> list[str]:
+def natural_chains(
+    file: Path, number: int, seed: int, residues: tuple[int, int] = (SHORTEST, LONGEST)
+) -> list[str]:
     """Return natural chains as long as the designs, chosen by the seed."""
     found = []
+    shortest, longest = residues
     try:
         with lzma.open(file, "rt", encoding="utf-8") as stream:
             for line in stream:
                 fields = line.rstrip("\n").split("\t")
-                if len(fields) > 1 and SHORTEST <= len(fields[1]) <= LONGEST:
+                if len(fields) > 1 and shortest <= len(fields[1]) <= longest:
                     found.append(fields[1])
     except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
     if len(found) < number:
         raise InputError(
-            f"{file}: has {len(found)} chains of {SHORTEST} to {LONGEST} residues, "
+            f"{file}: has {len(found)} chains of {shortest} to {longest} residues, "
             f"{number} are needed"
         )
     order = np.random.default_rng(seed).permutation(len(found))

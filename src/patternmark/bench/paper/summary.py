@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import hypot, sqrt
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,7 @@ from patternmark.bench.paper.plan import (
     Cell,
 )
 from patternmark.bench.paper.verdicts import NULLS, Label, Verdicts
-from patternmark.bench.report import mean_interval
-from patternmark.intervals import rate_interval
+from patternmark.intervals import rate_interval, student_quantile
 
 Arrays = Sequence[NDArray[np.float64]]  # an array for each key
 _WANTED = 0.95
@@ -106,18 +106,52 @@ def rate_of(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
     together = np.concatenate(hits)
     low, high = rate_interval(int(together.sum()), len(together))
     by_key = np.array([own.mean() for own in hits if len(own)])
-    over = mean_interval(by_key)
+    over = _mean(by_key)
+    several = len(by_key) > 1
     return {
         "rate": float(together.mean()),
         "n": len(together),
         "low": low,
         "high": high,
         "keys": len(by_key),
-        "keys_low": max(over["low"], 0.0),
-        "keys_high": min(over["high"], 1.0),
+        "keys_low": max(over["low"], 0.0) if several else None,
+        "keys_high": min(over["high"], 1.0) if several else None,
         "worst_key": float(by_key.min()),
         "best_key": float(by_key.max()),
     }
+
+
+def _mean(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Return a mean with its interval by Student's t, as there are few; one value has none."""
+    mean, n = float(values.mean()), len(values)
+    if n < 2:
+        return {"mean": mean, "low": None, "high": None, "n": n}
+    half = student_quantile(n - 1) * float(values.std(ddof=1)) / sqrt(n)
+    return {"mean": mean, "low": mean - half, "high": mean + half, "n": n}
+
+
+def span(rate: dict[str, Any]) -> tuple[float, float]:
+    """Return the interval of a rate that reaches further, over sequences or over keys."""
+    low, high = rate["keys_low"], rate["keys_high"]
+    if low is None:
+        return rate["low"], rate["high"]
+    return min(rate["low"], low), max(rate["high"], high)
+
+
+def difference(
+    one: float, one_span: tuple[float, float], other: float, other_span: tuple[float, float]
+) -> tuple[float, float, float]:
+    """Return one rate less the other, with the interval that theirs make.
+
+    The distances to the ends of the two intervals that matter are added as squares.
+
+    >>> [round(x, 3) for x in difference(0.5, (0.4, 0.6), 0.5, (0.4, 0.6))]
+    [0.0, -0.141, 0.141]
+    """
+    value = one - other
+    low = value - hypot(one - one_span[0], other_span[1] - other)
+    high = value + hypot(one_span[1] - one, other - other_span[0])
+    return value, low, high
 
 
 def _null_rows(judge: str, found: Verdicts) -> Iterable[dict[str, Any]]:
@@ -144,8 +178,8 @@ def _quality(material: Material) -> list[dict[str, Any]]:
             worse = np.array(material.quality[NONE][measure]) - np.array(values)
             if measure.startswith(_LESS_IS_BETTER):
                 worse = -worse
-            row[measure] = mean_interval(np.array(values))
-            row[f"{measure} lost"] = mean_interval(worse)
+            row[measure] = _mean(np.array(values))
+            row[f"{measure} lost"] = _mean(worse)
         rows.append(row)
     return rows
 
@@ -163,36 +197,58 @@ def length_needed(rows: Sequence[dict[str, Any]], judge: str, delta: float) -> f
     return float(own[0][0]) if own and own[0][1] >= _WANTED else None
 
 
+AHEAD, LEVEL, BEHIND = "ahead", "not told apart", "behind"
+
+
 def at_equal_quality(
     summary: dict[str, Any], measure: str, level: float = REPORTED
 ) -> list[dict[str, Any]]:
     """Compare each cell with our default where that loses as much quality, at a measured rate.
 
-    Our rate at that loss is read between two of our strengths; beyond the strongest it is that
-    one's, which can only be too little.
+    Ours is the most that we find at no greater loss, read between two of our strengths; beyond the
+    strongest it is that one's, which can only be too little. A verdict needs a difference whose
+    interval leaves 0 out.
     """
     lost = {row["cell"]: row[f"{measure} lost"]["mean"] for row in summary["quality"]}
-    detection = [row for row in summary["detection"] if row["judge"] == row["scheme"]]
+    points = [
+        (lost[Cell(row["scheme"], row["delta"]).name], row)
+        for row in summary["detection"]
+        if row["judge"] == row["scheme"]
+    ]
+    matched = f"{level:g}"
+    ours = [(cost, row["matched"][matched]) for cost, row in points if row["scheme"] == OURS]
+    return [
+        _compared(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *ours])
+        for cost, row in points
+        if row["scheme"] != OURS
+    ]
 
-    def point(row: dict[str, Any]) -> tuple[float, float]:
-        cell = Cell(row["scheme"], row["delta"]).name
-        return lost[cell], row["matched"][f"{level:g}"]["rate"]
 
-    ours = sorted(point(row) for row in detection if row["scheme"] == OURS)
-    costs, rates = zip(*[(0.0, level), *ours], strict=True)
-    found = []
-    for row in detection:
-        if row["scheme"] != OURS:
-            cost, rate = point(row)
-            mine = float(np.interp(cost, costs, rates))
-            found.append(
-                {
-                    "scheme": row["scheme"],
-                    "delta": row["delta"],
-                    "lost": cost,
-                    "rate": row["matched"][f"{level:g}"],
-                    "ours": mine,
-                    "ahead": mine >= rate,
-                }
-            )
-    return found
+def _no_mark(level: float) -> dict[str, Any]:
+    """Return what is found without a mark, at no loss."""
+    ends = {"low": level, "high": level, "keys_low": None, "keys_high": None}
+    return {"rate": level} | ends
+
+
+def _compared(
+    cost: float,
+    row: dict[str, Any],
+    rate: dict[str, Any],
+    ours: Sequence[tuple[float, dict[str, Any]]],
+) -> dict[str, Any]:
+    curve = sorted(ours, key=lambda point: point[0])
+    costs = [place for place, _ in curve]
+    heights = [(own["rate"], *span(own)) for _, own in curve]
+    best = np.maximum.accumulate(np.array(heights))  # who may lose more may also lose less
+    mine, low, high = (float(np.interp(cost, costs, column)) for column in best.T)
+    value, least, most = difference(mine, (low, high), rate["rate"], span(rate))
+    return {
+        "scheme": row["scheme"],
+        "delta": row["delta"],
+        "lost": cost,
+        "rate": rate,
+        "ours": {"rate": mine, "low": low, "high": high},
+        "difference": {"value": value, "low": least, "high": most},
+        "verdict": AHEAD if least > 0.0 else BEHIND if most < 0.0 else LEVEL,
+        "beyond": cost > costs[-1],
+    }

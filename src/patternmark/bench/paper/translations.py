@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,18 @@ class TranslationStage:
         references = [target for _, target in pairs]
         plain = self._kept_or_made(NONE, lambda: self._translate(sources, None))
         step("translations without a mark")
-        found: dict[Cell, list[str]] = {}
-        for cell in self.cells:
-            found[cell] = self._kept_or_made(cell.name, lambda: self._marked(cell, sources))  # noqa: B023
+        found: dict[Cell, ByKey] = {}
+        # The strengths of a key come one after the other: they promote the same lists.
+        for cell, number in sorted(self._parts(), key=self._place):
+            own = sources[number :: self.size.text_keys]
+            name = f"{cell.name}/key {number}"
+            texts = self._kept_or_made(name, lambda: self._marked(cell, number, own))  # noqa: B023
+            found.setdefault(cell, []).append(texts)
             step(f"translations: {cell.name}")
-        quality = {NONE: plain} | {cell.name: texts for cell, texts in found.items()}
+        quality = {NONE: plain} | {cell.name: self._in_order(found[cell]) for cell in self.cells}
         return Material(
             task="translation",
-            marked={cell: self._by_key(texts) for cell, texts in found.items()},
+            marked={cell: found[cell] for cell in self.cells},
             unmarked=plain,
             natural=references,
             attacked={},
@@ -67,19 +72,25 @@ class TranslationStage:
             self._kept.add(row)
         return list(row["texts"])
 
-    def _by_key(self, texts: list[str]) -> ByKey:
-        return [texts[number :: self.size.text_keys] for number in range(self.size.text_keys)]
+    def _parts(self) -> Iterator[tuple[Cell, int]]:
+        """Yield every cell with the number of every key that marks."""
+        return product(self.cells, range(self.size.text_keys))
 
-    def _marked(self, cell: Cell, sources: list[str]) -> list[str]:
-        texts = [""] * len(sources)
+    def _place(self, part: tuple[Cell, int]) -> tuple[int, int, int]:
+        """Say when a part is translated: by its scheme, then its key, then its strength."""
+        cell, number = part
+        own = self.cells.index(cell)
+        first = [other.scheme for other in self.cells].index(cell.scheme)
+        return first, number, own
+
+    def _in_order(self, by_key: ByKey) -> list[str]:
+        """Return texts in the order of their sources, in which keys take turns."""
+        rounds = zip_longest(*by_key)
+        return [text for texts in rounds for text in texts if text is not None]
+
+    def _marked(self, cell: Cell, number: int, sources: list[str]) -> list[str]:
         alphabet = self.translator.vocabulary.alphabet()
-        for number in range(self.size.text_keys):
-            own = range(number, len(sources), self.size.text_keys)
-            scheme = cell.of_key(number, self.seed, alphabet)
-            made = self._translate([sources[i] for i in own], scheme)
-            for i, text in zip(own, made, strict=True):
-                texts[i] = text
-        return texts
+        return self._translate(sources, cell.of_key(number, self.seed, alphabet))
 
     def _translate(self, sources: list[str], scheme: Any) -> list[str]:
         found = self.translator.translate(sources, Decoding(), scheme=scheme, seed=self.seed)

@@ -17,13 +17,13 @@ from patternmark.bench.paper.material import Material
 from patternmark.bench.paper.plan import (
     ABLATION_DELTA,
     ATTACKS,
-    JUDGED_TOO,
     LENGTHS,
     PAPER_ATTACK,
     PATTERN_LENGTHS,
     PUBLISHED,
     Cell,
     Size,
+    judges,
 )
 from patternmark.errors import PatternmarkError
 from patternmark.schemes import Scheme
@@ -81,9 +81,8 @@ def judge_all(
     """Return the verdicts of every detector; `step` hears of every key of one."""
     jobs = [
         _Job(judge, scheme, key)
-        for scheme in dict.fromkeys(cell.scheme for cell in material.marked)
-        for judge in (scheme, *JUDGED_TOO.get(scheme, ()))
-        for key in range(max(size.null_keys, _marking(material)))
+        for judge, scheme in judges(material.task)
+        for key in range(size.judging_keys(material.task))
     ]
     work = _Judge(material, size, seed)
     prefix = f"{material.task}/{size}/seed {seed}/"
@@ -132,16 +131,25 @@ class _Judge:
 
     def __call__(self, job: _Job) -> tuple[_Job, dict[str, Any]]:
         found = {}
+        schemes: dict[str, Scheme] = {}
         for label, cell, sequences in self._parts(job):
-            scheme = self._scheme(job, label, cell)
+            scheme = self._scheme(job, label, cell, schemes)
             judged = scheme.judge(sequences)
             pair = [np.round(x, _DIGITS).tolist() for x in (judged.score, judged.log10_p)]
             found[str(label)] = pair
         return job, found
 
-    def _scheme(self, job: _Job, label: Label, cell: Cell) -> Scheme:
+    def _scheme(
+        self, job: _Job, label: Label, cell: Cell, before: dict[str, Scheme]
+    ) -> Scheme:
+        """Return the detector of a cell; lists that were made for another strength are shared."""
         judge = replace(cell, scheme=job.judge)
-        scheme = judge.of_key(job.key, self.seed, self._alphabet)
+        kind = replace(judge, delta=0.0).name
+        if kind not in before:
+            before[kind] = judge.of_key(job.key, self.seed, self._alphabet)
+        scheme = before[kind]
+        if scheme.delta != cell.delta:
+            scheme = scheme.with_delta(cell.delta)
         if label.how == "m":
             return replace(scheme, pattern_length=int(label.value))  # type: ignore[call-arg]
         return scheme

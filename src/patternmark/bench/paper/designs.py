@@ -13,7 +13,7 @@ from patternmark.alphabet import PROTEIN
 from patternmark.attacks.redesign import Redesigner
 from patternmark.bench.jobs import Kept
 from patternmark.bench.paper.material import ByKey, Material
-from patternmark.bench.paper.plan import REWRITTEN, Cell, Size, cells
+from patternmark.bench.paper.plan import NONE, REWRITTEN, Cell, Size, cells
 from patternmark.bench.protein import TEMPERATURE, visible
 from patternmark.design.batch import design_schemes
 from patternmark.design.plan import plan_design
@@ -23,7 +23,6 @@ from patternmark.models.mpnn import ProteinMPNN
 from patternmark.quality.designs import Judges, measure_designs
 from patternmark.schemes import Scheme
 
-NONE = "none"  # the cell without a mark
 # Attacks with the design model itself, at their strengths.
 MODEL_ATTACKS = (("redesign", 0.3), ("rewrite", 1.0))
 _LETTERS = np.array(list(PROTEIN.letters))

@@ -8,22 +8,34 @@ from statistics import median
 from typing import Any
 
 from patternmark.bench.paper.numbers import DETECTION, FPRS, SAMPLES
-from patternmark.bench.paper.plan import LEVELS, REPORTED
+from patternmark.bench.paper.plan import LEVELS, PUBLISHED, REPORTED
 from patternmark.bench.paper.summary import AHEAD, difference, span
 from patternmark.bench.paper.verdicts import NULLS
 from patternmark.intervals import rate_interval
 
 Row = dict[str, Any]
+_NEARLY_ALL = 0.99
 # By what cells are said to be of equal quality, the first for all tables.
 MEASURES = {
     "protein": ("nll", "score, v_48_002", "score, v_48_030", "structure agreement"),
     "translation": ("BLEU", "chrF"),
 }
 
+_NAMES = {
+    "nll": "likelihood",
+    "score, v_48_002": "likelihood under v_48_002",
+    "score, v_48_030": "likelihood under v_48_030",
+}
+
 
 def key_of(level: float) -> str:
     """Return how a result names a level."""
     return f"{level:g}"
+
+
+def name_of_measure(measure: str) -> str:
+    """Return what a reader calls a measure of quality."""
+    return _NAMES.get(measure, measure)
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,7 @@ def agreements(summary: dict[str, Any]) -> list[Agreement]:
             n = SAMPLES[summary["task"]]
             its_span = rate_interval(round(paper * n), n)
             apart = difference(rate["rate"], span(rate), paper, its_span)
-            found.append(
-                Agreement(row["judge"], row["delta"], level, rate["rate"], paper, apart)
-            )
+            found.append(Agreement(row["judge"], row["delta"], level, rate["rate"], paper, apart))
     return found
 
 
@@ -84,6 +94,22 @@ def tallies(found: Sequence[Agreement]) -> list[Tally]:
     return result
 
 
+def claimed(summary: dict[str, Any], kind: str) -> tuple[int, list[Row]]:
+    """Compare the paper's scheme with its baselines at the same delta, as the paper does.
+
+    Return how many cells there are, and the rows of baselines that find more; `kind` is "nominal"
+    or "matched".
+    """
+    rows = {(row["judge"], row["delta"]): row for row in summary["detection"]}
+    baselines = [name for name in DETECTION[summary["task"]] if name != PUBLISHED]
+    cells = [row for (judge, _), row in rows.items() if judge in baselines]
+
+    def found(row: Row) -> float:
+        return float(row[kind][key_of(REPORTED)]["rate"])
+
+    return len(cells), [row for row in cells if found(row) > found(rows[PUBLISHED, row["delta"]])]
+
+
 def too_many(summary: dict[str, Any]) -> list[Row]:
     """Return the rates of false positives that are above their level, beyond chance."""
     return [
@@ -101,6 +127,11 @@ def false_alarms(summary: dict[str, Any]) -> set[str]:
         for row in too_many(summary)
         if row["what"] == NULLS[0] and row["level"] == REPORTED
     }
+
+
+def is_all(row: Row) -> bool:
+    """Tell whether both find nearly everything, so that there is nothing to be ahead in."""
+    return bool(min(row["rate"]["rate"], row["ours"]["rate"]) >= _NEARLY_ALL)
 
 
 def gains(compared: Sequence[Row]) -> tuple[float, float, float] | None:

@@ -18,6 +18,7 @@ LEVELS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # nominal false positive rates
 MATCHED = (0.01, 1e-3)  # false positive rates at which thresholds are measured
 REPORTED = 1e-3
 
+NONE = "none"  # the cell without a mark
 BASELINES = ("soft", "soft-by-step", "unigram", "multikey")
 PEERS = ("tango", "eth", "dmark", "lr-dwm")
 OURS = "default"

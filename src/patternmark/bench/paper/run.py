@@ -14,7 +14,7 @@ import numpy as np
 from patternmark._version import __version__
 from patternmark.bench.detectors import reported
 from patternmark.bench.jobs import Kept
-from patternmark.bench.paper.plan import SIZES, Size
+from patternmark.bench.paper.plan import NONE, SIZES, Size
 from patternmark.bench.paper.summary import summarise
 from patternmark.bench.paper.verdicts import judge_all
 from patternmark.bench.protein import LONGEST, SHORTEST, suitable_chains
@@ -122,7 +122,7 @@ def check_work_folder(folder: Path) -> None:
 
 
 def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
-    from patternmark.bench.paper.designs import NONE, DesignStage  # noqa: PLC0415  # torch
+    from patternmark.bench.paper.designs import DesignStage  # noqa: PLC0415  # torch
     from patternmark.models.weights import weights_file  # noqa: PLC0415
 
     size = setup.amounts

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import hypot, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.bench.paper.designs import NONE
 from patternmark.bench.paper.material import Material
 from patternmark.bench.paper.plan import (
     LEVELS,
     MATCHED,
+    NONE,
     OURS,
     PUBLISHED,
     REPORTED,
@@ -25,6 +26,7 @@ from patternmark.intervals import rate_interval, student_quantile
 
 Arrays = Sequence[NDArray[np.float64]]  # an array for each key
 _WANTED = 0.95
+_NORMAL = NormalDist()
 _LESS_IS_BETTER = ("nll", "score")  # negative log-likelihoods
 
 
@@ -205,9 +207,10 @@ def at_equal_quality(
 ) -> list[dict[str, Any]]:
     """Compare each cell with our default where that loses as much quality, at a measured rate.
 
-    Ours is the most that we find at no greater loss, read between two of our strengths; beyond the
-    strongest it is that one's, which can only be too little. A verdict needs a difference whose
-    interval leaves 0 out.
+    Ours is the most that we find at no greater loss, read between two of our strengths, of which
+    no mark is one. It is read on the normal scale: there a rate grows ever more slowly with what a
+    mark costs, so that a straight line promises too little rather than too much. Beyond the
+    strongest it is that one's. A verdict needs a difference whose interval leaves 0 out.
     """
     lost = {row["cell"]: row[f"{measure} lost"]["mean"] for row in summary["quality"]}
     points = [
@@ -227,7 +230,7 @@ def at_equal_quality(
 def _no_mark(level: float) -> dict[str, Any]:
     """Return what is found without a mark, at no loss."""
     ends = {"low": level, "high": level, "keys_low": None, "keys_high": None}
-    return {"rate": level} | ends
+    return {"rate": level, "n": round(1.0 / level)} | ends
 
 
 def _compared(
@@ -238,9 +241,16 @@ def _compared(
 ) -> dict[str, Any]:
     curve = sorted(ours, key=lambda point: point[0])
     costs = [place for place, _ in curve]
-    heights = [(own["rate"], *span(own)) for _, own in curve]
-    best = np.maximum.accumulate(np.array(heights))  # who may lose more may also lose less
-    mine, low, high = (float(np.interp(cost, costs, column)) for column in best.T)
+    shares = np.array([(own["rate"], *span(own)) for _, own in curve])
+    shares = np.maximum.accumulate(shares)  # who may lose more may also lose less
+    beyond = cost >= costs[-1]
+    if beyond:
+        mine, low, high = shares[-1].tolist()
+    else:
+        # All and none are half a sequence away from it: how sure they are depends on how many.
+        half = 0.5 / np.array([[own["n"]] for _, own in curve])
+        scale = np.vectorize(_NORMAL.inv_cdf)(np.clip(shares, half, 1.0 - half))
+        mine, low, high = (_NORMAL.cdf(np.interp(cost, costs, column)) for column in scale.T)
     value, least, most = difference(mine, (low, high), rate["rate"], span(rate))
     return {
         "scheme": row["scheme"],
@@ -250,5 +260,5 @@ def _compared(
         "ours": {"rate": mine, "low": low, "high": high},
         "difference": {"value": value, "low": least, "high": most},
         "verdict": AHEAD if least > 0.0 else BEHIND if most < 0.0 else LEVEL,
-        "beyond": cost > costs[-1],
+        "beyond": beyond,
     }

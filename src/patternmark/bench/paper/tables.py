@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from patternmark.bench.paper.findings import MEASURES, Row, false_alarms, key_of
+from patternmark.bench.paper.findings import MEASURES, Row, false_alarms, key_of, name_of_measure
 from patternmark.bench.paper.numbers import (
     DETECTION,
     DIVERSITY,
@@ -14,8 +14,10 @@ from patternmark.bench.paper.numbers import (
     ROBUSTNESS,
     UNMARKED_QUALITY,
 )
-from patternmark.bench.paper.plan import MATCHED, OURS, PAPER_ATTACK, REPORTED, Cell
+from patternmark.bench.paper.plan import MATCHED, NONE, OURS, PAPER_ATTACK, REPORTED, Cell
 from patternmark.bench.paper.summary import at_equal_quality, length_needed, span
+from patternmark.bench.secrecy import SHORT_PERIOD
+from patternmark.profile import PAPER
 
 _REPORTED = key_of(REPORTED)
 _MODEL_ATTACKS = ("redesign", "rewrite")
@@ -93,8 +95,9 @@ def all_levels(summary: Row) -> list[str]:
     alarms, task = false_alarms(summary), summary["task"]
     quality = {row["cell"]: row for row in summary["quality"]}
     measure = MEASURES[task][0]
-    lines = [["no mark", "", "", *_quality(quality.get("none"), measure, UNMARKED_QUALITY[task])]]
-    lines[0] += [""] * len(FPRS)
+    unmarked = quality[NONE] if task == "translation" else None  # others say what is lost
+    none = _quality(unmarked, measure, UNMARKED_QUALITY[task])
+    lines = [["no mark", "", "", *none, *([""] * len(FPRS))]]
     for row in summary["detection"]:
         printed = _printed(summary, row["judge"], row["delta"])
         papers: Sequence[float | None] = printed[1] if printed else [None] * len(FPRS)
@@ -112,7 +115,10 @@ def all_levels(summary: Row) -> list[str]:
                 *cells,
             ]
         )
-    names = {"protein": ("nll lost", "the paper's pLDDT"), "translation": ("BLEU", "the paper's")}
+    names = {
+        "protein": ("likelihood lost", "the paper's pLDDT"),
+        "translation": ("BLEU", "the paper's"),
+    }
     header = ["scheme", "delta", "n", *names[task], *(level_name(level) for level in FPRS)]
     return table(header, lines)
 
@@ -137,12 +143,12 @@ def qualities(summary: Row) -> list[str]:
     strongest = max(row["delta"] for row in summary["detection"])
     rows = {row["cell"]: row for row in summary["quality"]}
     measures = [name for name in summary["quality"][0] if f"{name} lost" in summary["quality"][0]]
-    lines = [["no mark: the value", *(value_with_ends(rows["none"][name]) for name in measures)]]
+    lines = [["no mark: the value", *(value_with_ends(rows[NONE][name]) for name in measures)]]
     for scheme in dict.fromkeys(row["scheme"] for row in summary["detection"]):
         row = rows[Cell(scheme, strongest).name]
         lost = [value_with_ends(row[f"{name} lost"]) for name in measures]
         lines.append([name_of(scheme, set()), *lost])
-    return table([f"lost at delta {strongest:g}", *measures], lines)
+    return table([f"lost at delta {strongest:g}", *map(name_of_measure, measures)], lines)
 
 
 def matched(summary: Row) -> list[str]:
@@ -166,6 +172,7 @@ def equal_quality(summary: Row) -> list[str]:
                 f"`{row['scheme']}`",
                 f"{row['delta']:g}",
                 f"{row['lost']:.3f}" + (" (more than our strongest)" if row["beyond"] else ""),
+                f"{row['rate']['n']:,}",
                 rate_with_span(row["rate"]),
                 f"{percent(ours['rate'])} [{percent(ours['low'])}, {percent(ours['high'])}]",
                 f"{100 * apart['value']:+.1f} [{100 * apart['low']:+.1f}, "
@@ -173,8 +180,8 @@ def equal_quality(summary: Row) -> list[str]:
                 row["verdict"],
             ]
         )
-    header = ["scheme", "delta", f"{measure} lost", "found", "ours at that loss", "points", "we are"]
-    return table(header, lines)
+    columns = ("n", "found", "ours at that loss", "points", "we are")
+    return table(["scheme", "delta", f"{name_of_measure(measure)} lost", *columns], lines)
 
 
 def paper_attack(summary: Row) -> list[str]:
@@ -186,10 +193,9 @@ def paper_attack(summary: Row) -> list[str]:
     lines = []
     for judge, delta in dict.fromkeys((row["judge"], row["delta"]) for row in own):
         at = {r["value"]: r["nominal"][_REPORTED] for r in own if _is(r, judge, delta)}
-        at |= {0.0: r["nominal"][_REPORTED] for r in summary["detection"] if _is(r, judge, delta)}
-        papers = dict(
-            zip(EPSILONS, ROBUSTNESS[task].get(judge, {}).get(delta, ()), strict=False)
-        )
+        intact = next(row for row in summary["detection"] if _is(row, judge, delta))
+        at[0.0] = intact["nominal"][_REPORTED]
+        papers = dict(zip(EPSILONS, ROBUSTNESS[task].get(judge, {}).get(delta, ()), strict=False))
         cells = [_beside(at.get(epsilon), papers.get(epsilon)) for epsilon in epsilons]
         n = f"{max(rate['n'] for value, rate in at.items() if value):,}"
         lines.append([name_of(judge, alarms), f"{delta:g}", n, *cells])
@@ -231,7 +237,7 @@ def diversity(summary: Row) -> list[str]:
             text = f"{own['value']:.3f} [{own['low']:.3f}, {own['high']:.3f}]"
             cells.append(text + (f" / {papers[order - 1]:.3f}" if papers else ""))
         n = f"{row['1-gram entropy']['n']:,}"
-        lines.append(["no mark" if row["scheme"] == "none" else f"`{row['scheme']}`", n, *cells])
+        lines.append(["no mark" if row["scheme"] == NONE else f"`{row['scheme']}`", n, *cells])
     return table(["scheme", "n", "1-grams", "2-grams", "3-grams"], lines)
 
 
@@ -249,6 +255,19 @@ def ablation(rows: Sequence[Row], name: str, value: Callable[[Row], float]) -> l
     ]
     header = [name, "n", *(level_name(level) for level in FPRS), f"measured {level_name(REPORTED)}"]
     return table(header, lines)
+
+
+def stay_quality(summary: Row) -> list[str]:
+    """What other transition matrices cost."""
+    quality = {row["cell"]: row for row in summary["quality"]}
+    measures = [name for name in MEASURES[summary["task"]] if f"{name} lost" in quality[NONE]]
+    lines = []
+    for row in sorted(summary["ablation_stay"], key=lambda row: float(row["stay"])):
+        own = quality[Cell(row["scheme"], row["delta"], row["stay"]).name]
+        lines.append(
+            [f"{row['stay']:g}", *(value_with_ends(own[f"{name} lost"]) for name in measures)]
+        )
+    return table(["a11", *(f"{name_of_measure(name)} lost" for name in measures)], lines)
 
 
 def lengths(summary: Row) -> list[str]:
@@ -291,16 +310,22 @@ def secrecy(result: dict[str, Any]) -> list[str]:
     for row in result["curve"]:
         if row["delta"] != 1.0 or row["sequences"] not in (1, 32, 1000):
             continue
-        name = "the paper's" if row["scheme"] == "paper" else f"ours, {row['nonces']} nonces"
+        name = "the paper's" if row["scheme"] == PAPER else f"ours, {row['nonces']} nonces"
         found = [
             f"{percent(rate['rate'])} [{percent(rate['low'])}, {percent(rate['high'])}] "
             f"of {rate['n']:,}"
             for rate in (row["forged"], row["stripped"], row["random"])
         ]
-        if row["scheme"] == "paper" or row["period"] > 16:
+        if row["scheme"] == PAPER or row["period"] > SHORT_PERIOD:
             lines.append([name, f"{row['sequences']:,}", f"{row['keys']}", *found])
     return table(
-        ["scheme", "seen", "keys", "forged, taken for genuine", "stripped, still found",
-         "changed at random, still found"],
+        [
+            "scheme",
+            "seen",
+            "keys",
+            "forged, taken for genuine",
+            "stripped, still found",
+            "changed at random, still found",
+        ],
         lines,
     )

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from patternmark.bench.jobs import Kept
-from patternmark.bench.paper.designs import NONE
 from patternmark.bench.paper.material import ByKey, Material
-from patternmark.bench.paper.plan import Cell, Size, cells
+from patternmark.bench.paper.plan import NONE, Cell, Size, cells
 from patternmark.bench.translation import SKIPPED, TOKENS, cut_paragraphs, is_copy
 from patternmark.io.vocabulary import shipped_tokenizer
 from patternmark.translation.bleu import bleu, chrf

@@ -139,9 +139,7 @@ class _Judge:
             found[str(label)] = pair
         return job, found
 
-    def _scheme(
-        self, job: _Job, label: Label, cell: Cell, before: dict[str, Scheme]
-    ) -> Scheme:
+    def _scheme(self, job: _Job, label: Label, cell: Cell, before: dict[str, Scheme]) -> Scheme:
         """Return the detector of a cell; lists that were made for another strength are shared."""
         judge = replace(cell, scheme=job.judge)
         kind = replace(judge, delta=0.0).name

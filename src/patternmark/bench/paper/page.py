@@ -13,7 +13,7 @@ from patternmark.bench.paper.figures import FIGURES, has_figure
 from patternmark.bench.paper.findings import Row, false_alarms, num_unmarked
 from patternmark.bench.paper.numbers import BEST_PATTERN_LENGTH
 from patternmark.bench.paper.plan import ATTACKS, PAPER_ATTACK, PUBLISHED, REPORTED
-from patternmark.bench.paper.run import LAYOUT, TASKS
+from patternmark.bench.paper.run import CHAINS, LAYOUT, PARAGRAPHS, STRUCTURES, TASKS
 from patternmark.errors import InputError
 
 _SECRECY = "secrecy.json"
@@ -39,6 +39,11 @@ _DIFFERENCES = {
         "another language. BLEU `{bleu_signature}`."
     ),
 }
+
+_DATA = (
+    f"`--data FOLDER` has `{STRUCTURES}/` (PDB or mmCIF files, or one .tar.xz of them), `{CHAINS}` "
+    f"(id, tab, sequence) and `{PARAGRAPHS}` (German, tab, English); a task needs its own alone."
+)
 
 
 def to_markdown(result: dict[str, Any], beside: Path | None = None) -> str:
@@ -87,7 +92,7 @@ def _how_it_differs(found: list[Row]) -> list[str]:
     for summary in found:
         facts = summary | {"backbones": len(summary.get("backbones", ()))}
         lines += ["", _DIFFERENCES[summary["task"]].format(**facts)]
-    return lines
+    return [*lines, "", _DATA]
 
 
 def _figure(name: str, summary: Row) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,15 @@ def tokenizers_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.made_tokenizers import make_tokenizers
 
     return make_tokenizers(tmp_path_factory.mktemp("tokenizers"))
+
+
+@contextmanager
+def no_file_over(size: int) -> Iterator[None]:
+    """A full disk: no file can grow beyond so many bytes."""
+    resource = pytest.importorskip("resource", reason="such limits are those of Unix")
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)

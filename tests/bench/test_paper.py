@@ -125,21 +125,21 @@ def test_translation_from_the_command_line(
 def test_translation_is_gone_on_with(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fewer schemes at two strengths, which share their lists."""
-    monkeypatch.setattr(plan, "TEXT_SCHEMES", ("soft", PUBLISHED, OURS))
-    monkeypatch.setitem(SIZES, "tiny", replace(SIZES["smoke"], text_deltas=(3.0, 5.0)))
+    """Fewer schemes and texts at two strengths, which share their lists."""
+    tiny = replace(SIZES["smoke"], texts=2, text_keys=1, text_deltas=(3.0, 5.0))
+    monkeypatch.setattr(plan, "TEXT_SCHEMES", ("soft", PUBLISHED))
+    monkeypatch.setitem(SIZES, "tiny", tiny)
     setup = Setup(data, tmp_path / "one", "tiny")
-    for at in (4, 15):  # while it translates, and while it judges
+    for at in (3, 9):  # while it translates, and while it judges
         interrupted(setup, "translation", at)
     steps = Stop()
     result = run_paper_benchmark(setup, ("translation",), steps)
     assert len(steps.heard) == num_steps(("translation",), SIZES["tiny"])
-    assert sum(step.startswith("translations") for step in steps.heard) == 1 + 3 * 2 * 2
+    assert sum(step.startswith("translations") for step in steps.heard) == 1 + 2 * 2
     whole = run_paper_benchmark(replace(setup, work=tmp_path / "two"), ("translation",))
     assert as_text(whole) == as_text(result)
     # A strength alone is what it was among others.
-    monkeypatch.setitem(SIZES, "alone", replace(SIZES["smoke"], text_deltas=(5.0,)))
-    monkeypatch.setattr(plan, "TEXT_SCHEMES", ("soft", PUBLISHED, OURS))
+    monkeypatch.setitem(SIZES, "alone", replace(tiny, text_deltas=(5.0,)))
     alone = run_paper_benchmark(Setup(data, tmp_path / "three", "alone"), ("translation",))
 
     def at_five(found: dict[str, Any]) -> list[str]:

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from patternmark.bench.paper.run import CHAINS, PARAGRAPHS, STRUCTURES
 from patternmark.bench.report import keep
 from patternmark.errors import InputError
 from patternmark.models.weights import CACHE_VARIABLE, WHEEL_VARIABLE
-from tests.conftest import Outcome
+from tests.conftest import Outcome, no_file_over
 
 Run = Callable[..., Outcome]
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
@@ -34,18 +33,6 @@ def data(tmp_path: Path) -> Path:
 
 def paper(run: Run, data: Path, *options: object) -> Outcome:
     return run("bench", "paper", "--data", data, "--device", "cpu", *options)
-
-
-@contextmanager
-def full_disk(room: int) -> Iterator[None]:
-    """No file can grow beyond so many bytes."""
-    resource = pytest.importorskip("resource", reason="such limits are those of Unix")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("missing", [STRUCTURES, CHAINS, PARAGRAPHS])
@@ -124,7 +111,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
     file = tmp_path / "jobs.jsonl"
     kept = Kept(file)
     kept.add({"job": "first", "found": 1})
-    with full_disk(file.stat().st_size + 10), pytest.raises(InputError, match="is kept"):
+    with no_file_over(file.stat().st_size + 10), pytest.raises(InputError, match="is kept"):
         kept.add({"job": "second", "found": "x" * 100})
     # Ten bytes of the second are there: the next one begins on a line of its own.
     assert file.read_bytes().endswith(b'{"job": "s')
@@ -137,7 +124,7 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
 
 def test_a_full_disk_keeps_the_result_before(tmp_path: Path) -> None:
     keep({"benchmark": "null", "x": 1}, "page\n", tmp_path)
-    with full_disk(20), pytest.raises(InputError, match=r"null\.json: cannot be written"):
+    with no_file_over(20), pytest.raises(InputError, match=r"null\.json: cannot be written"):
         keep({"benchmark": "null", "x": "y" * 100}, "other\n", tmp_path)
     assert json.loads((tmp_path / "null.json").read_text()) == {"benchmark": "null", "x": 1}
     assert (tmp_path / "null.md").read_text() == "page\n"

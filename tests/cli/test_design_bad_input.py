@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +16,7 @@ import pytest
 from patternmark.io.designs import manifest_path, read_manifest
 from tests.adapters import write_chains
 from tests.cli.test_design import Run, records
+from tests.conftest import no_file_over
 from tests.io.test_structures import CIF, as_pdb, residue
 
 torch = pytest.importorskip("torch")
@@ -258,16 +258,6 @@ def several(run: Run, tmp_path: Path) -> tuple[list[object], Path]:
     command = [*COMMAND, folder, "-n", 40]
     assert run(*command, "-o", whole).status == 0
     return command, whole
-
-
-@contextmanager
-def no_file_over(size: int) -> Iterator[None]:
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
 def assert_goes_on(run: Run, command: list[object], out: Path, whole: Path) -> None:

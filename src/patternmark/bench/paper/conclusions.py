@@ -21,6 +21,7 @@ from patternmark.bench.paper.findings import (
 from patternmark.bench.paper.numbers import SAMPLES
 from patternmark.bench.paper.plan import OURS, PUBLISHED, REPORTED
 from patternmark.bench.paper.summary import AHEAD, BEHIND, LEVEL, at_equal_quality
+from patternmark.bench.paper.verdicts import NULLS
 
 TITLES = {"protein": "Proteins", "translation": "Translation"}
 
@@ -55,18 +56,26 @@ def _reproduced(summary: Row) -> list[str]:
         begin = f"**PATTERN-MARK as published {'reproduces in part' if apart else 'reproduces'}**"
     lines = [
         f"{begin}: {own.agree} of {own.cells} rates are within sampling error of the paper's (ours "
-        f"over keys, the paper's of {SAMPLES[task]:,} sequences); at {level} ours differ by "
+        f"of {own.n:,} sequences and {summary['keys']} keys, the paper's of {SAMPLES[task]:,} "
+        f"sequences); at {level} ours differ by "
         f"{100 * own.mean_difference:+.1f} points on average, by {100 * own.most:+.1f} at most."
     ]
     if apart:
         lines[0] += " Apart: " + "; ".join(_apart(cell) for cell in apart) + "."
     rows, reasons = [], []
+    unmarked = {
+        row["judge"]: row["rates"][f"{REPORTED:g}"]
+        for row in summary["false_positives"]
+        if row["what"] == NULLS[0]
+    }
     for tally in (tally for tally in tallies(found) if tally.scheme != PUBLISHED):
         points = [f"{100 * value:+.1f}" for value in (tally.mean_difference, tally.most)]
-        rows.append([f"`{tally.scheme}`", f"{tally.agree} of {tally.cells}", *points])
+        alarms = tables.rate_with_span(unmarked[tally.scheme])
+        rows.append([f"`{tally.scheme}`", f"{tally.agree} of {tally.cells}", *points, alarms])
         if tally.agree < tally.cells and (task, tally.scheme) in _WHY:
             reasons.append(f"`{tally.scheme}`: {_WHY[task, tally.scheme]}.")
     header = ["the paper's baselines", "rates agree", f"points at {level}, on average", "at most"]
+    header.append("false positives there, percent")
     lines += ["", *tables.table(header, rows), ""]
     return [*lines, *([" ".join(reasons), ""] if reasons else []), _claim(summary)]
 

@@ -116,8 +116,10 @@ def _legend(figure: Figure, axes: Axes) -> None:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
 
 
-def _line(axes: Axes, judge: str, points: Sequence[tuple[float, Row]]) -> None:
-    """Draw one detector with the intervals of its rates; points are sorted by their place."""
+def _line(
+    axes: Axes, judge: str, points: Sequence[tuple[float, Row]], intervals: bool = True
+) -> None:
+    """Draw one detector, with the intervals of its rates unless they would hide each other."""
     colour, marker, dashes = _STYLES[judge]
     at = [place for place, _ in points]
     ours = judge == OURS
@@ -132,6 +134,8 @@ def _line(axes: Axes, judge: str, points: Sequence[tuple[float, Row]]) -> None:
         label=judge,
         zorder=3 if ours else 2,
     )
+    if not intervals:
+        return
     ends = [span(rate) for _, rate in points]
     low, high = ([100 * end[i] for end in ends] for i in (0, 1))
     axes.vlines(at, low, high, color=colour, linewidth=0.8, alpha=0.6)
@@ -225,7 +229,7 @@ def _length(summary: Row) -> Figure:
                 key=lambda point: float(point[0]),
             )
             if points:
-                _line(axes, judge, points)
+                _line(axes, judge, points, intervals=False)
         axes.axhline(95.0, color="black", linewidth=0.8, linestyle=":")
         unit = "residues" if summary["task"] == "protein" else "tokens"
         axes.set(xlabel=f"{unit} in a window, delta {delta:g}", ylim=(-3, 103))

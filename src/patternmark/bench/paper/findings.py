@@ -46,6 +46,7 @@ class Agreement:
     delta: float
     level: float
     ours: float
+    n: int  # sequences of ours
     paper: float
     difference: tuple[float, float, float]  # with its interval
 
@@ -68,7 +69,9 @@ def agreements(summary: dict[str, Any]) -> list[Agreement]:
             n = SAMPLES[summary["task"]]
             its_span = rate_interval(round(paper * n), n)
             apart = difference(rate["rate"], span(rate), paper, its_span)
-            found.append(Agreement(row["judge"], row["delta"], level, rate["rate"], paper, apart))
+            found.append(
+                Agreement(row["judge"], row["delta"], level, rate["rate"], rate["n"], paper, apart)
+            )
     return found
 
 
@@ -77,6 +80,7 @@ class Tally:
     """How a scheme's rates agree with the paper's."""
 
     scheme: str
+    n: int  # sequences behind each of our rates, at most
     cells: int
     agree: int
     mean_difference: float  # at the reported level
@@ -90,7 +94,8 @@ def tallies(found: Sequence[Agreement]) -> list[Tally]:
         own = [cell for cell in found if cell.scheme == scheme]
         at = [cell.difference[0] for cell in own if cell.level == REPORTED]
         agree = sum(cell.agrees for cell in own)
-        result.append(Tally(scheme, len(own), agree, sum(at) / len(at), max(at, key=abs)))
+        n = max(cell.n for cell in own)
+        result.append(Tally(scheme, n, len(own), agree, sum(at) / len(at), max(at, key=abs)))
     return result
 
 

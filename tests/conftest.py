@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,3 +81,26 @@ def tokenizers_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.made_tokenizers import make_tokenizers
 
     return make_tokenizers(tmp_path_factory.mktemp("tokenizers"))
+
+
+@contextmanager
+def no_file_over(size: int) -> Iterator[None]:
+    """A full disk: no file can grow beyond so many bytes."""
+    resource = pytest.importorskip("resource", reason="such limits are those of Unix")
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    """Run the command line in a process of its own, on one core, open to Ctrl-C."""
+    return subprocess.Popen(  # a shell's background jobs, and their children, ignore SIGINT
+        [sys.executable, "-m", "patternmark", *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, lgamma, log, log1p
+from math import exp, lgamma, log, log1p, sqrt
 
 _TINY = 1e-300
 _STEPS = 10_000
@@ -30,6 +30,16 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     0.5
     """
     return 1.0 if hits <= 0 else _beta_cdf(rate, hits, trials - hits + 1)
+
+
+def student_quantile(degrees: int, confidence: float = 0.95) -> float:
+    """Return how many standard errors of so few values the middle of Student's t reaches.
+
+    >>> round(student_quantile(5), 3), round(student_quantile(10_000), 2)
+    (2.571, 1.96)
+    """
+    share = _beta_quantile(confidence, 0.5, degrees / 2.0)  # of t^2 / (t^2 + degrees)
+    return sqrt(degrees * share / (1.0 - share))
 
 
 def _beta_quantile(share: float, a: float, b: float) -> float:

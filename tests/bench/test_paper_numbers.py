@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from patternmark.bench import protein, translation
-from patternmark.bench.paper_numbers import (
+from patternmark.bench.paper.numbers import (
     DETECTION,
     DIVERSITY,
     DIVERSITY_DELTA,

@@ -5,47 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from patternmark.bench import (
-    backbone,
-    design,
-    detectors_page,
-    null,
-    protein,
-    secrecy,
-    speed,
-    text_validity_page,
-    translation_page,
-    translation_speed,
-    validity_page,
-)
+from patternmark.bench import detectors_page
+from patternmark.bench.pages import page_of
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
-PAGES = {
-    "null": null.to_markdown,
-    "design-cpu": design.to_markdown,
-    "design-cuda": design.to_markdown,
-    "protein": protein.to_markdown,
-    "detectors": detectors_page.to_markdown,
-    "secrecy": secrecy.to_markdown,
-    "speed": speed.to_markdown,
-    "backbone": backbone.to_markdown,
-    "validity": validity_page.to_markdown,
-    "text-validity": text_validity_page.to_markdown,
-    "translation": translation_page.to_markdown,
-    "translation-distilled": translation_page.to_markdown,
-    "translation-speed-cpu": translation_speed.to_markdown,
-    "translation-speed-cuda": translation_speed.to_markdown,
-}
+NAMES = sorted(path.stem for path in RESULTS.glob("*.json"))
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", NAMES)
 def test_page_and_numbers_agree(name: str) -> None:
-    result = json.loads((RESULTS / f"{name}.json").read_text())
-    assert (RESULTS / f"{name}.md").read_text() == PAGES[name](result)
+    result, page = page_of(RESULTS / f"{name}.json")
+    assert result["benchmark"] == name
+    assert (RESULTS / f"{name}.md").read_text() == page
 
 
-def test_no_result_lacks_a_page() -> None:
-    assert {path.stem for path in RESULTS.glob("*.json")} == set(PAGES)
+def test_no_page_lacks_its_numbers() -> None:
+    assert len(NAMES) >= 10
+    assert {path.stem for path in RESULTS.glob("*.md")} == set(NAMES)
 
 
 def test_detectors_are_drawn_and_missed_goals_named(tmp_path: Path) -> None:

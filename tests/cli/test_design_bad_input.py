@@ -3,11 +3,8 @@
 import gzip
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +14,7 @@ import pytest
 from patternmark.io.designs import manifest_path, read_manifest
 from tests.adapters import write_chains
 from tests.cli.test_design import Run, records
+from tests.conftest import no_file_over, start
 from tests.io.test_structures import CIF, as_pdb, residue
 
 torch = pytest.importorskip("torch")
@@ -260,16 +258,6 @@ def several(run: Run, tmp_path: Path) -> tuple[list[object], Path]:
     return command, whole
 
 
-@contextmanager
-def no_file_over(size: int) -> Iterator[None]:
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
-
-
 def assert_goes_on(run: Run, command: list[object], out: Path, whole: Path) -> None:
     assert run(*command, "-o", out).status == 0
     assert out.read_bytes() == whole.read_bytes()
@@ -334,17 +322,6 @@ def test_a_killed_run_goes_on(
 
 def finished(out: Path) -> int:
     return len(read_manifest(manifest_path(out)).structures)
-
-
-def start(*arguments: object) -> subprocess.Popen[str]:
-    """Run the command line in a process of its own, on one core, open to Ctrl-C."""
-    return subprocess.Popen(  # a shell's background jobs, and their children, ignore SIGINT
-        [sys.executable, "-m", "patternmark", *map(str, arguments)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
 
 
 @pytest.mark.slow

@@ -86,6 +86,24 @@ def test_sequences_of_many_keys_are_marked_together(name: str, rng: np.random.Ge
         Stack([schemes[0], make_scheme(name, a_secret(1), TINY, 1.0)])
 
 
+@pytest.mark.parametrize("name", SCHEMES)
+def test_strengths_of_a_key_share_their_lists(name: str, rng: np.random.Generator) -> None:
+    canvas, _, _ = a_canvas(TINY, rng)
+    weak, strong = (make_scheme(name, a_secret(1), TINY, delta) for delta in (1.0, 2.5))
+    stack, count = Stack([weak]), len(canvas.tokens)
+    again = weak.with_delta(2.5)
+    assert again.differs_in_delta_alone(weak)
+    shared = stack.at_strength_of([again])
+    assert shared.table is stack.table
+    keys = again.keys(canvas.tokens.shape[1], 0, range(count))
+    np.testing.assert_array_equal(shared.marks([0] * count, keys).bias(canvas), strong.bias(canvas))
+    assert (stack.strength == weak.strength).all()  # what was there is as it was
+    other = make_scheme(name, a_secret(2), TINY, 1.0)
+    assert not other.differs_in_delta_alone(weak)
+    sequences = rng.integers(0, 4, (5, 40))
+    np.testing.assert_array_equal(again.judge(sequences).log_p, strong.judge(sequences).log_p)
+
+
 def test_strength_zero_changes_nothing(rng: np.random.Generator) -> None:
     canvas, _, _ = a_canvas(TINY, rng)
     for name in SCHEMES:

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from patternmark.translation.bleu import bleu
+from patternmark.translation.bleu import bleu, chrf
 
 
 def test_bleu_is_sacrebleu_s_and_says_how_it_was_counted() -> None:
@@ -17,6 +17,19 @@ def test_bleu_is_sacrebleu_s_and_says_how_it_was_counted() -> None:
         f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     )
     assert bleu(wanted, wanted).score == pytest.approx(100.0)
+
+
+def test_chrf_is_sacrebleu_s_and_has_an_interval() -> None:
+    import sacrebleu
+
+    found = ["The dog is asleep under the table.", "She reads every evening.", "No."]
+    wanted = ["The dog is sleeping under the table.", "She reads a book every evening.", "No."]
+    score = chrf(found, wanted, resamples=200)
+    assert score.score == pytest.approx(sacrebleu.corpus_chrf(found, [wanted]).score)
+    assert score.half is not None
+    assert 0.0 < score.half < 50.0
+    assert "nc:6" in score.signature
+    assert chrf(wanted, wanted).half is None
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import torch
 
 from patternmark.errors import ParameterError
 from patternmark.models.cmlm import CMLM
+from patternmark.models.tensor_file import CheckpointError
 from patternmark.translation.checkpoint import (
-    CheckpointError,
     load_both,
     load_model,
     load_tensors,

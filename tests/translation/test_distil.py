@@ -7,7 +7,8 @@ import pytest
 
 from patternmark.errors import InputError
 from patternmark.models.cmlm import CMLM
-from patternmark.translation.checkpoint import CheckpointError, load_model
+from patternmark.models.tensor_file import CheckpointError
+from patternmark.translation.checkpoint import load_model
 from patternmark.translation.corpus import read_pairs
 from patternmark.translation.decode import Decoding, translate_ids
 from patternmark.translation.distil import Distilled, DistilledFile, distil, translate_texts

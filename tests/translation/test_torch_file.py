@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from patternmark.translation.checkpoint import CheckpointError
+from patternmark.models.tensor_file import CheckpointError
 from patternmark.translation.torch_file import Bag, StoredTensor, TorchFile
 from tests.translation.published_checkpoints import mask_predict_state, write_checkpoint
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.models.tensor_file import CheckpointError
 from patternmark.translation.bleu import bleu
-from patternmark.translation.checkpoint import CheckpointError, load_model, load_tensors
+from patternmark.translation.checkpoint import load_model, load_tensors
 from patternmark.translation.checkpoint import save_tensors as save
 from patternmark.translation.decode import Decoding, translate_ids
 from patternmark.translation.training import Settings, Training, Until
@@ -83,7 +84,7 @@ def test_another_seed_is_another_training(tmp_path: Path) -> None:
 def test_a_kill_at_any_file_leaves_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from patternmark.translation import files
+    from patternmark.io import files
 
     whole = Training(tmp_path / "whole", config(), SETTINGS)
     whole.run(corpus())

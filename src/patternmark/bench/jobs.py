@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from errno import ENOSPC
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,16 +45,23 @@ class Kept:
         return self._rows.get(name)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Keep a job: one write, so that a line is whole or the last."""
+        """Keep a job: one write, so that a line is whole or the last.
+
+        What does not fit onto a full disk is an error; all that was kept before stays.
+        """
         self._rows[row[self._name_field]] = row
         if self._path is None:
             return
         line = self._before + json.dumps(row).encode() + b"\n"
+        self._before = b"\n"  # should this line be cut off
         try:
             with self._path.open("ab", buffering=0) as stream:
-                stream.write(line)
+                if stream.write(line) < len(line):
+                    raise OSError(ENOSPC, os.strerror(ENOSPC))
         except OSError as error:
-            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from None
+            raise InputError(
+                f"{self._path}: cannot be written: {error.strerror}; what is finished is kept"
+            ) from None
         self._before = b""
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
-from patternmark.bench.paper_numbers import DETECTION, FPRS
+from patternmark.bench.paper.numbers import DETECTION, FPRS
 from patternmark.bench.report import environment, mean_interval
 from patternmark.derive import Secret
 from patternmark.detect import Detector

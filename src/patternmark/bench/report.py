@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark._version import __version__
-from patternmark.errors import InputError
+from patternmark.io.files import make_folder, write_text
 
 
 def environment() -> dict[str, str]:
@@ -29,12 +29,9 @@ def environment() -> dict[str, str]:
 def keep(result: dict[str, Any], page: str, folder: Path) -> None:
     """Write a result as JSON and as the page made from it."""
     name = result["benchmark"]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        (folder / f"{name}.md").write_text(page)
-    except OSError as error:
-        raise InputError(f"{folder}: the results cannot be written: {error.strerror}") from None
+    make_folder(folder)
+    write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
+    write_text(folder / f"{name}.md", page)
 
 
 def mean_interval(values: NDArray[np.float64]) -> dict[str, float]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from patternmark.alphabet import Alphabet
 from patternmark.bench.jobs import Kept, run_all
-from patternmark.bench.paper_numbers import DETECTION, FPRS
+from patternmark.bench.paper.numbers import DETECTION, FPRS
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import Detector
@@ -35,6 +35,7 @@ from patternmark.translation.decode import Decoding
 from patternmark.translation.translator import Translator
 
 TOKENS = (50, 100)
+SKIPPED = 100  # texts on which defaults were chosen
 DELTAS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
 LEVELS = (1e-2, 1e-3, 1e-4)
 REPORTED = 1e-3

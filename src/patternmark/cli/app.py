@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from patternmark import __version__
-from patternmark.cli import bench_text  # noqa: F401  # adds its commands
+from patternmark.cli import bench_paper, bench_text, train_structure  # noqa: F401  # add their commands
 from patternmark.cli.attack import attack
 from patternmark.cli.audit import audit
 from patternmark.cli.bench import bench_app
@@ -23,6 +23,7 @@ from patternmark.cli.keys import key_app, keygen
 from patternmark.cli.locate import locate
 from patternmark.cli.output import fail
 from patternmark.cli.power import power
+from patternmark.cli.quality import quality
 from patternmark.cli.report import report
 from patternmark.cli.score import score
 from patternmark.cli.train import train_app
@@ -48,6 +49,7 @@ app.command()(report)
 app.command()(bias)
 app.command()(score)
 app.command()(attack)
+app.command()(quality)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")
 app.add_typer(train_app, name="train")

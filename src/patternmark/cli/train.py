@@ -264,10 +264,10 @@ def _about(context: typer.Context, place: str) -> dict[str, str]:
     import torch
 
     name = torch.cuda.get_device_name() if place == "cuda" else "CPU"
-    return {"command": _command_line(context), "device": name, "patternmark": __version__}
+    return {"command": command_line(context), "device": name, "patternmark": __version__}
 
 
-def _command_line(context: typer.Context) -> str:
+def command_line(context: typer.Context) -> str:
     """Return the command with the arguments and options that were given, files by their names.
 
     It goes into the model's card: whoever reads that has other folders.

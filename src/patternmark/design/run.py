@@ -150,14 +150,23 @@ class Designer:
 def score_sequences(
     prepared: Prepared, plan: DesignPlan, sequences: NDArray[np.int64], seed: int
 ) -> list[Design]:
-    """Judge given sequences [B, L] in random orders, those not designed first."""
+    """Judge given sequences [B, L], each in a random order of its own."""
+    return score_in_order(prepared, plan, sequences, random_ranks(plan, seed, len(sequences)))
+
+
+def random_ranks(plan: DesignPlan, seed: int, count: int) -> NDArray[np.int64]:
+    """Return when each residue is read, in so many random orders, those not designed first."""
+    noise = [np.random.default_rng([seed, i]).random(plan.length) for i in range(count)]
+    return np.array([np.argsort(np.argsort(row + plan.designed)) for row in noise])
+
+
+def score_in_order(
+    prepared: Prepared, plan: DesignPlan, sequences: NDArray[np.int64], ranks: NDArray[np.int64]
+) -> list[Design]:
+    """Judge given sequences [B, L] in given orders: the rank of each residue, [B, L]."""
     device = prepared.encoded.nodes.device
-    ranks = []
-    for index in range(len(sequences)):
-        noise = np.random.default_rng([seed, index]).random(plan.length)
-        ranks.append(np.argsort(np.argsort(noise + plan.designed)))
     letters = torch.tensor(sequences, device=device)
-    log_p = prepared.log_probabilities(letters, torch.tensor(np.array(ranks), device=device))
+    log_p = prepared.log_probabilities(letters, torch.tensor(ranks, device=device))
     chosen = log_p.gather(2, letters[..., None])[..., 0]
     return _judged(plan, range(-1, len(sequences) - 1), Sampled(letters, chosen))
 

@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 HIDDEN = 128
 LETTERS = 21
+_READ_AT_ONCE = 32  # known sequences on a GPU: some 2 GB for 450 residues
 MESSAGE_SCALE = 30.0  # messages are summed over neighbours and divided by this
 _ATOM_PAIRS = [
     "Ca-Ca", "N-N", "C-C", "O-O", "Cb-Cb", "Ca-N", "Ca-C", "Ca-O", "Ca-Cb", "N-C", "N-O", "N-Cb",
@@ -156,20 +157,25 @@ class Prepared:
     @torch.no_grad()
     def logits(self, sequences: Tensor, ranks: Tensor) -> Tensor:
         """Return the same before it is normalised, as samplers use it: [B, L, 21]."""
-        last = [self.decode_known(s, r)[-1] for s, r in zip(sequences, ranks, strict=True)]
-        return cast(Tensor, self.W_out(torch.stack(last)))
+        at_once = _READ_AT_ONCE if sequences.is_cuda else 1  # a CPU's cache holds one at best
+        parts = zip(torch.split(sequences, at_once), torch.split(ranks, at_once), strict=True)
+        return cast(Tensor, self.W_out(torch.cat([self.decode_known(s, r)[-1] for s, r in parts])))
 
     @torch.no_grad()
     def decode_known(self, sequence: Tensor, rank: Tensor) -> list[Tensor]:
-        """Decode a known sequence, all residues at once; return the nodes [L, H] at every level."""
+        """Decode known sequences [..., L], all residues at once; return the nodes [..., L, H].
+
+        They are those of every level; the first is the encoder's, [L, H], for all sequences.
+        """
         neighbours = self.encoded.neighbours
-        earlier = (rank[neighbours] < rank[:, None])[..., None]  # [L, K, 1]
+        earlier = (rank[..., neighbours] < rank[..., None])[..., None]  # [..., L, K, 1]
         nodes = [self.encoded.nodes]
         for prepared in self.layers:
             decoded = nodes[-1] @ prepared.node + prepared.letters[sequence]
-            heard = torch.where(earlier, decoded[neighbours], prepared.undecoded[neighbours])
+            known = decoded[..., neighbours, :]
+            heard = torch.where(earlier, known, prepared.undecoded[neighbours])
             own = nodes[-1] @ prepared.own
-            updated = prepared.layer.update(nodes[-1], prepared.edges + heard + own[:, None])
+            updated = prepared.layer.update(nodes[-1], prepared.edges + heard + own[..., None, :])
             nodes.append(updated * self.encoded.complete[:, None])
         return nodes
 

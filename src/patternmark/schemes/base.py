@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import log
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from patternmark.schemes.rules import Rule
 from patternmark.verdict import p_value_of
 
 _LN10 = log(10.0)
+_OF_ANY_DELTA = ("greens", "colour_of")  # made of secret and alphabet alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,20 @@ class Scheme(ABC):
         """Draw the list of every position of numbered sequences [N, length], if no rule picks."""
         del length, seed, numbers
         return None
+
+    def with_delta(self, delta: float) -> Self:
+        """Return the scheme at another strength; lists that were made are shared."""
+        other = replace(self, delta=delta)
+        made = vars(self)
+        vars(other).update({name: made[name] for name in _OF_ANY_DELTA if name in made})
+        return other
+
+    def differs_in_delta_alone(self, other: Scheme) -> bool:
+        """Tell whether two schemes promote the same lists, each at its strength."""
+        names = {field.name for field in fields(self)} - {"delta"}
+        return type(self) is type(other) and all(
+            getattr(self, name) == getattr(other, name) for name in names
+        )
 
     def bias(self, canvas: Canvas, seed: int | str = 0) -> Any:
         """Return what to add to the raw logits of the wanted positions: [M, V].

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +28,24 @@ class Stack:
         self.rule: Rule | None = schemes[0].rule
         self.symbols = schemes[0].alphabet.size
         tables = [scheme.table() for scheme in schemes]
-        nothing = np.zeros((1, self.symbols), dtype=bool)
+        first = np.cumsum([0, *map(len, tables)])
         # Weighted sums are taken of floats; else a byte is enough, and there are many.
         kind = np.float32 if getattr(self.rule, "weighted", False) else np.uint8
-        table = np.concatenate([*tables, nothing]).astype(kind)
-        first = np.cumsum([0, *map(len, tables)])[:-1]
+        table = np.zeros((first[-1] + 1, self.symbols), dtype=kind)  # the last promotes nothing
+        for begin, own in zip(first[:-1], tables, strict=True):
+            table[begin : begin + len(own)] = own
+        self.table, self.first = beside(table, like), beside(first[:-1], like)
+        self.strength = self._strength(schemes)
+
+    def _strength(self, schemes: Sequence[Scheme]) -> Any:
         strength = np.array([scheme.strength for scheme in schemes], dtype=np.float32)
-        self.table, self.first = beside(table, like), beside(first, like)
-        self.strength = beside(strength, like)
+        return beside(strength, self.table)
+
+    def at_strength_of(self, schemes: Sequence[Scheme]) -> Stack:
+        """Return these lists at the strengths of schemes that differ in delta alone."""
+        other = copy(self)  # lists may take 512 MB: both have the same
+        other.strength = self._strength(schemes)
+        return other
 
     @property
     def likely(self) -> int:

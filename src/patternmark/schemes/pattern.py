@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.chain import KeyChain
 from patternmark.detect import Detector
 from patternmark.key import Key
 from patternmark.mark import Marker
@@ -63,17 +64,21 @@ class ByKey(Scheme):
 class PatternMark(ByKey):
     """The paper's scheme and detector: two alternating parts, patterns of m keys counted.
 
-    m = 5 for proteins, 4 for text; every symbol counts, repeats too.
+    m = 5 for proteins, 4 for text; every symbol counts, repeats too. `stay` is a11 and a22 of the
+    transition matrix, 0 in the paper.
     """
 
     pattern_length: int | None = None
+    stay: float = 0.0
 
     name: ClassVar[str] = "pattern-mark"
 
     @property
     def profile(self) -> Profile:
         """The paper's parameters."""
-        return Profile(self.alphabet, delta=self.delta)
+        leave = 1.0 - self.stay
+        chain = KeyChain.of([[self.stay, leave], [leave, self.stay]], [0.5, 0.5])
+        return Profile(self.alphabet, chain=chain, delta=self.delta)
 
     @cached_property
     def detector(self) -> Detector:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from patternmark import __version__
+from patternmark.io.files import write_json, write_text
 from patternmark.translation.checkpoint import weights_sha256
-from patternmark.translation.files import write_json, write_text
 from patternmark.translation.training import Training
 
 CARD, README = "card.json", "README.md"

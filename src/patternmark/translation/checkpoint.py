@@ -7,30 +7,29 @@ one, or one of another save, is noticed. Files are put in place whole: a stop le
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.errors import ParameterError
+from patternmark.io.files import make_folder, write_json
 from patternmark.models.cmlm import CMLM, Config
+from patternmark.models.tensor_file import (
+    CheckpointError,
+    fill,
+    put_tensors,
+    read_json,
+    read_tensors,
+)
 from patternmark.models.weights import file_sha256
-from patternmark.translation.files import make_folder, put_in_place, write_json
 from patternmark.translation.tokenizer import TextCodec
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 WEIGHTS = "model.safetensors"
 _HEADER = 1024  # bytes of a shard's header for each tensor, at most
-
-
-class CheckpointError(PatternmarkError):
-    """A model's files are missing, damaged, or of another kind of model."""
 
 
 def save_model(folder: Path, model: CMLM, *, shard_bytes: int | None = None) -> None:
@@ -59,38 +58,6 @@ def load_both(folder: Path, device: str | torch.device = "cpu") -> tuple[CMLM, T
     return load_model(folder, device), codec
 
 
-def fill(
-    model: CMLM,
-    tensors: Mapping[str, Tensor],
-    file: Path,
-    name_in_file: Callable[[str], str] = lambda name: name,
-) -> None:
-    """Put tensors into a network, or say which of them do not fit."""
-    wanted = model.state_dict()
-    missing = sorted(name_in_file(name) for name in set(wanted) - set(tensors))
-    if missing:
-        raise CheckpointError(
-            f"{file}: {_some(missing)} missing: the file is incomplete or of another model"
-        )
-    unknown = sorted(set(tensors) - set(wanted))
-    if unknown:
-        raise CheckpointError(f"{file}: {_some(unknown)} not part of this model")
-    for name, tensor in tensors.items():
-        if tensor.shape != wanted[name].shape:
-            shapes = f"{tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
-            shown = name_in_file(name)
-            raise CheckpointError(f"{file}: tensor {shown!r} has the shape {shapes}")
-    model.load_state_dict({name: tensors[name].to(wanted[name].dtype) for name in wanted})
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:3]))
-    if len(names) == 1:
-        return f"tensor {shown} is"
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"tensors {shown}{more} are"
-
-
 def read_config(file: Path) -> Config:
     """Read a network's configuration."""
     content = read_json(file)
@@ -110,7 +77,7 @@ def save_tensors(
     What an earlier save in the other form left is removed.
     """
     if shard_bytes is None:
-        _put_tensors(file, tensors)
+        put_tensors(file, tensors)
         _index(file).unlink(missing_ok=True)
         _remove_shards(file, keep=())
         return
@@ -119,7 +86,7 @@ def save_tensors(
     names = [f"{file.stem}-{i + 1:05d}-of-{total:05d}{file.suffix}" for i in range(total)]
     hashes = {}
     for name, shard in zip(names, shards, strict=True):
-        _put_tensors(file.with_name(name), shard)
+        put_tensors(file.with_name(name), shard)
         hashes[name] = file_sha256(file.with_name(name))
     places = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
     size = sum(_size(tensor) for tensor in tensors.values())
@@ -162,7 +129,7 @@ def load_tensors(file: Path) -> dict[str, Tensor]:
     """Read tensors from a file or from its shards; nothing in them is run."""
     index = _index(file)
     if file.exists() or not index.exists():
-        return _read_tensors(file)
+        return read_tensors(file)
     content = read_json(index)
     metadata = content.get("metadata") if isinstance(content, dict) else None
     hashes = metadata.get("sha256", {}) if isinstance(metadata, dict) else {}
@@ -172,7 +139,7 @@ def load_tensors(file: Path) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in sorted(set(names.values())):
         place = file.with_name(name)
-        found |= _read_tensors(place)
+        found |= read_tensors(place)
         if name in hashes and file_sha256(place) != hashes[name]:
             raise CheckpointError(
                 f"{place}: not the file that {index.name} names (its SHA-256 differs): it is "
@@ -180,15 +147,6 @@ def load_tensors(file: Path) -> dict[str, Tensor]:
                 "command that trained it again, which writes them"
             )
     return found
-
-
-def _read_tensors(file: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(file)
-    except FileNotFoundError:
-        raise CheckpointError(f"{file}: the file is missing") from None
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file}: cannot be read as safetensors: {error}") from None
 
 
 def weights_sha256(folder: Path) -> str:
@@ -216,26 +174,3 @@ def _remove_shards(file: Path, keep: tuple[str, ...] | list[str]) -> None:
     for shard in file.parent.glob(f"{file.stem}-?????-of-?????{file.suffix}"):
         if shard.name not in keep:
             shard.unlink()
-
-
-def _put_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    def write(path: Path) -> None:
-        path.touch()
-        mode = path.stat().st_mode
-        try:
-            save_file(dict(tensors), path)
-        except SafetensorError as error:  # of its own for a full disk too
-            raise OSError(str(error)) from None
-        path.chmod(mode)  # the library makes files that nobody else may read
-
-    put_in_place(file, write)
-
-
-def read_json(file: Path) -> Any:
-    """Read JSON, or say what is wrong with the file."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{file}: the file is missing") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{file}: cannot be read: {error}") from None

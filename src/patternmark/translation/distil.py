@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from patternmark.errors import InputError
+from patternmark.io.files import make_folder, write_json
 from patternmark.models.cmlm import CMLM
+from patternmark.models.tensor_file import CheckpointError, read_json
 from patternmark.sentences import sentences
-from patternmark.translation.checkpoint import CheckpointError, read_json
 from patternmark.translation.corpus import Pair, as_lines
 from patternmark.translation.decode import Decoding, most_tokens, translate_ids
-from patternmark.translation.files import make_folder, write_json
 from patternmark.translation.tokenizer import TextCodec
 
 _LONG = 100  # tokens: what is longer is translated sentence by sentence

@@ -27,7 +27,7 @@ from patternmark.errors import InputError
 from patternmark.io.tokenizer import Tokenizer, load_tokenizer
 from patternmark.io.vocabulary import MASK_PREDICT, TOKENIZER, is_fairseq_dictionary
 from patternmark.models.cmlm import CMLM, Config
-from patternmark.translation.checkpoint import CheckpointError, fill
+from patternmark.models.tensor_file import CheckpointError, fill
 from patternmark.translation.torch_file import Bag, StoredTensor, TorchFile
 
 _HEAD = 64  # the width of an attention head where the arguments do not say

@@ -18,17 +18,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from patternmark.errors import ParameterError
+from patternmark.io.files import write_json, write_text
 from patternmark.models.cmlm import CMLM, Config
-from patternmark.translation.checkpoint import (
-    CONFIG,
-    CheckpointError,
-    fill,
-    load_tensors,
-    read_json,
-    remove_tensors,
-    save_tensors,
-)
-from patternmark.translation.files import write_json, write_text
+from patternmark.models.tensor_file import CheckpointError, fill, read_json
+from patternmark.translation.checkpoint import CONFIG, load_tensors, remove_tensors, save_tensors
 
 STATE, LOG = "training.json", "log.jsonl"
 _CHECKPOINT = re.compile(r"checkpoint-\d{8}")

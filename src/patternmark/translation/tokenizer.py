@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from patternmark.errors import InputError, ParameterError
-from patternmark.translation.files import make_folder, write_text
+from patternmark.io.files import make_folder, write_text
 
 # Their ids are their places here, as `models.cmlm.Config` has them.
 SPECIAL = ("<pad>", "<s>", "</s>", "<mask>", "<length>")

@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from patternmark.translation.checkpoint import CheckpointError
+from patternmark.models.tensor_file import CheckpointError
 
 # Whose classes are harmless once they are bags; no module of theirs is imported.
 _AS_BAGS = (

@@ -27,11 +27,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from patternmark.errors import PatternmarkError
+from patternmark.io.files import make_folder
 from patternmark.models.cmlm import CMLM, Config
+from patternmark.models.optimizer import optimizers
 from patternmark.translation.checkpoint import check_shards, save_model
 from patternmark.translation.corpus import MULTIPLE, Corpus, Flat
-from patternmark.translation.files import make_folder
-from patternmark.translation.optimizer import optimizers
 from patternmark.translation.resume import (
     LOG,
     Progress,

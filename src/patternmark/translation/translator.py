@@ -68,6 +68,7 @@ class Translator:
     def __init__(self, model: CMLM, codec: Codec, vocabulary: Vocabulary) -> None:
         self.codec, self.vocabulary = codec, vocabulary
         self._fits = ""  # the hash of the alphabet that was found to fit
+        self._last: tuple[Scheme, Stack] | None = None  # the lists that were promoted last
         # A token that breaks a line would break the order of lines.
         alone = codec.decode_batch([[i] for i in range(model.config.vocab)])
         breaking = {i for i, text in enumerate(alone) if _CONTROL & set(text)}
@@ -146,7 +147,7 @@ class Translator:
         if scheme is not None:
             if not self.vocabulary.fits(scheme.alphabet):
                 raise ParameterError(f"{scheme.alphabet.name} is not the model's vocabulary")
-            stack = Stack([scheme], self.model.embedding.weight)
+            stack = self._lists(scheme)
         if marker is not None:
             self.check_fit(marker)
             # Greedy decoding has no temperature: delta is added as it is.
@@ -178,6 +179,14 @@ class Translator:
         again = self.codec.encode_batch(texts)
         facts = zip(texts, flat, (marked.log_p() / log(10.0)).tolist(), again, strict=True)
         return [Translation(t, ids, p, list(ids) == list(ids2)) for t, ids, p, ids2 in facts]
+
+    def _lists(self, scheme: Scheme) -> Stack:
+        """Return the lists of a scheme; those of the last one are kept: they take a second."""
+        if self._last is not None and scheme.differs_in_delta_alone(self._last[0]):
+            return self._last[1].at_strength_of([scheme])
+        self._last = None  # first, as both may not fit into memory
+        self._last = scheme, Stack([scheme], self.model.embedding.weight)
+        return self._last[1]
 
     def check_fit(self, marker: Marker) -> None:
         """Refuse a key for another vocabulary."""

@@ -10,6 +10,7 @@ FPRS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # at which TPRs are reported
 EPSILONS = (0.0, 0.05, 0.1, 0.2, 0.3)  # of attacks, at an FPR of 0.1 %
 ROBUSTNESS_FPR = 1e-3
 BEST_PATTERN_LENGTH = {"protein": 5, "translation": 4}
+SAMPLES = {"protein": 747, "translation": 1003}  # sequences behind every rate
 UNMARKED_QUALITY = {"protein": 85.46, "translation": 32.85}  # pLDDT, BLEU
 
 Row = tuple[float, tuple[float, float, float, float, float]]  # quality, TPR at each FPR

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from patternmark.models.cmlm import CMLM
-from patternmark.translation.optimizer import Muon, optimizers, orthogonal
+from patternmark.models.optimizer import Muon, optimizers, orthogonal
 from tests.translation.small import config
 
 

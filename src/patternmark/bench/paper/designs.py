@@ -1,0 +1,148 @@
+"""The designs of `bench paper`: all schemes, strengths and keys on a backbone, in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.attacks.redesign import Redesigner
+from patternmark.bench.jobs import Kept
+from patternmark.bench.paper.material import ByKey, Material
+from patternmark.bench.paper.plan import NONE, REWRITTEN, Cell, Size, cells
+from patternmark.bench.protein import TEMPERATURE, visible
+from patternmark.design.batch import design_schemes
+from patternmark.design.plan import plan_design
+from patternmark.design.run import Designer, DesignOptions
+from patternmark.io.structures import Backbone
+from patternmark.models.mpnn import ProteinMPNN
+from patternmark.quality.designs import Judges, measure_designs
+from patternmark.schemes import Scheme
+
+# Attacks with the design model itself, at their strengths.
+MODEL_ATTACKS = (("redesign", 0.3), ("rewrite", 1.0))
+_LETTERS = np.array(list(PROTEIN.letters))
+
+
+class DesignStage:
+    """Designs on one backbone after the other, and keeps each."""
+
+    def __init__(
+        self, weights: Path, others: Sequence[Path], size: Size, seed: int, device: str, kept: Kept
+    ) -> None:
+        self.size, self.seed, self._kept = size, seed, kept
+        self.model = ProteinMPNN.load(weights, device)
+        self._others = {file.stem: ProteinMPNN.load(file, device) for file in others}
+        self.cells = cells("protein", size)
+        numbers = range(size.keys)
+        self._schemes: list[Scheme | None] = [
+            cell.of_key(number, seed, PROTEIN) for cell in self.cells for number in numbers
+        ]
+        self._schemes += [None] * size.keys
+        self._designer = Designer(self.model, DesignOptions(temperature=TEMPERATURE, seed=seed))
+
+    @property
+    def attacked(self) -> list[Cell]:
+        """The cells that the model attacks: some schemes at the greatest strength."""
+        strongest = max(self.size.protein_deltas)
+        return [Cell(scheme, strongest) for scheme in REWRITTEN]
+
+    def run(
+        self, backbones: Sequence[Backbone], natural: Sequence[str], step: Callable[[str], None]
+    ) -> Material:
+        """Design on all backbones; `step` hears of each."""
+        rows = []
+        for backbone in backbones:
+            name = f"{backbone.name}/{self.size}/seed {self.seed}"
+            row = self._kept.get(name)
+            if row is None:
+                row = {"job": name, **self._design(backbone)}
+                self._kept.add(row)
+            rows.append(row)
+            step(f"designs on {backbone.name}")
+        about = {
+            "backbones": [b.name for b in backbones],
+            "residues": int(sum(np.count_nonzero(b.is_complete) for b in backbones)),
+            "temperature": TEMPERATURE,
+        }
+        return self._material(rows, natural, about)
+
+    def _design(self, backbone: Backbone) -> dict[str, Any]:
+        found = design_schemes(
+            self.model, backbone, self._schemes, self.seed, temperature=TEMPERATURE
+        )
+        sequences = found["sequences"]
+        names = [*(cell.name for cell in self.cells), NONE]
+        by_cell = dict(zip(names, sequences.reshape(len(names), self.size.keys, -1), strict=True))
+        plan = plan_design(backbone)
+        prepared = {
+            name: model.prepare(model.encode(backbone)) for name, model in self._others.items()
+        }
+        measured = measure_designs(plan, list(sequences), Judges(prepared))
+        columns = [
+            {"nll": nll} | row.values() for nll, row in zip(found["nll"], measured, strict=True)
+        ]
+        quality: dict[str, dict[str, list[float]]] = {}
+        for number, row in enumerate(columns):
+            cell = quality.setdefault(names[number // self.size.keys], {})
+            for measure, value in row.items():
+                cell.setdefault(measure, []).append(round(float(value), 5))
+        attacked = self._attack(Redesigner(self._designer, plan), by_cell)
+        designs = {name: self._printed(rows, backbone) for name, rows in by_cell.items()}
+        return {"designs": designs, "quality": quality, "attacked": attacked}
+
+    def _attack(
+        self, redesigner: Redesigner, by_cell: dict[str, NDArray[np.int64]]
+    ) -> dict[str, dict[str, list[str]]]:
+        """Write designs of a few keys anew with the model, all together."""
+        names, keys = [cell.name for cell in self.attacked], self.size.rewritten_keys
+        sequences = [ids for name in names for ids in by_cell[name][:keys]]
+        found = {}
+        for attack, epsilon in MODEL_ATTACKS:
+            made = redesigner.attack(attack).attack_all(sequences, epsilon, self.seed)
+            printed = self._printed(made, redesigner.plan.backbone)
+            starts = range(0, len(printed), keys)
+            rows = [printed[start : start + keys] for start in starts]
+            found[f"{attack}/{epsilon:g}"] = dict(zip(names, rows, strict=True))
+        return found
+
+    def _printed(
+        self, sequences: Sequence[NDArray[np.int64]] | NDArray[np.int64], backbone: Backbone
+    ) -> list[str]:
+        return ["".join(_LETTERS[visible(np.asarray(ids), backbone)]) for ids in sequences]
+
+    def _material(
+        self, rows: Sequence[dict[str, Any]], natural: Sequence[str], about: dict[str, Any]
+    ) -> Material:
+        def by_key(tables: Sequence[dict[str, list[str]]], name: str) -> ByKey:
+            return [list(own) for own in zip(*(table[name] for table in tables), strict=True)]
+
+        designs = [row["designs"] for row in rows]
+        attacked = {
+            (attack, epsilon): {
+                cell: by_key([row["attacked"][f"{attack}/{epsilon:g}"] for row in rows], cell.name)
+                for cell in self.attacked
+            }
+            for attack, epsilon in MODEL_ATTACKS
+        }
+        quality: dict[str, dict[str, list[float]]] = {}
+        for row in rows:
+            for name, measures in row["quality"].items():
+                for measure, values in measures.items():
+                    # Backbones are the units: the keys of one have much in common.
+                    quality.setdefault(name, {}).setdefault(measure, []).append(
+                        float(np.mean(values))
+                    )
+        return Material(
+            task="protein",
+            marked={cell: by_key(designs, cell.name) for cell in self.cells},
+            unmarked=[text for table in designs for text in table[NONE]],
+            natural=list(natural),
+            attacked=attacked,
+            quality=quality,
+            about=about,
+        )

@@ -1,0 +1,201 @@
+"""`patternmark bench paper`: make, judge, sum up; what is finished is kept and gone on from."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from patternmark._version import __version__
+from patternmark.bench.detectors import reported
+from patternmark.bench.jobs import Kept
+from patternmark.bench.paper.plan import NONE, SIZES, Size
+from patternmark.bench.paper.summary import summarise
+from patternmark.bench.paper.verdicts import judge_all
+from patternmark.bench.protein import LONGEST, SHORTEST, suitable_chains
+from patternmark.bench.report import environment
+from patternmark.errors import InputError, ParameterError
+from patternmark.io.files import make_folder, write_text
+from patternmark.io.structures import find_structures
+from patternmark.quality.diversity import entropies
+
+TASKS = ("protein", "translation")
+STRUCTURES, CHAINS = "structures", "proteins/pdb_chains_seq_dssp.tsv.xz"
+PARAGRAPHS = "parallel/europarl.de-en.longtest.tsv.xz"
+LAYOUT = 1  # of the result: pages are made of this one
+_VERSION_FILE = "version.txt"
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where data comes from and finished work goes, and on what it is done."""
+
+    data: Path
+    work: Path
+    size: str
+    device: str = "cpu"
+    workers: int = 1
+    seed: int = 1
+    model: str = "v_48_020"
+    other_models: tuple[str, ...] = ("v_48_002", "v_48_030")
+    residues: tuple[int, int] = (SHORTEST, LONGEST)  # of chains, both ends
+
+    @property
+    def amounts(self) -> Size:
+        """How much is made and judged."""
+        if self.size not in SIZES:
+            raise ParameterError(f"--size is one of {', '.join(SIZES)}, not {self.size!r}")
+        return SIZES[self.size]
+
+    def kept(self, stage: str) -> Kept:
+        """Return the finished jobs of a stage."""
+        return Kept(self.work / f"{stage}-{self.size}.jsonl")
+
+    def file(self, name: str) -> Path:
+        """Return a file of the data folder."""
+        path = self.data / name
+        if not path.exists():
+            raise InputError(
+                f"{path}: not there: --data is the folder with structures/, proteins/ and "
+                "parallel/, as docs/results/paper.md describes them"
+            )
+        return path
+
+
+_NEEDED = {"protein": (STRUCTURES, CHAINS), "translation": (PARAGRAPHS,)}
+
+
+def run_paper_benchmark(
+    setup: Setup, tasks: tuple[str, ...] = TASKS, step: Step = lambda what: None
+) -> dict[str, Any]:
+    """Return all numbers; `step` hears of every part that is done."""
+    # A run of hours must not find out late what is missing.
+    for name in (name for task in tasks for name in _NEEDED[task]):
+        setup.file(name)
+    check_work_folder(setup.work)
+    result: dict[str, Any] = {
+        "benchmark": "paper",
+        "layout": LAYOUT,
+        **environment(),
+        "size": setup.size,
+        "amounts": asdict(setup.amounts),
+        "seed": setup.seed,
+    }
+    makers = {"protein": _proteins, "translation": _texts}
+    for task in tasks:
+        material, more = makers[task](setup, step)
+        verdicts = judge_all(
+            material,
+            setup.amounts,
+            setup.seed,
+            setup.kept(f"verdicts-{task}"),
+            setup.workers,
+            step,
+        )
+        result[task] = summarise(material, verdicts) | more
+    return result
+
+
+def check_work_folder(folder: Path) -> None:
+    """Make the folder; refuse work of another version, which was made otherwise, and leave it."""
+    file = folder / _VERSION_FILE
+    make_folder(folder)
+    try:
+        found = file.read_text().strip() if file.exists() else __version__
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
+    if found == __version__:
+        write_text(file, f"{__version__}\n")
+        write_text(folder / ".gitignore", "*\n")  # nothing here is for a repository
+    if found != __version__:
+        raise InputError(
+            f"{folder}: holds work of patternmark {found}, this is {__version__}: choose another "
+            "--work; nothing in it was touched"
+        )
+
+
+def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
+    from patternmark.bench.paper.designs import DesignStage  # noqa: PLC0415  # torch
+    from patternmark.models.weights import weights_file  # noqa: PLC0415
+
+    size = setup.amounts
+    weights, *others = (weights_file(name) for name in (setup.model, *setup.other_models))
+    natural = natural_chains(setup.file(CHAINS), size.natural, setup.seed, setup.residues)
+    chains = suitable_chains(_structures(setup), None, *setup.residues)
+    # Detectors were fitted on every third chain: what is reported leaves these out.
+    backbones = reported(chains)[: size.backbones]
+    if not backbones:
+        shortest, longest = setup.residues
+        raise InputError(
+            f"{setup.data / STRUCTURES}: {len(chains)} structures with a chain of {shortest} to "
+            f"{longest} residues, of which every third is left out: give more"
+        )
+    stage = DesignStage(weights, others, size, setup.seed, setup.device, setup.kept("designs"))
+    material = stage.run(backbones, natural, step)
+    sets = {NONE: material.unmarked}
+    strongest = max(size.protein_deltas)
+    for cell, by_key in material.marked.items():
+        if cell.delta == strongest and not cell.stay:
+            sets[cell.scheme] = [text for own in by_key for text in own]
+    diversity = [
+        {"scheme": name, **{m.name: asdict(m) for m in entropies(texts)}}
+        for name, texts in sets.items()
+    ]
+    return material, {"diversity": diversity, "model": setup.model, "device": setup.device}
+
+
+def _structures(setup: Setup) -> list[Path]:
+    """Return the structure files of the data folder, of its archive if it has one."""
+    folder = setup.file(STRUCTURES)
+    archive = next(iter(sorted(folder.glob("*.tar.xz"))), None)
+    if archive is None:
+        return find_structures([folder])
+    unpacked = setup.work / STRUCTURES
+    if not unpacked.exists():
+        beside = unpacked.with_name(f"{STRUCTURES}.part")
+        try:
+            with tarfile.open(archive) as content:
+                content.extractall(beside, filter="data")
+            beside.rename(unpacked)
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise InputError(f"{archive}: cannot be unpacked: {error}") from None
+    return find_structures(sorted(p for p in unpacked.iterdir() if p.is_dir()) or [unpacked])
+
+
+def natural_chains(
+    file: Path, number: int, seed: int, residues: tuple[int, int] = (SHORTEST, LONGEST)
+) -> list[str]:
+    """Return natural chains as long as the designs, chosen by the seed."""
+    found = []
+    shortest, longest = residues
+    try:
+        with lzma.open(file, "rt", encoding="utf-8") as stream:
+            for line in stream:
+                fields = line.rstrip("\n").split("\t")
+                if len(fields) > 1 and shortest <= len(fields[1]) <= longest:
+                    found.append(fields[1])
+    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
+    if len(found) < number:
+        raise InputError(
+            f"{file}: has {len(found)} chains of {shortest} to {longest} residues, "
+            f"{number} are needed"
+        )
+    order = np.random.default_rng(seed).permutation(len(found))
+    return [found[i] for i in order[:number]]
+
+
+def _texts(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
+    from patternmark.bench.paper.translations import TranslationStage  # noqa: PLC0415  # torch
+
+    stage = TranslationStage(
+        None, setup.amounts, setup.seed, setup.device, setup.kept("translations")
+    )
+    return stage.run(setup.file(PARAGRAPHS), step), {}

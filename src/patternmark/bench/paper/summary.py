@@ -1,0 +1,264 @@
+"""From verdicts to numbers: rates with their intervals, at nominal and at measured thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import hypot, sqrt
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.bench.paper.material import Material
+from patternmark.bench.paper.plan import (
+    LEVELS,
+    MATCHED,
+    NONE,
+    OURS,
+    PUBLISHED,
+    REPORTED,
+    Cell,
+)
+from patternmark.bench.paper.verdicts import NULLS, Label, Verdicts
+from patternmark.intervals import rate_interval, student_quantile
+
+Arrays = Sequence[NDArray[np.float64]]  # an array for each key
+_WANTED = 0.95
+_NORMAL = NormalDist()
+_LESS_IS_BETTER = ("nll", "score")  # negative log-likelihoods
+
+
+def summarise(material: Material, verdicts: dict[str, Verdicts]) -> dict[str, Any]:
+    """Return all numbers of a task."""
+    thresholds = {judge: _thresholds(found) for judge, found in verdicts.items()}
+    rows = [
+        row
+        for judge, found in verdicts.items()
+        for cell in material.marked
+        for row in _cell_rows(judge, found, thresholds[judge], cell)
+    ]
+    return {
+        **material.about,
+        "task": material.task,
+        "keys": max(len(by_key) for by_key in material.marked.values()),
+        "detection": [row for row in rows if not row["how"] and not row["stay"]],
+        "robustness": [row for row in rows if row["how"] not in ("", "length", "m")],
+        "lengths": [row for row in rows if row["how"] == "length"],
+        "ablation_m": [row for row in rows if row["how"] == "m"],
+        "ablation_stay": [row for row in rows if not row["how"] and _ablated(row, rows)],
+        "false_positives": [
+            row for judge, found in verdicts.items() for row in _null_rows(judge, found)
+        ],
+        "thresholds": thresholds,
+        "quality": _quality(material),
+    }
+
+
+def _ablated(row: dict[str, Any], rows: Iterable[dict[str, Any]]) -> bool:
+    """Whether a row has another transition matrix, or is the paper's at the same strength."""
+    deltas = {other["delta"] for other in rows if other["stay"]}
+    return row["judge"] == PUBLISHED and row["delta"] in deltas
+
+
+def _thresholds(found: Verdicts) -> dict[str, float]:
+    """Return the scores that so many unmarked sequences of the model exceed, all keys together.
+
+    Where there are too few of them to tell, the largest score is the threshold.
+    """
+    scores = np.sort(np.concatenate(found.score[Label(NULLS[0])]))[::-1]
+    return {f"{level:g}": float(scores[int(level * len(scores))]) for level in MATCHED}
+
+
+def _cell_rows(
+    judge: str, found: Verdicts, thresholds: dict[str, float], cell: Cell
+) -> Iterable[dict[str, Any]]:
+    for label, log10_p in found.log10_p.items():
+        if label.what != cell.name:
+            continue
+        nominal = {f"{level:g}": _rates(log10_p, np.log10(level), -1) for level in LEVELS}
+        matched = {
+            level: _rates(found.score[label], threshold, 1)
+            for level, threshold in thresholds.items()
+        }
+        yield {
+            "judge": judge,
+            "scheme": cell.scheme,
+            "delta": cell.delta,
+            "stay": cell.stay,
+            "how": label.how,
+            "value": label.value,
+            "nominal": nominal,
+            "matched": matched,
+        }
+
+
+def _rates(values: Arrays, threshold: float, sign: int) -> dict[str, Any]:
+    """Return how many are found: p at most, or score above the threshold."""
+    hits = [v <= threshold if sign < 0 else v > threshold for v in values]
+    return rate_of(hits)
+
+
+def rate_of(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
+    """Return a rate, its exact interval over sequences, and that of the mean over keys.
+
+    Keys differ more than sequences do: the second interval says what another set of keys may give.
+    """
+    together = np.concatenate(hits)
+    low, high = rate_interval(int(together.sum()), len(together))
+    by_key = np.array([own.mean() for own in hits if len(own)])
+    over = _mean(by_key)
+    several = len(by_key) > 1
+    return {
+        "rate": float(together.mean()),
+        "n": len(together),
+        "low": low,
+        "high": high,
+        "keys": len(by_key),
+        "keys_low": max(over["low"], 0.0) if several else None,
+        "keys_high": min(over["high"], 1.0) if several else None,
+        "worst_key": float(by_key.min()),
+        "best_key": float(by_key.max()),
+    }
+
+
+def _mean(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Return a mean with its interval by Student's t, as there are few; one value has none."""
+    mean, n = float(values.mean()), len(values)
+    if n < 2:
+        return {"mean": mean, "low": None, "high": None, "n": n}
+    half = student_quantile(n - 1) * float(values.std(ddof=1)) / sqrt(n)
+    return {"mean": mean, "low": mean - half, "high": mean + half, "n": n}
+
+
+def span(rate: dict[str, Any]) -> tuple[float, float]:
+    """Return the interval of a rate that reaches further, over sequences or over keys."""
+    low, high = rate["keys_low"], rate["keys_high"]
+    if low is None:
+        return rate["low"], rate["high"]
+    return min(rate["low"], low), max(rate["high"], high)
+
+
+def difference(
+    one: float, one_span: tuple[float, float], other: float, other_span: tuple[float, float]
+) -> tuple[float, float, float]:
+    """Return one rate less the other, with the interval that theirs make.
+
+    The distances to the ends of the two intervals that matter are added as squares.
+
+    >>> [round(x, 3) for x in difference(0.5, (0.4, 0.6), 0.5, (0.4, 0.6))]
+    [0.0, -0.141, 0.141]
+    """
+    value = one - other
+    low = value - hypot(one - one_span[0], other_span[1] - other)
+    high = value + hypot(one_span[1] - one, other - other_span[0])
+    return value, low, high
+
+
+def _null_rows(judge: str, found: Verdicts) -> Iterable[dict[str, Any]]:
+    for name in NULLS:
+        log10_p = found.log10_p[Label(name)]
+        yield {
+            "judge": judge,
+            "what": name,
+            "rates": {f"{level:g}": _rates(log10_p, np.log10(level), -1) for level in LEVELS},
+        }
+
+
+def _quality(material: Material) -> list[dict[str, Any]]:
+    """Return quality measures of every cell, and what was lost against no mark."""
+    rows = []
+    for name, measures in material.quality.items():
+        row: dict[str, Any] = {"cell": name}
+        for measure, values in measures.items():
+            if material.task == "translation":  # a score of all texts, and half its interval
+                score, half = values
+                row[measure] = {"mean": score, "low": score - half, "high": score + half}
+                row[f"{measure} lost"] = {"mean": material.quality[NONE][measure][0] - score}
+                continue
+            worse = np.array(material.quality[NONE][measure]) - np.array(values)
+            if measure.startswith(_LESS_IS_BETTER):
+                worse = -worse
+            row[measure] = _mean(np.array(values))
+            row[f"{measure} lost"] = _mean(worse)
+        rows.append(row)
+    return rows
+
+
+def length_needed(rows: Sequence[dict[str, Any]], judge: str, delta: float) -> float | None:
+    """Return the length at which so many windows are found, read between two measured ones."""
+    own = sorted(
+        (row["value"], row["nominal"][f"{REPORTED:g}"]["rate"])
+        for row in rows
+        if row["judge"] == judge and row["delta"] == delta
+    )
+    for (shorter, below), (longer, above) in pairwise(own):
+        if below < _WANTED <= above:
+            return float(shorter + (longer - shorter) * (_WANTED - below) / (above - below))
+    return float(own[0][0]) if own and own[0][1] >= _WANTED else None
+
+
+AHEAD, LEVEL, BEHIND = "ahead", "not told apart", "behind"
+
+
+def at_equal_quality(
+    summary: dict[str, Any], measure: str, level: float = REPORTED
+) -> list[dict[str, Any]]:
+    """Compare each cell with our default where that loses as much quality, at a measured rate.
+
+    Ours is the most that we find at no greater loss, read between two of our strengths, of which
+    no mark is one. It is read on the normal scale: there a rate grows ever more slowly with what a
+    mark costs, so that a straight line promises too little rather than too much. Beyond the
+    strongest it is that one's. A verdict needs a difference whose interval leaves 0 out.
+    """
+    lost = {row["cell"]: row[f"{measure} lost"]["mean"] for row in summary["quality"]}
+    points = [
+        (lost[Cell(row["scheme"], row["delta"]).name], row)
+        for row in summary["detection"]
+        if row["judge"] == row["scheme"]
+    ]
+    matched = f"{level:g}"
+    ours = [(cost, row["matched"][matched]) for cost, row in points if row["scheme"] == OURS]
+    return [
+        _compared(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *ours])
+        for cost, row in points
+        if row["scheme"] != OURS
+    ]
+
+
+def _no_mark(level: float) -> dict[str, Any]:
+    """Return what is found without a mark, at no loss."""
+    ends = {"low": level, "high": level, "keys_low": None, "keys_high": None}
+    return {"rate": level, "n": round(1.0 / level)} | ends
+
+
+def _compared(
+    cost: float,
+    row: dict[str, Any],
+    rate: dict[str, Any],
+    ours: Sequence[tuple[float, dict[str, Any]]],
+) -> dict[str, Any]:
+    curve = sorted(ours, key=lambda point: point[0])
+    costs = [place for place, _ in curve]
+    shares = np.array([(own["rate"], *span(own)) for _, own in curve])
+    shares = np.maximum.accumulate(shares)  # who may lose more may also lose less
+    beyond = cost >= costs[-1]
+    if beyond:
+        mine, low, high = shares[-1].tolist()
+    else:
+        # All and none are half a sequence away from it: how sure they are depends on how many.
+        half = 0.5 / np.array([[own["n"]] for _, own in curve])
+        scale = np.vectorize(_NORMAL.inv_cdf)(np.clip(shares, half, 1.0 - half))
+        mine, low, high = (_NORMAL.cdf(np.interp(cost, costs, column)) for column in scale.T)
+    value, least, most = difference(mine, (low, high), rate["rate"], span(rate))
+    return {
+        "scheme": row["scheme"],
+        "delta": row["delta"],
+        "lost": cost,
+        "rate": rate,
+        "ours": {"rate": mine, "low": low, "high": high},
+        "difference": {"value": value, "low": least, "high": most},
+        "verdict": AHEAD if least > 0.0 else BEHIND if most < 0.0 else LEVEL,
+        "beyond": beyond,
+    }

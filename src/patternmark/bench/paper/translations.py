@@ -1,0 +1,105 @@
+"""The translations of `bench paper`: every scheme and strength, keys taking turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product, zip_longest
+from pathlib import Path
+from typing import Any
+
+from patternmark.bench.jobs import Kept
+from patternmark.bench.paper.material import ByKey, Material
+from patternmark.bench.paper.plan import NONE, Cell, Size, cells
+from patternmark.bench.translation import SKIPPED, TOKENS, cut_paragraphs, is_copy
+from patternmark.io.vocabulary import shipped_tokenizer
+from patternmark.translation.bleu import bleu, chrf
+from patternmark.translation.checkpoint import TOKENIZER
+from patternmark.translation.decode import Decoding
+from patternmark.translation.translator import Translator
+
+_RESAMPLES = 1000
+
+
+class TranslationStage:
+    """Translates all texts for one scheme after the other, and keeps each."""
+
+    def __init__(self, model: Path | None, size: Size, seed: int, device: str, kept: Kept) -> None:
+        self.size, self.seed, self._kept = size, seed, kept
+        self.translator = Translator.open(model, device)
+        self._tokenizer = shipped_tokenizer() if model is None else model / TOKENIZER
+        self.cells = cells("translation", size)
+
+    def run(self, paragraphs: Path, step: Callable[[str], None]) -> Material:
+        """Translate; what is English already is left out, as it has no mark to find."""
+        every = cut_paragraphs(paragraphs, self.translator, 10**9, SKIPPED)
+        pairs = [pair for pair in every if not is_copy(pair)][: self.size.texts]
+        sources = [source for source, _ in pairs]
+        references = [target for _, target in pairs]
+        plain = self._kept_or_made(NONE, lambda: self._translate(sources, None))
+        step("translations without a mark")
+        found: dict[Cell, ByKey] = {}
+        # The strengths of a key come one after the other: they promote the same lists.
+        for cell, number in sorted(self._parts(), key=self._place):
+            own = sources[number :: self.size.text_keys]
+            name = f"{cell.name}/key {number}"
+            texts = self._kept_or_made(name, lambda: self._marked(cell, number, own))  # noqa: B023
+            found.setdefault(cell, []).append(texts)
+            step(f"translations: {cell.name}")
+        quality = {NONE: plain} | {cell.name: self._in_order(found[cell]) for cell in self.cells}
+        return Material(
+            task="translation",
+            marked={cell: found[cell] for cell in self.cells},
+            unmarked=plain,
+            natural=references,
+            attacked={},
+            quality={name: _measured(texts, references) for name, texts in quality.items()},
+            about={
+                "texts": len(pairs),
+                "tokens": list(TOKENS),
+                "skipped": SKIPPED,
+                "device": self.translator.device_name,
+                "bleu_signature": bleu(["a"], ["a"]).signature,
+            },
+            tokenizer=self._tokenizer,
+        )
+
+    def _kept_or_made(self, what: str, make: Callable[[], list[str]]) -> list[str]:
+        name = f"{what}/{self.size}/seed {self.seed}"
+        row = self._kept.get(name)
+        if row is None:
+            row = {"job": name, "texts": make()}
+            self._kept.add(row)
+        return list(row["texts"])
+
+    def _parts(self) -> Iterator[tuple[Cell, int]]:
+        """Yield every cell with the number of every key that marks."""
+        return product(self.cells, range(self.size.text_keys))
+
+    def _place(self, part: tuple[Cell, int]) -> tuple[int, int, int]:
+        """Say when a part is translated: by its scheme, then its key, then its strength."""
+        cell, number = part
+        own = self.cells.index(cell)
+        first = [other.scheme for other in self.cells].index(cell.scheme)
+        return first, number, own
+
+    def _in_order(self, by_key: ByKey) -> list[str]:
+        """Return texts in the order of their sources, in which keys take turns."""
+        rounds = zip_longest(*by_key)
+        return [text for texts in rounds for text in texts if text is not None]
+
+    def _marked(self, cell: Cell, number: int, sources: list[str]) -> list[str]:
+        alphabet = self.translator.vocabulary.alphabet()
+        return self._translate(sources, cell.of_key(number, self.seed, alphabet))
+
+    def _translate(self, sources: list[str], scheme: Any) -> list[str]:
+        found = self.translator.translate(sources, Decoding(), scheme=scheme, seed=self.seed)
+        return [translation.text for translation in found]
+
+
+def _measured(texts: list[str], references: list[str]) -> dict[str, list[float]]:
+    """Return BLEU and chrF with half of their 95 % intervals."""
+    scores = {
+        "BLEU": bleu(texts, references, resamples=_RESAMPLES),
+        "chrF": chrf(texts, references, resamples=_RESAMPLES),
+    }
+    return {name: [score.score, score.half or 0.0] for name, score in scores.items()}

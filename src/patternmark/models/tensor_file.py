@@ -1,0 +1,86 @@
+"""Tensors in safetensors files, and what is wrong with a file that does not fit a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from patternmark.errors import PatternmarkError
+from patternmark.io.files import put_in_place
+
+
+class CheckpointError(PatternmarkError):
+    """A model's files are missing, damaged, or of another kind of model."""
+
+
+def fill(
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    file: Path,
+    name_in_file: Callable[[str], str] = lambda name: name,
+) -> None:
+    """Put tensors into a network, or say which of them do not fit."""
+    wanted = model.state_dict()
+    missing = sorted(name_in_file(name) for name in set(wanted) - set(tensors))
+    if missing:
+        raise CheckpointError(
+            f"{file}: {_some(missing)} missing: the file is incomplete or of another model"
+        )
+    unknown = sorted(set(tensors) - set(wanted))
+    if unknown:
+        raise CheckpointError(f"{file}: {_some(unknown)} not part of this model")
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape:
+            shapes = f"{tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
+            shown = name_in_file(name)
+            raise CheckpointError(f"{file}: tensor {shown!r} has the shape {shapes}")
+    model.load_state_dict({name: tensors[name].to(wanted[name].dtype) for name in wanted})
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:3]))
+    if len(names) == 1:
+        return f"tensor {shown} is"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"tensors {shown}{more} are"
+
+
+def put_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors into one file, in place of what stands there."""
+
+    def write(path: Path) -> None:
+        path.touch()
+        mode = path.stat().st_mode
+        try:
+            save_file(dict(tensors), path)
+        except SafetensorError as error:  # of its own for a full disk too
+            raise OSError(str(error)) from None
+        path.chmod(mode)  # the library makes files that nobody else may read
+
+    put_in_place(file, write)
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """Read the tensors of one file; nothing in it is run."""
+    try:
+        return load_file(file)
+    except FileNotFoundError:
+        raise CheckpointError(f"{file}: the file is missing") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file}: cannot be read as safetensors: {error}") from None
+
+
+def read_json(file: Path) -> Any:
+    """Read JSON, or say what is wrong with the file."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{file}: the file is missing") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{file}: cannot be read: {error}") from None

@@ -1,0 +1,1 @@
+"""What a mark costs: measures of designs and of texts."""

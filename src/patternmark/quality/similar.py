@@ -1,6 +1,6 @@
 """Which protein chains are alike: near-duplicates, families, and relatives of given chains.
 
-Needs numba: sixty thousand chains are compared with each other within minutes.
+Needs numba: all chains of the PDB are compared with each other within minutes.
 
 Two chains are **related** where a local alignment (BLOSUM62, a gap of n residues costs 10 + n)
 around a shared stretch of a few letters reaches a given score over at least 40 pairs of residues.

@@ -3,7 +3,8 @@
 import numpy as np
 
 from patternmark import PROTEIN
-from patternmark.attacks.blosum import aligned_frequencies, blosum62, replacement_law
+from patternmark.attacks.blosum import aligned_frequencies, replacement_law
+from patternmark.blosum import blosum62
 from patternmark.attacks.edits import substitute_alike
 
 

@@ -128,8 +128,8 @@ class Multikey(Scheme):
     - `ratio`: the likelihood ratio, which sees only whether a symbol is in none, one or both
       lists; its null is trinomial.
 
-    All of them find more than the paper does, at any strength, in proteins and in text; `best`,
-    the default, comes closest in the tail. Reading: a position keeps its draw through all
+    All of them find far more than the paper does, in proteins and in text: none reproduces it.
+    `best`, the default, is the nearest in text. Reading: a position keeps its draw through all
     iterations of Mask-Predict.
     """
 

@@ -2,7 +2,7 @@
 
 The data is a table of id, sequence and DSSP, tab between them; .xz too. A **prepared** table has
 two more columns, family and part (train, valid, test), and only one of several near-identical
-chains; it is made once (`prepare`), as that takes minutes, and read like the other.
+chains; it is made once (`prepare`), as that takes many minutes, and read like the other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which protein chains are alike: near-duplicates, families, and relatives of given chains.
 
-Needs numba: sixty thousand chains are compared with each other within minutes.
+Needs numba: all chains of the PDB are compared with each other within minutes.
 
 Two chains are **related** where a local alignment (BLOSUM62, a gap of n residues costs 10 + n)
 around a shared stretch of a few letters reaches a given score over at least 40 pairs of residues.
@@ -19,6 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.blosum import blosum62
 
 FAMILY_SCORE = 90  # of two chains of one family
 RELATIVE_SCORE = 75  # of chains that must not be learned from, beside one that is held out
@@ -35,36 +36,12 @@ _GAP_OPEN, _GAP_LETTER = 11, 1
 _LEAST_ALIGNED = 40
 _TAG = re.compile("[A-Z]{0,16}HHHH+[A-Z]{0,16}")  # with what cloning leaves beside it
 
-_ORDER = "ARNDCQEGHILKMFPSTWYV"
-_BLOSUM62 = """
- 4 -1 -2 -2  0 -1 -1  0 -2 -1 -1 -1 -1 -2 -1  1  0 -3 -2  0
--1  5  0 -2 -3  1  0 -2  0 -3 -2  2 -1 -3 -2 -1 -1 -3 -2 -3
--2  0  6  1 -3  0  0  0  1 -3 -3  0 -2 -3 -2  1  0 -4 -2 -3
--2 -2  1  6 -3  0  2 -1 -1 -3 -4 -1 -3 -3 -1  0 -1 -4 -3 -3
- 0 -3 -3 -3  9 -3 -4 -3 -3 -1 -1 -3 -1 -2 -3 -1 -1 -2 -2 -1
--1  1  0  0 -3  5  2 -2  0 -3 -2  1  0 -3 -1  0 -1 -2 -1 -2
--1  0  0  2 -4  2  5 -2  0 -3 -3  1 -2 -3 -1  0 -1 -3 -2 -2
- 0 -2  0 -1 -3 -2 -2  6 -2 -4 -4 -2 -3 -3 -2  0 -2 -2 -3 -3
--2  0  1 -1 -3  0  0 -2  8 -3 -3 -1 -2 -1 -2 -1 -2 -2  2 -3
--1 -3 -3 -3 -1 -3 -3 -4 -3  4  2 -3  1  0 -3 -2 -1 -3 -1  3
--1 -2 -3 -4 -1 -2 -3 -4 -3  2  4 -2  2  0 -3 -2 -1 -2 -1  1
--1  2  0 -1 -3  1  1 -2 -1 -3 -2  5 -1 -3 -1  0 -1 -3 -2 -2
--1 -1 -2 -3 -1  0 -2 -3 -2  1  2 -1  5  0 -2 -1 -1 -1 -1  1
--2 -3 -3 -3 -2 -3 -3 -3 -1  0  0 -3  0  6 -4 -2 -2  1  3 -1
--1 -2 -2 -1 -3 -1 -1 -2 -2 -3 -3 -1 -2 -4  7 -1 -1 -4 -3 -2
- 1 -1  1  0 -1  0  0  0 -1 -2 -2  0 -1 -2 -1  4  1 -3 -2 -2
- 0 -1  0 -1 -1 -1 -1 -2 -2 -1 -1 -1 -1 -2 -1  1  5 -2 -2  0
--3 -3 -4 -4 -2 -2 -3 -2 -2 -3 -2 -3 -1  1 -4 -3 -2 11  2 -3
--2 -2 -2 -3 -2 -1 -2 -3  2 -1 -1 -2 -1  3 -3 -2 -2  2  7 -1
- 0 -3 -3 -3 -1 -2 -2 -3 -3  3  1 -2  1 -1 -2 -2  0 -3 -1  4
-"""
-
 
 def _scores() -> NDArray[np.int32]:
     """Return BLOSUM62 in the order of PROTEIN; X is worth -1 everywhere: [21, 21]."""
     table = np.full((PROTEIN.size, PROTEIN.size), -1, dtype=np.int32)
-    known = PROTEIN.encode(_ORDER)
-    table[np.ix_(known, known)] = np.array(_BLOSUM62.split(), dtype=np.int32).reshape(20, 20)
+    known, _ = blosum62()
+    table[: len(known), : len(known)] = known
     return table
 
 

@@ -78,7 +78,7 @@ def test_a_model_is_trained_and_has_a_card(
     assert card["data"]["pairs"] == 20 + 4 + 4 + 3
     assert [v["pairs"] for v in card["validation"]] == [20, 2]
     given = card["runs"][0]["command"]
-    assert given.startswith(f"patternmark train cmlm {data.name} --tokenizer tokenizer.json ")
+    assert given.startswith(f"patternmark train cmlm {data.name} --tokenizer bpe.json ")
     assert str(tmp_path) not in given  # a card is read elsewhere
     assert "--joined 3 " in given
     assert given.endswith("--data-note 'Sentences of our own.'")

@@ -44,15 +44,15 @@ _TRANSLATION = "translation"  # and whatever else its results are called
 def read_result(file: Path) -> dict[str, Any]:
     """Read the result of any benchmark."""
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result: Any = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{file}: is no JSON: {error}") from None
     name = result.get("benchmark") if isinstance(result, dict) else None
-    if not (name == PAPER or name in _PAGES or str(name).startswith(_TRANSLATION)):
-        raise InputError(f"{file}: is no result of `patternmark bench`")
-    return result
+    if name == PAPER or name in _PAGES or str(name).startswith(_TRANSLATION):
+        return dict(result)
+    raise InputError(f"{file}: is no result of `patternmark bench`")
 
 
 def page_of(file: Path) -> tuple[dict[str, Any], str]:

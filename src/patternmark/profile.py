@@ -27,6 +27,7 @@ MOST_KEYS = 2**20
 # A text has little evidence: every further place where a mark may begin costs some.
 TEXT_STARTS, TEXT_NONCES = 1, 1
 TEXT_DELTA = 2.0  # what a text bears and shows (`patternmark bench translation`)
+SURE = 1e-3  # the p-value at which the mark of a translation is to be clear
 
 
 @dataclass(frozen=True)

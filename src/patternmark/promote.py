@@ -12,7 +12,6 @@ reads arrays through their own methods and works for numpy arrays and torch tens
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Literal, get_args
@@ -20,6 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.arrays import beside, is_tensor, library_of
 from patternmark.chain import NO_KEY
 from patternmark.errors import ParameterError
 
@@ -69,18 +69,13 @@ class Promotion:
 
     def beside(self, logits: Any) -> Promotion:
         """Return it as arrays of the kind of `logits`, on their device."""
-        if not hasattr(logits, "new_tensor"):  # torch, which must never be imported from here
+        if not is_tensor(logits):
             return self
-        torch = sys.modules["torch"]
-        promoted = torch.as_tensor(self.promoted, device=logits.device)
-        row_of = torch.as_tensor(self.row_of, device=logits.device)
-        return Promotion(promoted, row_of, self.strength)
+        return Promotion(beside(self.promoted, logits), beside(self.row_of, logits), self.strength)
 
     def at(self, row_of: Any) -> Promotion:
         """Return the same bias for positions with other rows."""
-        if hasattr(self.promoted, "new_tensor"):
-            row_of = sys.modules["torch"].as_tensor(row_of, device=self.promoted.device)
-        return replace(self, row_of=row_of)
+        return replace(self, row_of=beside(row_of, self.promoted))
 
     def add_to(self, logits: Any, positions: Any = None) -> Any:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
@@ -89,8 +84,7 @@ class Promotion:
         that are decoded now, such as `logits[mask]`, give the `mask`. The result has the kind,
         dtype and device of `logits`.
         """
-        is_tensor = hasattr(logits, "new_tensor")
-        if not is_tensor:
+        if not is_tensor(logits):
             logits = np.asarray(logits)
             if not np.issubdtype(logits.dtype, np.floating):
                 logits = logits.astype(np.float64)
@@ -102,8 +96,8 @@ class Promotion:
                 f"{tuple(rows.shape)} and an alphabet of {own.promoted.shape[1]} symbols"
             )
         chosen = own.promoted[rows]
-        if is_tensor:
-            return sys.modules["torch"].add(logits, chosen, alpha=self.strength)
+        if is_tensor(logits):
+            return library_of(logits).add(logits, chosen, alpha=self.strength)
         return logits + logits.dtype.type(self.strength) * chosen
 
 
@@ -128,7 +122,7 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
 
 
 def _checked(keys: Any, num_keys: int) -> NDArray[np.int64]:
-    index = keys.detach().cpu().numpy() if hasattr(keys, "new_tensor") else np.asarray(keys)
+    index = keys.detach().cpu().numpy() if is_tensor(keys) else np.asarray(keys)
     if index.size and not (
         np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
     ):

@@ -8,7 +8,7 @@ import torch
 
 from patternmark import Alphabet, Detector, Key, Marker, Profile
 from patternmark.derive import Secret
-from patternmark.models.cmlm import Candidates
+from patternmark.models.mask_predict import Candidates
 from patternmark.promote import Promotion
 from patternmark.translation.choice import MarkedLines
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.vocabulary import parse_alphabet
-from patternmark.models.cmlm import CMLM, Config, mask_predict
+from patternmark.models.cmlm import CMLM, Config
+from patternmark.models.mask_predict import mask_predict
 from patternmark.promote import Promotion
 from patternmark.translation.checkpoint import CheckpointError, load_model, save_model
 from patternmark.translation.decode import Decoding, translate_ids

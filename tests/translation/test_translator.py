@@ -10,7 +10,7 @@ import torch
 from patternmark import Detector, Key, Marker, Profile
 from patternmark.derive import Secret
 from patternmark.errors import ParameterError
-from patternmark.models.cmlm import mask_predict
+from patternmark.models.mask_predict import mask_predict
 from patternmark.translation.choice import line_number
 from patternmark.translation.decode import Decoding, padded
 from patternmark.translation.translator import LONGEST_PIECE, Translation, Translator

@@ -1,10 +1,19 @@
-"""What someone with marked sequences and no key can learn, forge and strip.
+"""What someone with marked sequences and no key can remove, learn, forge and strip.
 
-An attacker knows everything but the secret (Kerckhoffs): scheme, pairs, period, block, starts,
-number of nonces, strength, and how often marked letters agree with their keys.
+    registry        every attack by its name, with a strength epsilon and a seed
+    edits           substitutions, insertions, deletions, cutting, splicing of symbols
+    text            words dropped, inserted, swapped, replaced by synonyms
+    unicode_tricks  case, look-alikes, invisible characters, and how to undo them
+    round_trip      a paraphrase: English to Portuguese and back
+    redesign        the design model itself, without a mark (needs torch: import it by name)
+    oracle          an attacker who may ask the detector so many times
 
-    split   the paper's scheme: score every split of the alphabet
+Learning the secret: an attacker knows everything but it (Kerckhoffs): scheme, pairs, period,
+block, starts, number of nonces, strength, and how often marked letters agree with their keys.
+
+    split   the paper's scheme on proteins: score every split of the alphabet
     cells   the hardened scheme: align sequences, pool their votes on every secret bit
+    tokens  a split of a large vocabulary: frequencies, pairs, and phases of tokens
     forge   new sequences with the mark one believes in; edits that strip it
     audit   all of it on the sequences of one key
 """
@@ -12,17 +21,42 @@ number of nonces, strength, and how often marked letters agree with their keys.
 from patternmark.attacks.audit import Audit, audit_sequences
 from patternmark.attacks.cells import CellKnowledge, learn_cells
 from patternmark.attacks.forge import Knowledge, forge, random_edits, strip
+from patternmark.attacks.oracle import OracleResult, oracle_attack, protein_edits, text_edits
+from patternmark.attacks.registry import ATTACKS, Attack, attacks_on, find_attack, splice_into
 from patternmark.attacks.split import SplitKnowledge, learn_split
+from patternmark.attacks.tokens import (
+    PairKnowledge,
+    TokenKnowledge,
+    learn_frequencies,
+    learn_pairs,
+    learn_phases,
+)
+from patternmark.attacks.unicode_tricks import undone
 
 __all__ = [
+    "ATTACKS",
+    "Attack",
     "Audit",
     "CellKnowledge",
     "Knowledge",
+    "OracleResult",
+    "PairKnowledge",
     "SplitKnowledge",
+    "TokenKnowledge",
+    "attacks_on",
     "audit_sequences",
+    "find_attack",
     "forge",
     "learn_cells",
+    "learn_frequencies",
+    "learn_pairs",
+    "learn_phases",
     "learn_split",
+    "oracle_attack",
+    "protein_edits",
     "random_edits",
+    "splice_into",
     "strip",
+    "text_edits",
+    "undone",
 ]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.bench.paper_numbers import DETECTION, FPRS
 from patternmark.bench.report import environment, mean_interval
 from patternmark.derive import Secret
 from patternmark.detect import Detector
@@ -27,17 +28,11 @@ from patternmark.mark import Marker
 from patternmark.profile import Profile
 
 DELTAS = (0.5, 0.75, 1.0, 1.25, 1.5)
-LEVELS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
+LEVELS = FPRS
 SHORTEST, LONGEST = 300, 500
 TEMPERATURE = 0.1
-# Table 1 of the paper: TPR in percent at FPR 10, 1, 0.1, 0.01 and 0.001 %.
-PAPER = {
-    0.5: (47.26, 17.94, 6.29, 2.54, 0.67),
-    0.75: (81.79, 51.00, 30.66, 17.80, 9.37),
-    1.0: (97.46, 88.35, 68.27, 50.87, 38.02),
-    1.25: (99.87, 98.80, 96.12, 87.28, 77.24),
-    1.5: (100.00, 100.00, 99.87, 99.06, 96.39),
-}
+# Table 1 of the paper: TPR in percent at these levels.
+PAPER = {delta: rates for delta, (_, rates) in DETECTION["protein"]["pattern-mark"].items()}
 
 
 def suitable_chains(
@@ -127,13 +122,11 @@ def design_all(
     model: Any, backbone: Backbone, conditions: Sequence[tuple[Key | None, float]], seed: int
 ) -> dict[str, NDArray[Any]]:
     """Sample all conditions in one batch: their bias tables stand under one another."""
+    from patternmark.design.batch import designs_of, unmarked_task  # noqa: PLC0415
     from patternmark.design.plan import plan_design  # noqa: PLC0415
-    from patternmark.design.run import DesignOptions  # noqa: PLC0415
-    from patternmark.models.sampler import decoding_steps, sample  # noqa: PLC0415
-    from patternmark.models.state import Task  # noqa: PLC0415
+    from patternmark.models.sampler import sample  # noqa: PLC0415
 
     plan = plan_design(backbone)
-    steps, uniforms = decoding_steps(plan.groups, seed, range(len(conditions)), plan.length)
     keys = np.full((len(conditions), plan.length), -1)
     tables: list[NDArray[np.float64]] = []
     for row, (key, delta) in enumerate(conditions):
@@ -143,15 +136,10 @@ def design_all(
             keys[row] = drawn + sum(map(len, tables))
             tables.append(marker.bias(used, temperature=TEMPERATURE))
     tables.append(np.zeros((1, 21)))
-    bias = np.tile(DesignOptions().letter_bias(), (plan.length, 1))
-    task = Task(backbone.sequence, steps, uniforms, keys, np.concatenate(tables), bias, TEMPERATURE)
+    task = unmarked_task(plan, seed, range(len(conditions)), TEMPERATURE)
+    task = replace(task, keys=keys, key_bias=np.concatenate(tables))
     sampled = sample(model.prepare(model.encode(backbone)), task)
-    sequences = sampled.sequences.cpu().numpy()
-    return {
-        "sequences": sequences,
-        "nll": -sampled.log_p.cpu().numpy()[:, plan.designed].mean(axis=1),
-        "recovery": (sequences == backbone.sequence)[:, plan.designed].mean(axis=1),
-    }
+    return designs_of(plan, sampled)
 
 
 def visible(sequence: NDArray[np.int64], backbone: Backbone) -> NDArray[np.int64]:

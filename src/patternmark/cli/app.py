@@ -11,6 +11,7 @@ import typer
 
 from patternmark import __version__
 from patternmark.cli import bench_text  # noqa: F401  # adds its commands
+from patternmark.cli.attack import attack
 from patternmark.cli.audit import audit
 from patternmark.cli.bench import bench_app
 from patternmark.cli.bias import bias
@@ -46,6 +47,7 @@ app.command()(power)
 app.command()(report)
 app.command()(bias)
 app.command()(score)
+app.command()(attack)
 app.command()(audit)
 app.add_typer(bench_app, name="bench")
 app.add_typer(train_app, name="train")

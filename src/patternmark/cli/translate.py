@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
+from patternmark.cli.lines import read_lines, refuse_own_input, writing
+from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say
 from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.keyfile import load_key
-from patternmark.io.records import Problem, input_name
 from patternmark.mark import Marker
 
 if TYPE_CHECKING:
@@ -68,9 +65,8 @@ def translate(
         raise ParameterError("give --key for marked translations, or --no-watermark")
     if overwrite and resume:
         raise ParameterError("give --overwrite or --resume, not both")
-    if input.exists() and output.exists() and output.samefile(input):
-        raise ParameterError(f"{output}: is the input; give another --output")
-    lines = _read_lines(input)
+    refuse_own_input(input, output)
+    lines = read_lines(input, "its translation is left empty")
     done = _lines_done(output, overwrite=overwrite, resume=resume)
     if done > len(lines):
         raise InputError(f"{output}: has {done} lines already, {input} only {len(lines)}")
@@ -87,7 +83,7 @@ def translate(
     name = "standard output" if str(output) == "-" else output
     log10_p: list[float] = []
     try:
-        with progress("lines") as bar, _writing(output, append=done > 0) as stream:
+        with progress("lines") as bar, writing(output, append=done > 0) as stream:
             task = bar.add_task("translating", total=len(lines), completed=done)
             for start in range(done, len(lines), some):
                 part = lines[start : start + some]
@@ -123,30 +119,6 @@ def _open(folder: Path | None, device: str) -> Translator:
     return Translator.open(folder, device)
 
 
-def _read_lines(file: Path) -> list[str]:
-    """Read lines; those that are no UTF-8 are named and left empty, so that lines stay aligned."""
-    name = input_name(str(file))
-    try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    lines = []
-    rows = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    if rows[-1] == b"":
-        rows.pop()
-    for number, row in enumerate(rows, start=1):
-        try:
-            # What else breaks lines (a form feed, say) must not do so in the output.
-            lines.append(" ".join(row.decode("utf-8").split()))
-        except UnicodeDecodeError:
-            lines.append("")
-            message = "not UTF-8: its translation is left empty"
-            warn(Problem(name, f"line {number}", message))
-    if not any(lines):
-        raise InputError(f"{name}: there is no text in it")
-    return lines
-
-
 def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
     """Return how many lines of the output are to be kept; refuse to overwrite it unasked."""
     if str(output) == "-" or not output.exists() or overwrite:
@@ -161,16 +133,3 @@ def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
     except OSError as error:
         raise InputError(f"{output}: cannot be gone on with: {error.strerror}") from None
     return whole.count(b"\n")
-
-
-@contextmanager
-def _writing(output: Path, *, append: bool) -> Iterator[BinaryIO]:
-    """Open the output for bytes: they are UTF-8 whatever a terminal or a system is set to."""
-    try:
-        if str(output) == "-":
-            yield sys.stdout.buffer
-        else:
-            with output.open("ab" if append else "wb") as stream:
-                yield stream
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None

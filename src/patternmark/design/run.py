@@ -95,7 +95,7 @@ class Designer:
         """
         if batch is not None and batch < 1:
             raise ParameterError(f"a batch has at least one sequence, not {batch}")
-        prepared = self._prepare(plan.backbone)
+        prepared = self.prepare(plan.backbone)
         size = batch or self.batch_size(plan)
         for start in range(0, count, size):
             indices = range(start, min(start + size, count))
@@ -105,10 +105,10 @@ class Designer:
 
     def score_native(self, plan: DesignPlan) -> Design:
         """Judge the native sequence as if it had been designed (sample 0)."""
-        prepared = self._prepare(plan.backbone)
+        prepared = self.prepare(plan.backbone)
         return score_sequences(prepared, plan, plan.backbone.sequence[None], self.options.seed)[0]
 
-    def _prepare(self, backbone: Backbone) -> Prepared:
+    def prepare(self, backbone: Backbone) -> Prepared:
         """Encode a backbone once, for its designs and its native sequence alike."""
         if self._last is None or self._last[0] is not backbone:
             self._last = (backbone, self.model.prepare(self.model.encode(backbone)))

@@ -1,12 +1,8 @@
 """CMLM, the conditional masked language model of Mask-Predict (Ghazvininejad et al., 2019).
 
 An encoder reads the source and says how long the translation will be. A decoder without a causal
-mask sees the whole translation, some of it masked, and predicts every masked token at once.
-Decoding begins with masks alone; each iteration predicts them and masks again what the model was
-least sure of, fewer every time. Several lengths are tried side by side.
-
-The mark enters where the logits are made: before the token is chosen, and before the confidence
-that decides whether it stays. Position j of a candidate has the key j, whenever it is decoded.
+mask sees the whole translation, some of it masked, and predicts every masked token at once. How
+tokens are decoded with it is `mask_predict`'s matter.
 
 Shapes: B sentences, S source tokens, N candidates (sentences times lengths), L target tokens,
 D width, V vocabulary. The published networks (`translation.published` reads them) differ from ours
@@ -23,9 +19,6 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from patternmark.models.head import Head, choose
-from patternmark.promote import Promotion
 
 
 @dataclass(frozen=True)
@@ -282,109 +275,3 @@ def waves(length: int, width: int, device: Any) -> Tensor:
     rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(1e4) / width))
     angles = torch.arange(length, device=device)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-class Candidates(NamedTuple):
-    """Translations of different lengths: tokens [B, beam, L], padded, and how good they are."""
-
-    tokens: Tensor
-    lengths: Tensor  # [B, beam]
-    log_p: Tensor  # [B, beam] the mean of ln p over the tokens, with ends, if given, at 0
-
-    def best(self) -> list[list[int]]:
-        """Return the tokens of each sentence's likeliest candidate."""
-        return [row[0] for row in self.ranked(1)]
-
-    def ranked(self, most: int | None = None) -> list[list[list[int]]]:
-        """Return the tokens of each sentence's candidates, the likeliest first."""
-        order = self.log_p.argsort(dim=1, descending=True, stable=True)[:, :most]
-        tokens = self.tokens.gather(1, order[..., None].expand(-1, -1, self.tokens.shape[2]))
-        lengths = self.lengths.gather(1, order)
-        rows = zip(tokens.tolist(), lengths.tolist(), strict=True)
-        return [[t[:n] for t, n in zip(*row, strict=True)] for row in rows]
-
-
-@torch.inference_mode()
-def mask_predict(
-    model: CMLM,
-    memory: Memory,
-    lengths: Tensor,
-    *,
-    iterations: int = 10,
-    promotion: Promotion | None = None,
-    temperature: float = 0.0,
-    generator: torch.Generator | None = None,
-) -> Candidates:
-    """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
-
-    `promotion` is that of sentences' positions [B, L]: all candidates of a sentence share its keys.
-    Confidences are the probabilities from which tokens are chosen, with the promotion in them.
-    """
-    beam, flat = lengths.shape[1], lengths.flatten()
-    first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
-    tokens, inside, is_open = _canvas(model.config, flat)
-    number = is_open.sum(dim=1)  # [N] tokens to predict
-    head = Head(model.embedding.weight, model.config.never, promotion)
-    at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
-    attended = [
-        (key.repeat_interleave(beam, 0), value.repeat_interleave(beam, 0))
-        for key, value in model.project(memory.states)
-    ]
-    memory_visible = memory.visible.repeat_interleave(beam, 0)
-    confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; what is given stays
-    masked = is_open
-    for iteration in range(iterations):
-        if iteration:
-            share = 1.0 - iteration / iterations
-            # Mask-Predict masks one at least; in fairseq, where ends are given, late passes may
-            # have none.
-            wanted = torch.minimum((number * share).long().clamp(min=1 - first), number)
-            masked = _least(confidence, wanted)
-            tokens = torch.where(masked, model.config.mask, tokens)
-        states = model.states(tokens, attended, memory_visible, inside[:, None, None])
-        # Place by place: what stands at the same place of a sentence has the same key.
-        places = (torch.split(x, at_once) for x in masked.T.nonzero(as_tuple=True))
-        for place, row in zip(*places, strict=True):
-            at = row, place
-            logits = head.logits(states[at], (row // beam, place - first))
-            tokens[at], confidence[at] = choose(logits, temperature, generator)
-    mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
-    return Candidates(
-        *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
-        mean.view(lengths.shape),
-    )
-
-
-# Times V logits: on a GPU that bounds the memory, on a CPU they stay in its cache.
-_ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
-
-
-def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return masks for every length [N], what is no padding, and what is open: [N, L] each."""
-    place = torch.arange(int(lengths.max()), device=lengths.device)
-    inside = place < lengths[:, None]
-    tokens = torch.where(inside, config.mask, config.pad)
-    if config.ends != "given":
-        return tokens, inside, inside
-    last = place == lengths[:, None] - 1
-    tokens = tokens.masked_fill(last, config.end)
-    tokens[:, 0] = config.begin
-    return tokens, inside, inside & ~last & (place > 0)
-
-
-def _least(confidence: Tensor, wanted: Tensor) -> Tensor:
-    """Mark the `wanted` [N] places of lowest confidence [N, L]."""
-    order = confidence.argsort(dim=1, stable=True)
-    chosen = torch.arange(confidence.shape[1], device=confidence.device) < wanted[:, None]
-    return torch.zeros_like(chosen).scatter(1, order, chosen)
-
-
-def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Take <s> and every </s> out of candidates [B, beam, L]."""
-    if config.ends == "given":
-        return tokens[..., 1:], lengths - 2
-    if config.ends == "predicted":
-        is_end = tokens == config.end
-        kept_first = is_end.int().argsort(dim=-1, stable=True)
-        return tokens.gather(-1, kept_first), lengths - is_end.sum(-1)
-    return tokens, lengths

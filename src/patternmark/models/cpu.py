@@ -37,7 +37,7 @@ class CpuStep:
         self._state = state
         self._layers = _CpuLayers(prepared)
         self._letters = [layer.letters for layer in prepared.layers]
-        self._padding = len(state.native) - 1
+        self._padding = state.native.shape[1] - 1
         self._offset = torch.arange(len(state.sequences)) * (self._padding + 1)  # [B]
         self._next = 0
 

@@ -79,7 +79,7 @@ class GpuStep:
         _choose[(batch,)](
             self._logits, state.steps, state.counter, state.uniforms, state.bias, state.keys,
             state.key_bias, *self._letters, *state.heard, state.sequences, state.log_p,
-            batch, len(state.native), state.temperature,
+            batch, state.native.shape[1], state.temperature,
             H=HIDDEN, G=members, LETTERS=LETTERS, LOGITS=_LOGITS, num_warps=1,
         )  # fmt: skip
         state.counter.add_(1)
@@ -95,7 +95,7 @@ class GpuStep:
             _messages[(min(batch, _PROGRAMS),)](
                 state.heard[i], self._edges[i], self._encoded_own if first else self._own,
                 state.neighbours, *where, w.w2, w.b2, self._summed, self._node,
-                len(state.native), neighbours, H=HIDDEN,
+                state.native.shape[1], neighbours, H=HIDDEN,
                 K=max(16, triton.next_power_of_2(neighbours)), FIRST=first, num_warps=4,
             )  # fmt: skip
             _update[(triton.cdiv(batch, _ROWS),)](

@@ -35,10 +35,7 @@ def decoding_steps(
 
     Both depend on seed and index alone, so a sequence comes out the same in any batch.
     """
-    widest = max(map(len, groups), default=1)
-    padded = np.full((len(groups), widest), length, dtype=np.int64)
-    for row, group in enumerate(groups):
-        padded[row, : len(group)] = group
+    padded = padded_groups(groups, length)
     steps = np.empty((len(indices), *padded.shape), dtype=np.int64)
     uniforms = np.empty((len(indices), len(groups)), dtype=np.float32)
     for row, index in enumerate(indices):
@@ -48,17 +45,34 @@ def decoding_steps(
     return steps, uniforms
 
 
+def padded_groups(groups: Sequence[Sequence[int]], length: int) -> NDArray[np.int64]:
+    """Lay groups of residues out as a table: [groups, widest], filled up with `length`."""
+    widest = max(map(len, groups), default=1)
+    padded = np.full((len(groups), widest), length, dtype=np.int64)
+    for row, group in enumerate(groups):
+        padded[row, : len(group)] = group
+    return padded
+
+
 @torch.inference_mode()
 def sample(
-    prepared: Prepared, task: Task, progress: Callable[[int], None] = lambda done: None
+    prepared: Prepared,
+    task: Task,
+    progress: Callable[[int], None] = lambda done: None,
+    before_step: Callable[[State, int], None] | None = None,
 ) -> Sampled:
-    """Draw letters for every sequence; `progress` hears how many groups are done."""
+    """Draw letters for every sequence; `progress` hears how many groups are done.
+
+    `before_step` may change the bias of the group that is next, in `State.key_bias`.
+    """
     state = State.start(prepared, task)
     with small_operations(len(task.steps)):
         advance = _step_for(prepared, state)
-        for done in range(1, task.steps.shape[1] + 1):
+        for number in range(task.steps.shape[1]):
+            if before_step is not None:
+                before_step(state, number)
             advance()
-            progress(done)
+            progress(number + 1)
     return Sampled(state.sequences[:, :-1], state.log_p[:, :-1])
 
 

@@ -20,7 +20,8 @@ class Task:
     division by the temperature; -inf forbids a letter. NO_KEY = -1 indexes key_bias's last row.
     """
 
-    native: NDArray[np.int64]  # [L] letters of the residues that are not designed
+    # [L] letters of the residues that are not designed, or [B, L]: of each sequence its own
+    native: NDArray[np.int64]
     steps: NDArray[np.int64]  # [B, groups, G] designed residues in order, padded with L
     uniforms: NDArray[np.float32]  # [B, groups] in [0, 1): one for each letter drawn
     keys: NDArray[np.int64]  # [B, L]
@@ -45,8 +46,10 @@ class State:
     key_bias: Tensor  # [l + 1, 21], that of NO_KEY first
     keys: Tensor  # [B, L + 1], from 0: NO_KEY
     heard: list[Tensor]  # per layer [B * (L + 1), H] what residues contribute to their neighbours
-    undecoded: list[Tensor]  # per layer [L + 1, H] what `heard` is before the first step
-    native: Tensor  # [L + 1]
+    # What `heard` is before the first step, per layer [R * (L + 1), H]: for all sequences at once
+    # (R = 1), or for each of them (R = B).
+    undecoded: list[Tensor]
+    native: Tensor  # [R, L + 1]
     sequences: Tensor  # [B, L + 1]
     log_p: Tensor  # [B, L + 1]
 
@@ -54,12 +57,18 @@ class State:
     def start(cls, prepared: Prepared, task: Task) -> State:
         """Lay out a task on the model's device."""
         device = prepared.encoded.nodes.device
-        batch, length = len(task.steps), len(task.native)
-        native = torch.tensor(np.append(task.native, 0), device=device)
-        undecoded, fixed_log_p = _decode_fixed(prepared, task, native[:-1])
+        rows = np.atleast_2d(task.native)
+        copies, length = len(task.steps) // len(rows), rows.shape[1]
+        native = torch.tensor(np.pad(rows, ((0, 0), (0, 1))), device=device)
+        started = [
+            _decode_fixed(prepared, steps, letters)
+            for steps, letters in zip(task.steps[: len(rows)], native[:, :-1], strict=True)
+        ]
         # Half precision has the mantissa of a GPU's fast products, and half the memory.
         kind = torch.float16 if device.type == "cuda" else torch.float32
-        undecoded = [with_row(rows).to(kind) for rows in undecoded]
+        by_layer = zip(*(heard for heard, _ in started), strict=True)
+        undecoded = [torch.cat([with_row(own).to(kind) for own in layer]) for layer in by_layer]
+        fixed_log_p = torch.stack([with_row(log_p) for _, log_p in started])
         bias = torch.tensor(task.bias, dtype=torch.float32, device=device)
         key_bias = torch.tensor(task.key_bias, dtype=torch.float32, device=device)
         keys = torch.tensor(task.keys, device=device) + 1
@@ -72,11 +81,11 @@ class State:
             bias=with_row(bias),
             key_bias=key_bias.roll(1, dims=0),
             keys=torch.cat([keys, torch.zeros_like(keys[:, :1])], dim=1),
-            heard=[rows.repeat(batch, 1) for rows in undecoded],
+            heard=[layer.repeat(copies, 1) for layer in undecoded],
             undecoded=undecoded,
             native=native,
-            sequences=native.repeat(batch, 1),
-            log_p=with_row(fixed_log_p).repeat(batch, 1),
+            sequences=native.repeat(copies, 1),
+            log_p=fixed_log_p.repeat(copies, 1),
         )
 
     def restart(self) -> None:
@@ -84,16 +93,19 @@ class State:
         self.counter.zero_()
         self.sequences.copy_(self.native.expand_as(self.sequences))
         for heard, start in zip(self.heard, self.undecoded, strict=True):
-            heard.view(len(self.sequences), -1, HIDDEN).copy_(start)
+            rows = start.view(len(self.native), -1, HIDDEN)
+            heard.view(len(self.sequences), -1, HIDDEN).copy_(rows)
 
 
-def _decode_fixed(prepared: Prepared, task: Task, native: Tensor) -> tuple[list[Tensor], Tensor]:
+def _decode_fixed(
+    prepared: Prepared, steps: NDArray[np.int64], native: Tensor
+) -> tuple[list[Tensor], Tensor]:
     """Return what residues contribute before the first step: those not designed are decoded.
 
     Also return the log-probability of every native letter, which holds for these.
     """
     is_designed = np.zeros(len(native) + 1, dtype=bool)
-    is_designed[task.steps[0]] = True
+    is_designed[steps] = True
     fixed = torch.tensor(~is_designed[:-1], device=native.device)
     if is_designed[:-1].all():
         undecoded = [layer.undecoded for layer in prepared.layers]

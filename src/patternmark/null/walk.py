@@ -20,19 +20,19 @@ and it leaves the larger of the two alone. So unscored positions count as if the
 from __future__ import annotations
 
 from functools import cached_property
-from math import lgamma, log, pi
+from math import log
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.null.arguments import check_cost, check_phases, whole_numbers
 from patternmark.null.automaton import CountingChain
+from patternmark.null.binomial import binomial_log_tail, log_point
 from patternmark.null.direct import distributions
 from patternmark.null.tilted import TiltedCount
 
 TABLE_LENGTH = 1024  # one table up to here: no path is less likely than 2^-1024, still a float
 _MOST_KNOWN = 2**16
-_LN2 = log(2.0)
 
 
 def phase_log_tail(
@@ -56,7 +56,7 @@ def phase_log_tail(
     # With 2k <= n the better of two phases always agrees so often, and a tail is at least 1/2.
     in_tail = (2 * k > n) & (k <= n)
     if in_tail.any():
-        tails = _log_fair_tail(k[in_tail], n[in_tail])
+        tails = binomial_log_tail(k[in_tail], n[in_tail], 0.5)
         result[in_tail] = np.minimum(log(phases) + tails, 0.0)
     return result
 
@@ -69,7 +69,7 @@ def phase_mean(scored: ArrayLike) -> NDArray[np.float64]:
     """
     n, _ = whole_numbers(scored, 0)
     half = (n + 1) // 2
-    middle = np.exp(_log_fair_point(np.maximum(half, 1), np.maximum(2 * half, 2)))
+    middle = np.exp(log_point(np.maximum(half, 1), np.maximum(2 * half, 2), 0.5))
     return np.asarray(n / 2.0 + half * middle)
 
 
@@ -204,55 +204,3 @@ def _lead_chain(cost: int, *, round_up: bool) -> CountingChain:
     return CountingChain(
         start[:, 0], start[:, 1], source, target, hits == 1, np.full(len(moves), 0.5)
     )
-
-
-def _log_fair_tail(k: NDArray[np.int64], n: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return ln P(A >= k) for A heads of n fair coins, n < 2k <= 2n.
-
-    The tail is its first term times a continued fraction: that of the incomplete beta function
-    I_1/2(k, n - k + 1), by Lentz's method. It takes some sqrt(n) steps at the middle, few beyond.
-    """
-    a, b = k.astype(float), (n - k + 1).astype(float)
-    c, d = np.ones(a.shape), 1.0 / (1.0 - 0.5 * (a + b) / (a + 1.0))
-    fraction = d.copy()
-    for m in range(1, int(np.max(n)) + 2):
-        even = 0.5 * m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -0.5 * (a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1.0 / (1.0 + even * d)
-        c = 1.0 + even / c
-        fraction *= c * d
-        d = 1.0 / (1.0 + odd * d)
-        c = 1.0 + odd / c
-        fraction *= c * d
-        if np.all(np.abs(c * d - 1.0) < 1e-15):
-            break
-    return np.asarray(_log_fair_point(k, n) + np.log(0.5 * fraction))
-
-
-def _log_fair_point(k: NDArray[np.int64], n: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return ln P(A = k) for n/2 <= k <= n, after Loader: no difference of large logarithms.
-
-    ln n! = (n + 1/2) ln n - n + ln(2 pi) / 2 + e(n). The large parts of the three factorials
-    combine into n times an entropy, which is small where the probability is large.
-    """
-    rest = np.maximum(n - k, 1)  # k = n is set right at the end
-    off = (2.0 * k - n) / np.maximum(n, 1)  # from 0 at the middle to 1
-    near = n * 0.5 * (np.log1p(-off * off * (off < 0.5)) + 2.0 * off * np.arctanh(off * (off < 1)))
-    far = k * np.log1p(off) + rest * np.log(2.0 * rest / np.maximum(n, 1))
-    entropy = np.where(off < 0.5, near, far)
-    remainders = _stirling_error(n) - _stirling_error(k) - _stirling_error(rest)
-    log_point = remainders - entropy - 0.5 * np.log(2.0 * pi * k * (rest / np.maximum(n, 1)))
-    return np.where(k == n, -n * _LN2, log_point)
-
-
-def _stirling_error(n: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return ln n! - ((n + 1/2) ln n - n + ln(2 pi) / 2) for n >= 1."""
-    x = 1.0 / np.maximum(n, len(_SMALL_ERRORS))
-    y = x * x
-    series = x * (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188))))
-    return np.where(n < len(_SMALL_ERRORS), _SMALL_ERRORS[np.minimum(n, 15)], series)
-
-
-_SMALL_ERRORS = np.array(
-    [0.0] + [lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi) for n in range(1, 16)]
-)

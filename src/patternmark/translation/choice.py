@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from patternmark.mark import Marker
-from patternmark.models.cmlm import Candidates
+from patternmark.models.mask_predict import Candidates
 from patternmark.null.walk import phase_log_tail
 from patternmark.promote import Promotion
 

@@ -14,16 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import InputError
+from patternmark.sentences import sentences
 
 Pair = tuple[str, str]  # source, target
 
-# The end of a sentence: a stop, a space, and a capital, digit or quote. Not behind a numeral, a
-# single letter or what is usually abbreviated.
-_SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b\w\.)(?<!\d\.)(?<!\b(?:Dr|Mr|Ms|Nr|No|St|ca)\.)"
-    r"(?<!\b(?:Mrs|Art|Abs|Mio|Mrd|bzw|usw|vgl|etc|inc)\.)(?<!\bProf\.)"
-    r"\s+(?=[\"'„“‘(«–-]?\s?[A-ZÀ-Þ0-9])"
-)
 _BREAKS = re.compile(r"[\t\r\n]+")
 _BAD_SHARE = 0.05  # lines that are no pair, for each that is one: more are no slip
 _AT_ONCE = 10_000
@@ -89,15 +83,6 @@ def _parse(line: bytes) -> tuple[Pair | None, str]:
 def as_lines(pairs: Iterable[Pair]) -> str:
     """Return what `read_pairs` reads; a tab or the end of a line inside a text becomes a blank."""
     return "".join("\t".join(_BREAKS.sub(" ", text) for text in pair) + "\n" for pair in pairs)
-
-
-def sentences(text: str) -> list[str]:
-    """Split a paragraph where a sentence ends.
-
-    >>> sentences("It is so. We know that! Do we?")
-    ['It is so.', 'We know that!', 'Do we?']
-    """
-    return [part for part in _SENTENCE_END.split(text) if part]
 
 
 def aligned_sentences(pair: Pair) -> list[Pair]:

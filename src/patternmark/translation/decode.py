@@ -11,7 +11,9 @@ from torch import Tensor
 
 from patternmark.errors import SequenceError
 from patternmark.models.autoregressive import greedy
-from patternmark.models.cmlm import CMLM, Memory, mask_predict
+from patternmark.models.cmlm import CMLM, Memory
+from patternmark.models.mask_predict import mask_predict
+from patternmark.schemes import Marks, Scheme, Stack
 from patternmark.translation.choice import MarkedLines, ReadsBack
 from patternmark.translation.corpus import MULTIPLE
 
@@ -38,12 +40,30 @@ class Piece:
     reads_back: ReadsBack
 
 
+class OnlinePiece:
+    """The scheme that marks the sources as they are decoded, each by its number."""
+
+    def __init__(self, scheme: Scheme, stack: Stack, seed: str, numbers: Sequence[int]) -> None:
+        self._scheme, self._stack = scheme, stack
+        self._seed, self._numbers = seed, numbers
+
+    def marks(self, rows: Sequence[int], lengths: Tensor) -> Marks:
+        """Return the marks of the candidates of some sources, of lengths [B, beam]."""
+        beam = lengths.shape[1]
+        numbers = [self._numbers[row] for row in rows]
+        keys = self._scheme.keys(int(lengths.max()), self._seed, numbers)
+        if keys is not None:
+            keys = keys.repeat(beam, axis=0)
+        return self._stack.marks([0] * lengths.numel(), keys)
+
+
 def translate_ids(
     model: CMLM,
     sources: Sequence[Sequence[int]],
     decoding: Decoding,
     *,
     marked: Piece | None = None,
+    online: OnlinePiece | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
@@ -61,7 +81,7 @@ def translate_ids(
         if model.config.causal:
             best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
         else:
-            best = _best(model, batch, rows, decoding, marked, generator)
+            best = _best(model, batch, rows, decoding, marked, online, generator)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))
@@ -91,6 +111,7 @@ def _best(
     rows: Sequence[int],
     decoding: Decoding,
     marked: Piece | None,
+    online: OnlinePiece | None,
     generator: torch.Generator | None,
 ) -> list[list[int]]:
     with torch.inference_mode():
@@ -106,6 +127,7 @@ def _best(
         lengths,
         iterations=decoding.iterations,
         promotion=promotion,
+        online=None if online is None else online.marks(rows, lengths),
         temperature=decoding.temperature,
         generator=generator,
     )

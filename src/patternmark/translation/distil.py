@@ -15,8 +15,9 @@ from pathlib import Path
 
 from patternmark.errors import InputError
 from patternmark.models.cmlm import CMLM
+from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import CheckpointError, read_json
-from patternmark.translation.corpus import Pair, as_lines, sentences
+from patternmark.translation.corpus import Pair, as_lines
 from patternmark.translation.decode import Decoding, most_tokens, translate_ids
 from patternmark.translation.files import make_folder, write_json
 from patternmark.translation.tokenizer import TextCodec

@@ -26,14 +26,15 @@ from patternmark.io.vocabulary import (
 )
 from patternmark.mark import Marker
 from patternmark.models.cmlm import CMLM
+from patternmark.profile import SURE
+from patternmark.schemes import ByKey, Scheme, Stack
+from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import TOKENIZER, load_both
-from patternmark.translation.choice import MarkedLines
-from patternmark.translation.corpus import sentences
-from patternmark.translation.decode import Decoding, Piece, translate_ids
+from patternmark.translation.choice import MarkedLines, line_number
+from patternmark.translation.decode import Decoding, OnlinePiece, Piece, translate_ids
 from patternmark.translation.published import is_published, open_published
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
-SURE = 1e-3  # the p-value at which a mark is to be clear
 _CONTROL = {chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 
 
@@ -103,6 +104,7 @@ class Translator:
         decoding: Decoding,
         marker: Marker | None = None,
         *,
+        scheme: Scheme | None = None,
         seed: int = 0,
         sure: float = SURE,
         passes: int = 1,
@@ -112,10 +114,14 @@ class Translator:
         Of several candidates the likeliest is taken whose mark is clear at p <= `sure`. A line's
         keys depend on the seed and on what the line says, not on what stands around it. With
         several passes a line is marked only as strongly as it needs: the first promotes weakly,
-        each next one the lines whose mark is not clear yet, the last as the marker says.
+        each next one the lines whose mark is not clear yet, the last as the marker says. A `scheme`
+        marks as tokens are decoded; of its candidates the likeliest is taken, unless it is one of
+        a marker and says otherwise.
         """
+        if isinstance(scheme, ByKey):
+            marker, sure, scheme = scheme.marker, scheme.sure, None
         if marker is None:
-            return self._translate_once(lines, decoding, None, seed, sure)
+            return self._translate_once(lines, decoding, None, seed, sure, scheme)
         found = [Translation("", ()) for _ in lines]
         waiting = list(range(len(lines)))
         for number in range(1, passes + 1):
@@ -134,8 +140,13 @@ class Translator:
         marker: Marker | None,
         seed: int,
         sure: float,
+        scheme: Scheme | None = None,
     ) -> list[Translation]:
-        marked = None
+        marked, stack = None, None
+        if scheme is not None:
+            if not self.vocabulary.fits(scheme.alphabet):
+                raise ParameterError(f"{scheme.alphabet.name} is not the model's vocabulary")
+            stack = Stack([scheme], self.model.embedding.weight)
         if marker is not None:
             self.check_fit(marker)
             # Greedy decoding has no temperature: delta is added as it is.
@@ -146,11 +157,16 @@ class Translator:
         generator = torch.Generator(self.model.embedding.weight.device).manual_seed(seed)
         for number in range(max(map(len, pieces), default=0)):
             rows = [i for i, row in enumerate(pieces) if len(row) > number]
+            online = None
+            if scheme is not None and stack is not None:
+                lines_of = [line_number(lines[i]) for i in rows]
+                online = OnlinePiece(scheme, stack, f"{seed}/{number}", lines_of)
             found = translate_ids(
                 self.model,
                 [pieces[i][number] for i in rows],
                 decoding,
                 marked=None if marked is None else Piece(marked, rows, sure, self._reads_back),
+                online=online,
                 generator=generator,
             )
             for row, piece in zip(rows, found, strict=True):

@@ -1,0 +1,48 @@
+"""Substitutions as evolution makes them: what BLOSUM62 says letters are replaced by."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+
+_TABLE = "data/blosum62.tsv"
+
+
+@cache
+def blosum62() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log-odds in half bits [20, 20] and the background frequencies [20]."""
+    text = files("patternmark").joinpath(_TABLE).read_text(encoding="utf-8")
+    head, *rows = (line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+    letters = "".join(head[2:])
+    assert letters == PROTEIN.letters[: len(letters)]  # noqa: S101  # ids are rows and columns
+    numbers = np.array([[float(entry) for entry in row[1:]] for row in rows])
+    return numbers[:, 1:], numbers[:, 0] / numbers[:, 0].sum()
+
+
+@cache
+def aligned_frequencies() -> NDArray[np.float64]:
+    """Return how often two letters stand aligned, as the scores imply: [20, 20], 1 in all.
+
+    It is p(a) p(b) e^(x s). With the nominal x of half bits, ln(2) / 2, the rounded scores would
+    make it 1.04 in all; we take the x that makes it 1.
+    """
+    scores, frequencies = blosum62()
+    by_chance = frequencies[:, None] * frequencies
+    low, high = 0.1, 1.0  # the sum dips below 1 and then grows with x
+    for _ in range(60):
+        x = (low + high) / 2.0
+        low, high = (x, high) if (by_chance * np.exp(x * scores)).sum() < 1.0 else (low, x)
+    return np.asarray(by_chance * np.exp(low * scores))
+
+
+@cache
+def replacement_law() -> NDArray[np.float64]:
+    """Return how likely each letter is replaced by each other, given that it is: [20, 20]."""
+    law = aligned_frequencies().copy()
+    np.fill_diagonal(law, 0.0)
+    return np.asarray(law / law.sum(axis=1, keepdims=True))

@@ -1,0 +1,58 @@
+"""Text line by line, in and out: the output has a line for every line of the input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from patternmark.cli.output import warn
+from patternmark.errors import InputError, ParameterError
+from patternmark.io.records import Problem, input_name
+
+
+def refuse_own_input(input: Path, output: Path) -> None:
+    """Refuse to write over what is read."""
+    if input.exists() and output.exists() and output.samefile(input):
+        raise ParameterError(f"{output}: is the input; give another --output")
+
+
+def read_lines(file: Path, consequence: str) -> list[str]:
+    """Read lines; those that are no UTF-8 are named and left empty, so that lines stay aligned.
+
+    `consequence` says what becomes of such a line.
+    """
+    name = input_name(str(file))
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    lines = []
+    rows = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if rows[-1] == b"":
+        rows.pop()
+    for number, row in enumerate(rows, start=1):
+        try:
+            # What else breaks lines (a form feed, say) must not do so in the output.
+            lines.append(" ".join(row.decode("utf-8").split()))
+        except UnicodeDecodeError:
+            lines.append("")
+            warn(Problem(name, f"line {number}", f"not UTF-8: {consequence}"))
+    if not any(lines):
+        raise InputError(f"{name}: there is no text in it")
+    return lines
+
+
+@contextmanager
+def writing(output: Path, *, append: bool) -> Iterator[BinaryIO]:
+    """Open the output for bytes: they are UTF-8 whatever a terminal or a system is set to."""
+    try:
+        if str(output) == "-":
+            yield sys.stdout.buffer
+        else:
+            with output.open("ab" if append else "wb") as stream:
+                yield stream
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,154 @@
+"""Mask-Predict: how CMLM decodes.
+
+Decoding begins with masks alone; each iteration predicts them and masks again what the model was
+least sure of, fewer every time. Several lengths are tried side by side.
+
+The mark enters where the logits are made: before the token is chosen, and before the confidence
+that decides whether it stays. Position j of a candidate has the key j, whenever it is decoded; an
+online scheme looks at the tokens around it as they stand when the iteration begins.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from patternmark.models.cmlm import CMLM, Config, Memory
+from patternmark.models.head import Head, choose
+from patternmark.promote import Promotion
+from patternmark.schemes.canvas import EMPTY, OUTSIDE, Canvas, Likely
+from patternmark.schemes.marks import Marks
+
+
+class Candidates(NamedTuple):
+    """Translations of different lengths: tokens [B, beam, L], padded, and how good they are."""
+
+    tokens: Tensor
+    lengths: Tensor  # [B, beam]
+    log_p: Tensor  # [B, beam] the mean of ln p over the tokens, with ends, if given, at 0
+
+    def best(self) -> list[list[int]]:
+        """Return the tokens of each sentence's likeliest candidate."""
+        return [row[0] for row in self.ranked(1)]
+
+    def ranked(self, most: int | None = None) -> list[list[list[int]]]:
+        """Return the tokens of each sentence's candidates, the likeliest first."""
+        order = self.log_p.argsort(dim=1, descending=True, stable=True)[:, :most]
+        tokens = self.tokens.gather(1, order[..., None].expand(-1, -1, self.tokens.shape[2]))
+        lengths = self.lengths.gather(1, order)
+        rows = zip(tokens.tolist(), lengths.tolist(), strict=True)
+        return [[t[:n] for t, n in zip(*row, strict=True)] for row in rows]
+
+
+@torch.inference_mode()
+def mask_predict(
+    model: CMLM,
+    memory: Memory,
+    lengths: Tensor,
+    *,
+    iterations: int = 10,
+    promotion: Promotion | None = None,
+    online: Marks | None = None,
+    temperature: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Candidates:
+    """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
+
+    `promotion` is that of sentences' positions [B, L]: all candidates of a sentence share its keys.
+    `online` are the marks of candidates [B * beam], by what stands around a position. Confidences
+    are the probabilities from which tokens are chosen, with the bias of either in them.
+    """
+    beam, flat = lengths.shape[1], lengths.flatten()
+    first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
+    tokens, inside, is_open = _canvas(model.config, flat)
+    number = is_open.sum(dim=1)  # [N] tokens to predict
+    head = Head(model.embedding.weight, model.config.never, promotion)
+    at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
+    attended = [
+        (key.repeat_interleave(beam, 0), value.repeat_interleave(beam, 0))
+        for key, value in model.project(memory.states)
+    ]
+    memory_visible = memory.visible.repeat_interleave(beam, 0)
+    confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; what is given stays
+    masked = is_open
+    for iteration in range(iterations):
+        if iteration:
+            share = 1.0 - iteration / iterations
+            # Mask-Predict masks one at least; in fairseq, where ends are given, late passes may
+            # have none.
+            wanted = torch.minimum((number * share).long().clamp(min=1 - first), number)
+            masked = _least(confidence, wanted)
+            tokens = torch.where(masked, model.config.mask, tokens)
+        states = model.states(tokens, attended, memory_visible, inside[:, None, None])
+        if online is not None:
+            seen = torch.where(masked, EMPTY, torch.where(is_open, tokens, OUTSIDE))[:, first:]
+            likely = _likely(head, states[:, first:], seen, temperature) if online.likely else None
+        # Place by place: what stands at the same place of a sentence has the same key.
+        places = (torch.split(x, at_once) for x in masked.T.nonzero(as_tuple=True))
+        for place, row in zip(*places, strict=True):
+            at = row, place
+            logits = head.logits(states[at], (row // beam, place - first))
+            if online is not None:
+                logits += online.bias(Canvas(seen, row, place - first, likely=likely))
+            tokens[at], confidence[at] = choose(logits, temperature, generator)
+    mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
+    return Candidates(
+        *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
+        mean.view(lengths.shape),
+    )
+
+
+def _likely(head: Head, states: Tensor, seen: Tensor, temperature: float) -> Likely:
+    """Return a function to the likeliest tokens of open places, as the model sees them unmarked.
+
+    Greedy decoding has no temperature: then their probabilities are those at 1.
+    """
+
+    def likely(rows: Tensor, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        ids = rows.new_zeros(len(rows), count)
+        p = torch.zeros(ids.shape, device=ids.device)
+        of = (seen[rows, places] == EMPTY).nonzero()[:, 0]
+        logits = head.logits(states[rows[of], places[of]]).float()
+        top = torch.softmax(logits / (temperature or 1.0), dim=1).topk(count)
+        ids[of], p[of] = top.indices, top.values
+        return ids, p
+
+    return likely
+
+
+# Times V logits: on a GPU that bounds the memory, on a CPU they stay in its cache.
+_ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
+
+
+def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return masks for every length [N], what is no padding, and what is open: [N, L] each."""
+    place = torch.arange(int(lengths.max()), device=lengths.device)
+    inside = place < lengths[:, None]
+    tokens = torch.where(inside, config.mask, config.pad)
+    if config.ends != "given":
+        return tokens, inside, inside
+    last = place == lengths[:, None] - 1
+    tokens = tokens.masked_fill(last, config.end)
+    tokens[:, 0] = config.begin
+    return tokens, inside, inside & ~last & (place > 0)
+
+
+def _least(confidence: Tensor, wanted: Tensor) -> Tensor:
+    """Mark the `wanted` [N] places of lowest confidence [N, L]."""
+    order = confidence.argsort(dim=1, stable=True)
+    chosen = torch.arange(confidence.shape[1], device=confidence.device) < wanted[:, None]
+    return torch.zeros_like(chosen).scatter(1, order, chosen)
+
+
+def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Take <s> and every </s> out of candidates [B, beam, L]."""
+    if config.ends == "given":
+        return tokens[..., 1:], lengths - 2
+    if config.ends == "predicted":
+        is_end = tokens == config.end
+        kept_first = is_end.int().argsort(dim=-1, stable=True)
+        return tokens.gather(-1, kept_first), lengths - is_end.sum(-1)
+    return tokens, lengths

@@ -1,0 +1,188 @@
+"""Exact tails of counts: how often draws without a mark fall into a list so many times.
+
+- **binomial**: independent draws, each in the list with probability p;
+- **hypergeometric**: different symbols, drawn without putting back;
+- **trinomial**: draws of three classes that count differently.
+
+All are logarithms, right to many digits however far out: no difference of large logarithms is
+taken, and only positive terms are added.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import lgamma, log, pi
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from patternmark.errors import ParameterError
+from patternmark.null.arguments import whole_numbers
+
+_SAME = 1e-9  # values of a statistic that are closer than this differ by rounding alone
+
+
+def binomial_log_tail(
+    count: ArrayLike, trials: ArrayLike, chance: ArrayLike
+) -> NDArray[np.float64]:
+    """Return ln P(A >= count), A the successes of so many trials of one chance each.
+
+    >>> np.exp(binomial_log_tail([1, 3], 3, 0.25)).round(6)  # 1 - 27/64 and 1/64
+    array([0.578125, 0.015625])
+    >>> round(float(binomial_log_tail(5000, 5000, 0.5)) / log(2), 6)
+    -5000.0
+    """
+    p = np.asarray(chance, dtype=np.float64)
+    if np.any((p < 0.0) | (p > 1.0)):
+        raise ParameterError("a chance lies between 0 and 1")
+    k, n = whole_numbers(count, trials)
+    k, n, p = np.broadcast_arrays(k, n, p)
+    result = np.where((k <= 0) | ((k <= n) & (p == 1.0)), 0.0, -np.inf)
+    inside = (k > 0) & (k <= n) & (p > 0.0) & (p < 1.0)
+    # Below the mean the other tail is the small one, which keeps its digits.
+    upper = inside & (k > n * p)
+    lower = inside & ~upper
+    result[upper] = upper_log_tail(k[upper], n[upper], p[upper])
+    other = upper_log_tail(n[lower] - k[lower] + 1, n[lower], 1.0 - p[lower])
+    result[lower] = np.log1p(-np.exp(other))
+    return result
+
+
+def upper_log_tail(
+    k: NDArray[np.int64], n: NDArray[np.int64], p: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return ln P(A >= k) for k above the mean n p, up to n.
+
+    The tail is its first term times a continued fraction: that of the incomplete beta function
+    I_p(k, n - k + 1), by Lentz's method. It takes some sqrt(n) steps near the mean, few beyond.
+    """
+    if not k.size:
+        return np.zeros(k.shape)
+    a, b = k.astype(float), (n - k + 1).astype(float)
+    c, d = np.ones(a.shape), 1.0 / (1.0 - p * (a + b) / (a + 1.0))
+    fraction = d.copy()
+    for m in range(1, int(np.max(n)) + 2):
+        even = p * m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -p * (a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1.0 / (1.0 + even * d)
+        c = 1.0 + even / c
+        fraction *= c * d
+        d = 1.0 / (1.0 + odd * d)
+        c = 1.0 + odd / c
+        fraction *= c * d
+        if np.all(np.abs(c * d - 1.0) < 1e-15):
+            break
+    return np.asarray(log_point(k, n, p) + np.log((1.0 - p) * fraction))
+
+
+def log_point(
+    k: NDArray[np.int64], n: NDArray[np.int64], p: NDArray[np.float64] | float
+) -> NDArray[np.float64]:
+    """Return ln P(A = k) for 1 <= k <= n, after Loader: no difference of large logarithms.
+
+    ln n! = (n + 1/2) ln n - n + ln(2 pi) / 2 + e(n). The large parts of the three factorials
+    combine into n times a relative entropy, which is small where the probability is large.
+    """
+    rest = np.maximum(n - k, 1)  # k = n is set right at the end
+    off = k - n * p  # from the mean
+    entropy = k * np.log1p(off / (n * p)) + rest * np.log1p(-off / (n * (1.0 - p)) * (k < n))
+    remainders = stirling_error(n) - stirling_error(k) - stirling_error(rest)
+    log_p = remainders - entropy - 0.5 * np.log(2.0 * pi * k * (rest / np.maximum(n, 1)))
+    return np.where(k == n, n * np.log(p), log_p)
+
+
+def stirling_error(n: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return ln n! - ((n + 1/2) ln n - n + ln(2 pi) / 2) for n >= 1."""
+    x = 1.0 / np.maximum(n, len(_SMALL_ERRORS))
+    y = x * x
+    series = x * (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188))))
+    return np.where(n < len(_SMALL_ERRORS), _SMALL_ERRORS[np.minimum(n, 15)], series)
+
+
+_SMALL_ERRORS = np.array(
+    [0.0] + [lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi) for n in range(1, 16)]
+)
+
+
+def log_factorial(n: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return ln n! for n >= 0."""
+    some = np.maximum(n, 1)
+    stirling = (some + 0.5) * np.log(some) - some + 0.5 * log(2 * pi) + stirling_error(some)
+    return np.where(n <= 1, 0.0, stirling)
+
+
+def hypergeometric_log_tail(
+    count: ArrayLike, drawn: ArrayLike, listed: int, symbols: int
+) -> NDArray[np.float64]:
+    """Return ln P(A >= count), A those of `drawn` different symbols that are `listed`.
+
+    >>> round(float(np.exp(hypergeometric_log_tail(2, 2, 3, 6))), 12)  # 3/6 times 2/5
+    0.2
+    """
+    k, n = whole_numbers(count, drawn)
+    tails = [_hypergeometric(int(d), listed, symbols) for d in n.ravel().tolist()]
+    found = [
+        tail[max(c, 0)] if c < len(tail) else -np.inf
+        for c, tail in zip(k.ravel().tolist(), tails, strict=True)
+    ]
+    return np.array(found).reshape(k.shape)
+
+
+@lru_cache(maxsize=4096)
+def _hypergeometric(drawn: int, listed: int, symbols: int) -> NDArray[np.float64]:
+    """Return ln P(A >= k) for k = 0, ..., the most there can be."""
+    most = min(drawn, listed)
+    least = max(0, drawn + listed - symbols)
+    k = np.arange(least, most + 1)
+    of = [(listed, k), (symbols - listed, drawn - k)]
+    log_p = np.sum([_log_choose(np.full_like(k, n), x) for n, x in of], axis=0)
+    log_p -= _log_choose(np.array(symbols), np.array(drawn))
+    tail = np.minimum(np.logaddexp.accumulate(log_p[::-1])[::-1], 0.0)
+    tail[0] = 0.0
+    return np.concatenate([np.zeros(least), tail])
+
+
+def _log_choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.asarray(log_factorial(n) - log_factorial(k) - log_factorial(n - k))
+
+
+def trinomial_log_tail(
+    counts: ArrayLike, trials: ArrayLike, chances: tuple[float, float], weights: tuple[float, float]
+) -> NDArray[np.float64]:
+    """Return ln P(S >= s), S = w1 A + w2 B, for the S of counts [..., 2] of the two classes.
+
+    A trial is of the first class, of the second or of neither. All pairs (A, B) are gone through.
+
+    >>> law = trinomial_log_tail([[2, 0], [1, 1], [0, 2]], 2, (0.25, 0.25), (1.0, 2.0))
+    >>> (np.exp(law) * 16).round(9)  # of the 16 ways that two trials can end
+    array([8., 3., 1.])
+    """
+    pairs = np.asarray(counts)
+    n = np.broadcast_to(np.asarray(trials), pairs.shape[:-1])
+    value = pairs @ np.array(weights)
+    result = np.zeros(value.shape)
+    for number in np.unique(n).tolist():
+        values, tails = _trinomial(number, chances, weights)
+        here = n == number
+        result[here] = tails[np.searchsorted(values, value[here] - _SAME)]
+    return result
+
+
+@lru_cache(maxsize=512)
+def _trinomial(
+    trials: int, chances: tuple[float, float], weights: tuple[float, float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the values S can have, ascending, and ln P(S >= value) of each."""
+    a, b = np.divmod(np.arange((trials + 1) ** 2), trials + 1)
+    possible = a + b <= trials
+    a, b = a[possible], b[possible]
+    counted = ((a, chances[0]), (b, chances[1]), (trials - a - b, 1.0 - sum(chances)))
+    log_p = np.full(len(a), log_factorial(np.array(trials)))
+    for number, chance in counted:
+        log_chance = log(chance) if chance > 0.0 else -np.inf
+        log_p += np.where(number > 0, number, 1) * np.where(number > 0, log_chance, 0.0)
+        log_p -= log_factorial(number)
+    value = a * weights[0] + b * weights[1]
+    order = np.argsort(value, kind="stable")
+    tails = np.logaddexp.accumulate(log_p[order][::-1])[::-1]
+    return value[order], np.minimum(tails, 0.0)

@@ -1,0 +1,103 @@
+"""The bias of a batch whose sequences may have different keys, strengths and schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.arrays import beside, is_tensor, library_of
+from patternmark.errors import ParameterError
+from patternmark.schemes.canvas import Canvas
+from patternmark.schemes.rules import NO_LIST, Picked, Rule
+
+if TYPE_CHECKING:
+    from patternmark.schemes.base import Scheme
+
+
+class Stack:
+    """The lists of schemes that have one rule, under one another, where the logits are."""
+
+    def __init__(self, schemes: Sequence[Scheme], like: Any = None) -> None:
+        if len({(scheme.rule, scheme.alphabet) for scheme in schemes}) != 1:
+            raise ParameterError("schemes of a stack have one rule and one alphabet")
+        self.rule: Rule | None = schemes[0].rule
+        self.symbols = schemes[0].alphabet.size
+        tables = [scheme.table() for scheme in schemes]
+        nothing = np.zeros((1, self.symbols), dtype=bool)
+        # Weighted sums are taken of floats; else a byte is enough, and there are many.
+        kind = np.float32 if getattr(self.rule, "weighted", False) else np.uint8
+        table = np.concatenate([*tables, nothing]).astype(kind)
+        first = np.cumsum([0, *map(len, tables)])[:-1]
+        strength = np.array([scheme.strength for scheme in schemes], dtype=np.float32)
+        self.table, self.first = beside(table, like), beside(first, like)
+        self.strength = beside(strength, like)
+
+    @property
+    def likely(self) -> int:
+        """How many likely tokens of open neighbours the rule asks for."""
+        return 0 if self.rule is None else self.rule.likely
+
+    def marks(self, which: Sequence[int], keys: NDArray[np.int64] | None = None) -> Marks:
+        """Return the marks of N sequences: the scheme of each, and their keys [N, L] if any."""
+        which = beside(np.asarray(which, dtype=np.int64), self.table)
+        if self.rule is None and keys is None:
+            raise ParameterError("this scheme promotes by position: give the keys of its positions")
+        return Marks(
+            self,
+            self.first[which],
+            self.strength[which],
+            None if self.rule is not None else beside(keys, self.table),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The bias of N sequences at any step."""
+
+    stack: Stack
+    first: Any  # [N] where the lists of each sequence begin
+    strength: Any  # [N]
+    keys: Any = None  # [N, L] the list of each position, where it does not depend on others
+
+    @property
+    def likely(self) -> int:
+        """How many likely tokens of open neighbours a canvas must offer."""
+        return self.stack.likely
+
+    def bias(self, canvas: Canvas) -> Any:
+        """Return what to add to the raw logits of the wanted positions: [M, V]."""
+        rule = self.stack.rule
+        if rule is None:
+            picked = Picked(self.keys[canvas.rows, canvas.places][:, None])
+        else:
+            picked = rule(canvas, self.stack.symbols)
+        first = self.first[canvas.rows][:, None]
+        nothing = len(self.stack.table) - 1
+        where = library_of(first).where
+        lists = where(picked.lists == NO_LIST, nothing, picked.lists + first)
+        added = _weighted if picked.weights is not None else _added
+        total = added(self.stack.table, lists, picked.weights)
+        return total * self.strength[canvas.rows][:, None]
+
+
+def _added(table: Any, lists: Any, _: None) -> Any:
+    """Count the lists that hold each symbol: [R, V], [M, C] -> [M, V]."""
+    total = table[lists[:, 0]]
+    for column in range(1, lists.shape[1]):
+        total = total + table[lists[:, column]]
+    return total
+
+
+def _weighted(table: Any, lists: Any, weights: Any) -> Any:
+    """Add up the weights of the lists that hold each symbol."""
+    if is_tensor(table):
+        bag = library_of(table).nn.functional.embedding_bag
+        return bag(lists, table, per_sample_weights=weights.to(table.dtype), mode="sum")
+    total = np.zeros((len(lists), table.shape[1]), dtype=table.dtype)
+    for column in range(lists.shape[1]):
+        total += weights[:, column, None].astype(table.dtype) * table[lists[:, column]]
+    return total

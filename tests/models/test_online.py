@@ -113,7 +113,10 @@ def test_the_bias_of_every_step_is_as_described(name: str) -> None:
 def test_chains_gaps_fixed_and_tied_residues() -> None:
     backbone = random_backbone(7, [30, 25], missing=[4, 40])
     plan = plan_design(backbone, fixed="A10-14 B3", tied="A20,B20 A22,A24,B22")
-    followed(plan, [a_scheme(name) for name in SCHEMES])
+    sequences, _ = followed(plan, [a_scheme(name) for name in SCHEMES])
+    assert (sequences[:, ~plan.designed] == backbone.sequence[~plan.designed]).all()
+    for group in plan.groups:
+        assert (sequences[:, group] == sequences[:, group[:1]]).all()
 
 
 def test_what_nothing_decoded_leads_to() -> None:

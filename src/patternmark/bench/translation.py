@@ -52,10 +52,10 @@ ON_TOKENS = "auto on tokens"
 MOST_LOST = 1.5  # BLEU, at so many found:
 WANTED = 0.95
 _RESAMPLES = 1000
-# Of the candidates the likeliest whose mark is clear, or simply the likeliest.
-CHOICES = {"found": SURE, "likeliest": 1.0}
-# The same with a weaker mark where that is enough, for the default scheme.
 AS_NEEDED, AS_NEEDED_DELTA, PASSES = "as needed", 3.0, 5
+# Of the candidates the likeliest whose mark is clear, the same with a weaker mark where that is
+# enough, or simply the likeliest: the p-value at which a mark is clear, and the passes.
+CHOICES = {"found": (SURE, 1), AS_NEEDED: (SURE, PASSES), "likeliest": (1.0, 1), "": (1.0, 1)}
 _SAME_WORDS = 0.5  # of a reference, in its source: German has a tenth of them
 
 Text = dict[str, Any]  # "text", and the "tokens" it was made of
@@ -98,7 +98,7 @@ def run_translation_benchmark(
     model: Path | None = None,
     device: str = "cpu",
     deltas: Sequence[float] = DELTAS,
-    choices: Sequence[str] = tuple(CHOICES),
+    choices: Sequence[str] = ("found", "likeliest"),
     as_needed: float = AS_NEEDED_DELTA,
     most: int = 1000,
     skip: int = 0,
@@ -229,7 +229,7 @@ class _Run:
         if setting.scheme:
             alphabet = self.translator.vocabulary.alphabet()
             keys = [*fresh_keys(alphabet, self.num_keys, self.seed)[setting.scheme]]
-        is_gentle = setting.choice == AS_NEEDED
+        sure, passes = CHOICES[setting.choice]
         texts: list[Text] = [{} for _ in numbers]
         for number, key in enumerate(keys):
             own = [i for i in numbers if i % len(keys) == number]
@@ -238,8 +238,8 @@ class _Run:
                 self.decoding,
                 None if key is None else Marker(key, delta=setting.delta),
                 seed=self.seed,
-                sure=SURE if is_gentle else CHOICES.get(setting.choice, 1.0),
-                passes=PASSES if is_gentle else 1,
+                sure=sure,
+                passes=passes,
             )
             for i, translation in zip(own, made, strict=True):
                 texts[i - numbers.start] = {

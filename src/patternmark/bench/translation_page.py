@@ -53,7 +53,8 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         "",
         f"Made by `patternmark bench translation PARAGRAPHS --texts {result['texts']} --skip "
         f"{result['skipped']} --keys "
-        f"{result['keys']} --deltas {deltas} --seed {result['seed']} -o docs/results` with "
+        f"{result['keys']} --deltas {deltas} --seed {result['seed']}{_named(result)} "
+        "-o docs/results` with "
         f"patternmark {result['version']} on {result['device']}: {result['texts']} German "
         f"paragraphs of Europarl, cut after a sentence so that the reference has {low} to {high} "
         f"tokens (the first {result['skipped']}, on which defaults were chosen, are left out; so "
@@ -77,6 +78,12 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         "same texts.",
         "",
     ]
+
+
+def _named(result: dict[str, Any]) -> str:
+    """Return the options of a result that is not the shipped model's."""
+    name = result["benchmark"]
+    return "" if name == "translation" else f" --model FOLDER --name {name}"
 
 
 def _on_sentences(result: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,9 +30,9 @@ class ByKey(Scheme):
     sure: ClassVar[float] = 1.0
 
     @property
+    @abstractmethod
     def profile(self) -> Profile:
         """The public parameters."""
-        raise NotImplementedError
 
     @cached_property
     def key(self) -> Key:

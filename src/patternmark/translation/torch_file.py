@@ -188,7 +188,8 @@ def _holds_values(module: str, name: str) -> bool:
     return package in _AS_BAGS
 
 
-class _Unpickler(pickle.Unpickler):
+# Python's own: the one in C gives a memo of the size that a damaged file asks for, gigabytes of it.
+class _Unpickler(pickle._Unpickler):
     """Pickle without its calls."""
 
     def __init__(self, stream: IO[bytes], file: Path) -> None:

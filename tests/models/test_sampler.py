@@ -12,10 +12,11 @@ import torch
 
 from patternmark import NO_KEY, Key, Marker
 from patternmark.bench.published import features_of
+from patternmark.errors import PatternmarkError
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu
 from patternmark.models.cpu import draw
-from patternmark.models.mpnn import Prepared
+from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.sampler import decoding_steps, sample
 from patternmark.models.state import Task
 from tests.models.published import (
@@ -369,6 +370,15 @@ def test_sequences_are_the_same_in_any_batch(backbone: Backbone, tied: bool, key
             assert torch.equal(part.sequences, together.sequences[rows])
             torch.testing.assert_close(part.log_p, together.log_p[rows], rtol=0, atol=1e-4)
     assert len({tuple(s) for s in together.sequences.tolist()}) == 7
+
+
+def test_a_network_that_overflows_is_an_error_and_no_design(backbone: Backbone) -> None:
+    model = ProteinMPNN()  # another than the tests share
+    model.load_state_dict(network().state_dict())
+    with torch.no_grad():
+        model.W_out.weight.mul_(1e38)
+    with pytest.raises(PatternmarkError, match="mean nothing"):
+        sample(model.prepare(model.encode(backbone)), task_on(backbone, [[1], [4, 6], [9]]))
 
 
 def test_progress_hears_of_every_group(backbone: Backbone) -> None:

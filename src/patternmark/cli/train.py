@@ -261,9 +261,9 @@ def _file_facts(file: Path, role: str, pairs: list[Pair]) -> dict[str, Any]:
 
 
 def _about(context: typer.Context, place: str) -> dict[str, str]:
-    import torch
+    from patternmark.models.device import device_name
 
-    name = torch.cuda.get_device_name() if place == "cuda" else "CPU"
+    name = device_name(place)
     return {"command": command_line(context), "device": name, "patternmark": __version__}
 
 

@@ -20,3 +20,9 @@ def pick_device(name: str) -> str:
         # another: with it, decoding took twenty times as long.
         torch.backends.cuda.enable_cudnn_sdp(False)
     return place
+
+
+def device_name(device: str | torch.device) -> str:
+    """Return what a device is called where results say on what they were made."""
+    device = torch.device(device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -69,7 +69,11 @@ class GpuStep:
         with torch.cuda.graph(graph):
             self()
         self._state.restart()
-        return graph.replay
+        self._graph = graph
+        return self._replay  # bound, for the graph alone would not keep the step's memory
+
+    def _replay(self) -> None:
+        self._graph.replay()
 
     def __call__(self) -> None:
         state = self._state

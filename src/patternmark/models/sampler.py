@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from patternmark.errors import PatternmarkError
 from patternmark.models.cpu import CpuStep, small_operations
 from patternmark.models.mpnn import Prepared
 from patternmark.models.state import State, Task
@@ -73,7 +74,13 @@ def sample(
                 before_step(state, number)
             advance()
             progress(number + 1)
-    return Sampled(state.sequences[:, :-1], state.log_p[:, :-1])
+    log_p = state.log_p[:, :-1]
+    if not bool(log_p.isfinite().all()):
+        raise PatternmarkError(
+            "the network's numbers overflowed while it designed, so its letters mean nothing: "
+            "look at the coordinates of the backbone and at the weights, or use --device cpu"
+        )
+    return Sampled(state.sequences[:, :-1], log_p)
 
 
 def _step_for(prepared: Prepared, state: State) -> Callable[[], None]:

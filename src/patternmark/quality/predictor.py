@@ -193,10 +193,10 @@ def three_sums(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @cache
-def shipped_predictor() -> StructurePredictor:
+def shipped_predictor(device: str = "cpu") -> StructurePredictor:
     """Return the predictor that comes with this package."""
     folder = resources.files("patternmark") / "data" / "structure-predictor"
-    return StructurePredictor.load(Path(str(folder)))
+    return StructurePredictor.load(Path(str(folder)), device)
 
 
 def save_network(folder: Path, network: StructureNet) -> None:

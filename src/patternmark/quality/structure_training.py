@@ -24,6 +24,7 @@ from patternmark import __version__
 from patternmark.alphabet import PROTEIN
 from patternmark.errors import InputError
 from patternmark.io.files import make_folder
+from patternmark.models.device import device_name
 from patternmark.models.optimizer import optimizers
 from patternmark.models.weights import file_sha256
 from patternmark.quality.chains import PARTS, STATES, THREE_STATES, Chain, three_states
@@ -275,7 +276,6 @@ def card_facts(
         for part in PARTS
     }
     test = [chain for chain in chains if chain.part == "test"]
-    is_gpu = predictor.network.output.weight.is_cuda
     rows = (folder / LOG).read_text(encoding="utf-8").splitlines()
     return {
         "patternmark": __version__,
@@ -284,7 +284,7 @@ def card_facts(
         "parameters": sum(p.numel() for p in predictor.network.parameters()),
         "settings": asdict(settings),
         "steps": json.loads(rows[-1])["step"],
-        "device": torch.cuda.get_device_name() if is_gpu else "CPU",
+        "device": device_name(predictor.network.output.weight.device),
         "parts": parts,
         "test": accuracy(predictor, test, resamples=_RESAMPLES) if test else None,
     }

@@ -26,6 +26,7 @@ from patternmark.io.vocabulary import (
 )
 from patternmark.mark import Marker
 from patternmark.models.cmlm import CMLM
+from patternmark.models.device import device_name
 from patternmark.profile import SURE
 from patternmark.schemes import ByKey, Scheme, Stack
 from patternmark.sentences import sentences
@@ -96,8 +97,7 @@ class Translator:
     @property
     def device_name(self) -> str:
         """What the model runs on."""
-        device = self.model.embedding.weight.device
-        return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+        return device_name(self.model.embedding.weight.device)
 
     def translate(
         self,

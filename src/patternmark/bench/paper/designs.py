@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from patternmark.alphabet import PROTEIN
 from patternmark.attacks.redesign import Redesigner
 from patternmark.bench.jobs import Kept
-from patternmark.bench.paper.material import ByKey, Material
+from patternmark.bench.paper.material import ByKey, Material, devices_of
 from patternmark.bench.paper.plan import NONE, REWRITTEN, Cell, Size, cells
 from patternmark.bench.protein import TEMPERATURE, visible
 from patternmark.design.batch import design_schemes
 from patternmark.design.plan import plan_design
 from patternmark.design.run import Designer, DesignOptions
 from patternmark.io.structures import Backbone
+from patternmark.models.device import device_name
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.quality.designs import Judges, measure_designs
+from patternmark.quality.predictor import shipped_predictor
 from patternmark.schemes import Scheme
 
 # Attacks with the design model itself, at their strengths.
@@ -37,6 +39,7 @@ class DesignStage:
         self.size, self.seed, self._kept = size, seed, kept
         self.model = ProteinMPNN.load(weights, device)
         self._others = {file.stem: ProteinMPNN.load(file, device) for file in others}
+        self._predictor = shipped_predictor(device)
         self.cells = cells("protein", size)
         numbers = range(size.keys)
         self._schemes: list[Scheme | None] = [
@@ -60,7 +63,8 @@ class DesignStage:
             name = f"{backbone.name}/{self.size}/seed {self.seed}"
             row = self._kept.get(name)
             if row is None:
-                row = {"job": name, **self._design(backbone)}
+                made_on = device_name(self.model.device)
+                row = {"job": name, "device": made_on, **self._design(backbone)}
                 self._kept.add(row)
             rows.append(row)
             step(f"designs on {backbone.name}")
@@ -68,6 +72,7 @@ class DesignStage:
             "backbones": [b.name for b in backbones],
             "residues": int(sum(np.count_nonzero(b.is_complete) for b in backbones)),
             "temperature": TEMPERATURE,
+            "device": devices_of(rows),
         }
         return self._material(rows, natural, about)
 
@@ -82,7 +87,7 @@ class DesignStage:
         prepared = {
             name: model.prepare(model.encode(backbone)) for name, model in self._others.items()
         }
-        measured = measure_designs(plan, list(sequences), Judges(prepared))
+        measured = measure_designs(plan, list(sequences), Judges(prepared, self._predictor))
         columns = [
             {"nll": nll} | row.values() for nll, row in zip(found["nll"], measured, strict=True)
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,11 @@ class Material:
         from patternmark.translation.tokenizer import TextCodec  # noqa: PLC0415
 
         return TextCodec.load(self.tokenizer).encode_batch
+
+
+def devices_of(rows: Iterable[dict[str, Any]]) -> str:
+    """Name the devices on which kept rows were made: a run may go on elsewhere."""
+    return " and ".join(sorted({row["device"] for row in rows}))
 
 
 def _letters(sequences: Sequence[str]) -> list[Any]:

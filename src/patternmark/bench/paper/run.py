@@ -148,7 +148,7 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
         {"scheme": name, **{m.name: asdict(m) for m in entropies(texts)}}
         for name, texts in sets.items()
     ]
-    return material, {"diversity": diversity, "model": setup.model, "device": setup.device}
+    return material, {"diversity": diversity, "model": setup.model}
 
 
 def _structures(setup: Setup) -> list[Path]:

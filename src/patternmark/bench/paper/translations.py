@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from patternmark.bench.jobs import Kept
-from patternmark.bench.paper.material import ByKey, Material
+from patternmark.bench.paper.material import ByKey, Material, devices_of
 from patternmark.bench.paper.plan import NONE, Cell, Size, cells
 from patternmark.bench.translation import SKIPPED, TOKENS, cut_paragraphs, is_copy
 from patternmark.io.vocabulary import shipped_tokenizer
@@ -35,6 +35,7 @@ class TranslationStage:
         pairs = [pair for pair in every if not is_copy(pair)][: self.size.texts]
         sources = [source for source, _ in pairs]
         references = [target for _, target in pairs]
+        self._used: list[dict[str, Any]] = []
         plain = self._kept_or_made(NONE, lambda: self._translate(sources, None))
         step("translations without a mark")
         found: dict[Cell, ByKey] = {}
@@ -57,7 +58,7 @@ class TranslationStage:
                 "texts": len(pairs),
                 "tokens": list(TOKENS),
                 "skipped": SKIPPED,
-                "device": self.translator.device_name,
+                "device": devices_of(self._used),
                 "bleu_signature": bleu(["a"], ["a"]).signature,
             },
             tokenizer=self._tokenizer,
@@ -67,8 +68,9 @@ class TranslationStage:
         name = f"{what}/{self.size}/seed {self.seed}"
         row = self._kept.get(name)
         if row is None:
-            row = {"job": name, "texts": make()}
+            row = {"job": name, "device": self.translator.device_name, "texts": make()}
             self._kept.add(row)
+        self._used.append(row)
         return list(row["texts"])
 
     def _parts(self) -> Iterator[tuple[Cell, int]]:

@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from patternmark.bench.paper.findings import agreements, claimed, false_alarms, gains, tallies
+from patternmark.bench.paper.conclusions import in_short
+from patternmark.bench.paper.findings import (
+    against_ours,
+    agreements,
+    claimed,
+    false_alarms,
+    gains,
+    tallies,
+)
 from patternmark.bench.paper.material import Material
 from patternmark.bench.paper.plan import OURS, PUBLISHED, SIZES, Cell, cells, judges, num_steps
 from patternmark.bench.paper.summary import (
@@ -157,6 +165,70 @@ def test_a_strength_that_loses_more_and_finds_less_does_not_count() -> None:
     (only,) = at_equal_quality(summary_of(points), "nll")
     assert only["ours"]["rate"] == pytest.approx(0.9)
     assert only["verdict"] == AHEAD
+
+
+def test_a_loss_that_is_not_well_known_makes_no_verdict() -> None:
+    points = {(OURS, 1.0): (0.2, 0.9), ("soft", 1.0): (-0.1, 0.1)}
+    summary = summary_of(points)
+    (exact,) = at_equal_quality(summary, "nll")
+    assert exact["verdict"] == BEHIND  # who loses nothing has no mark
+    summary["quality"][1]["nll lost"] |= {"low": -0.4, "high": 0.2}
+    (vague,) = at_equal_quality(summary, "nll")
+    assert vague["verdict"] == LEVEL
+    assert vague["ours"]["rate"] == exact["ours"]["rate"]
+    assert vague["ours"]["high"] == pytest.approx(rate(0.9)["high"])
+
+
+def test_quality_of_texts_has_the_intervals_of_resamples() -> None:
+    cell = Cell(OURS, 1.0)
+    draws = np.random.default_rng(1).normal(30, 1, 1001)
+    quality = {"none": {"BLEU": list(draws)}, cell.name: {"BLEU": list(draws - 2.0)}}
+    found = verdicts({Label(cell.name): [[1.0]]}, [[0.0] * 10])
+    material = Material("translation", {cell: [["a"]]}, [], [], {}, quality)
+    rows = {row["cell"]: row for row in summarise(material, {OURS: found})["quality"]}
+    assert rows["none"]["BLEU"]["mean"] == draws[0]
+    assert rows["none"]["BLEU"]["high"] - rows["none"]["BLEU"]["low"] == pytest.approx(3.9, abs=0.3)
+    # The same texts are lost and kept in both: their difference is known far better.
+    for end in ("mean", "low", "high"):
+        assert rows[cell.name]["BLEU lost"][end] == pytest.approx(2.0)
+
+
+def under_attack() -> list[dict[str, Any]]:
+    shares = {
+        (OURS, "substitute"): 0.9,
+        ("soft", "substitute"): 0.2,
+        ("tango", "substitute"): 0.91,
+        (OURS, "insert"): 0.1,
+        ("soft", "insert"): 0.3,
+        ("tango", "insert"): 0.05,
+    }
+    rows = [row(name, 1.5, share, how=how, value=0.1) for (name, how), share in shares.items()]
+    return [*rows, row("pattern-auto", 1.5, 0.8, how="insert", value=0.1) | {"scheme": PUBLISHED}]
+
+
+def test_others_are_compared_with_ours_under_the_same_attack() -> None:
+    found = {(r["scheme"], r["how"]): r["verdict"] for r in against_ours(under_attack())}
+    assert found == {
+        ("soft", "substitute"): AHEAD,
+        ("tango", "substitute"): LEVEL,
+        ("soft", "insert"): BEHIND,
+        ("tango", "insert"): AHEAD,
+    }
+
+
+def test_the_page_names_every_attack_under_which_another_finds_more() -> None:
+    names = (PUBLISHED, OURS, "soft", "tango")
+    summary = summary_of({(name, 1.5): (0.1 + i / 100, 0.9) for i, name in enumerate(names)})
+    nulls = [
+        {"judge": name, "what": NULLS[0], "rates": row(name, 1.5, 0.0)["nominal"]} for name in names
+    ]
+    summary |= {"robustness": under_attack(), "lengths": [], "false_positives": nulls, "keys": 1}
+    text = "\n".join(in_short([summary]))
+    assert "Under attack" in text
+    assert "ahead in 2, not told apart in 1, behind in 1 of 4 cells." in text
+    assert "Behind: insert 0.1 (ours 10.0; `soft` 30.0, `pattern-auto` 80.0)." in text
+    assert "ours 0.110, `soft` 0.120." in text
+    assert "In windows" not in text
 
 
 def test_differences_have_the_intervals_of_both() -> None:

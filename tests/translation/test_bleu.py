@@ -1,9 +1,11 @@
 import subprocess
 import sys
+from typing import Literal
 
+import numpy as np
 import pytest
 
-from patternmark.translation.bleu import bleu, chrf
+from patternmark.translation.bleu import bleu, chrf, resampled_scores
 
 
 def test_bleu_is_sacrebleu_s_and_says_how_it_was_counted() -> None:
@@ -17,6 +19,26 @@ def test_bleu_is_sacrebleu_s_and_says_how_it_was_counted() -> None:
         f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     )
     assert bleu(wanted, wanted).score == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("name", ["BLEU", "chrF"])
+def test_resamples_are_of_the_same_texts_for_all(name: Literal["BLEU", "chrF"]) -> None:
+    references = [
+        f"the {w} one goes to market number {w}" for w in ["a", "b", "c", "d", "e", "f", "g", "h"]
+    ]
+    worse = [
+        text.replace("market", "house") if i % 2 else text for i, text in enumerate(references)
+    ]
+    scores = resampled_scores(name, worse, references, 300, seed=4)
+    whole = (bleu if name == "BLEU" else chrf)(worse, references, resamples=300)
+    assert scores.shape == (301,)
+    assert scores[0] == pytest.approx(whole.score)
+    assert whole.half is not None
+    low, high = np.quantile(scores[1:], [0.025, 0.975])
+    assert (high - low) / 2 == pytest.approx(whole.half, rel=0.25)
+    again = resampled_scores(name, references, references, 300, seed=4)
+    assert again == pytest.approx(100.0)
+    np.testing.assert_array_equal(scores, resampled_scores(name, worse, references, 300, seed=4))
 
 
 def test_chrf_is_sacrebleu_s_and_has_an_interval() -> None:

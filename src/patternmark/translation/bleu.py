@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from patternmark.errors import PatternmarkError
 
 
@@ -28,6 +31,28 @@ def chrf(
 ) -> TextScore:
     """Return corpus chrF2: shared stretches of letters, where BLEU counts those of words."""
     return _corpus_score(metric_of_sacrebleu("chrF"), translations, references, resamples)
+
+
+def resampled_scores(
+    name: Literal["BLEU", "chrF"],
+    translations: Sequence[str],
+    references: Sequence[str],
+    resamples: int,
+    seed: int = 0,
+) -> NDArray[np.float64]:
+    """Return the score of all texts, then those of resamples of them: [1 + resamples].
+
+    The same seed draws the same texts, so that two systems can be compared draw by draw.
+    """
+    metric = metric_of_sacrebleu(name)
+    # What corpus_score adds up itself; there is no public way to it.
+    counts = np.array(
+        metric._extract_corpus_statistics(list(translations), [list(references)]), dtype=np.float64
+    )
+    texts = len(counts)
+    drawn = np.random.default_rng(seed).multinomial(texts, [1.0 / texts] * texts, size=resamples)
+    sums = np.concatenate([counts.sum(axis=0, keepdims=True), drawn @ counts])
+    return np.array([metric._compute_score_from_stats(row.tolist()).score for row in sums])
 
 
 def _corpus_score(

@@ -9,6 +9,7 @@ from patternmark.bench.paper import tables
 from patternmark.bench.paper.findings import (
     MEASURES,
     Row,
+    against_ours,
     agreements,
     claimed,
     gains,
@@ -19,7 +20,7 @@ from patternmark.bench.paper.findings import (
     too_many,
 )
 from patternmark.bench.paper.numbers import SAMPLES
-from patternmark.bench.paper.plan import OURS, PUBLISHED, REPORTED
+from patternmark.bench.paper.plan import OURS, PUBLISHED, REPORTED, Cell, schemes_of
 from patternmark.bench.paper.summary import AHEAD, BEHIND, LEVEL, at_equal_quality
 from patternmark.bench.paper.verdicts import NULLS
 
@@ -33,12 +34,20 @@ _WHY = {
 }
 
 
+_PRICE = (
+    "What shifts a sequence against a schedule nobody can learn, or leaves a short piece of it, "
+    "hides its place: that is the price of [secrecy](../threat-model.md). The paper's marks, which "
+    "one sequence gives away, survive such edits better under the same detector (`pattern-auto`)."
+)
+
+
 def in_short(found: list[Row]) -> list[str]:
     """Return the section that says what was found."""
     lines = ["", "## In short"]
     for summary in found:
         lines += ["", f"### {TITLES[summary['task']]}", ""]
-        lines += [*_reproduced(summary), "", *_ahead(summary), "", *_truth(summary)]
+        lines += [*_reproduced(summary), "", *_ahead(summary), ""]
+        lines += [*_attacked(summary), *_truth(summary)]
     return lines
 
 
@@ -145,6 +154,62 @@ def _ahead(summary: Row) -> list[str]:
         if any(f"{measure} lost" in row for row in summary["quality"])
     ]
     return [*lines, "", "With other measures of quality, " + "; ".join(by_others) + "."]
+
+
+def _attacked(summary: Row) -> list[str]:
+    """Say where our default is ahead of others under attack and in windows, and where it is not."""
+    strongest = max(row["delta"] for row in summary["detection"])
+    parts = {
+        "Under attack": summary["robustness"],
+        "In windows": [row for row in summary["lengths"] if row["delta"] == strongest],
+    }
+    lines, named = [], set()
+    for name, rows in parts.items():
+        compared = against_ours(rows)
+        if not compared:
+            continue
+        count = Counter(row["verdict"] for row in compared)
+        text = (
+            f"**{name}**, at delta {strongest:g} and a measured {tables.level_name(REPORTED)}: "
+            f"{_counted(count, len(compared))}."
+        )
+        behind = [row for row in compared if row["verdict"] == BEHIND]
+        named |= {row["scheme"] for row in behind}
+        kinds = dict.fromkeys((row["how"], row["value"]) for row in behind)
+        cells = [
+            _more(kind, [r for r in behind if (r["how"], r["value"]) == kind], rows)
+            for kind in kinds
+        ]
+        lines += [text + (f" Behind: {'; '.join(cells)}." if cells else ""), ""]
+    if named:
+        lines += [f"{_losses(summary, strongest, named)} {_PRICE}", ""]
+    return lines
+
+
+def _more(kind: tuple[str, float], behind: list[Row], rows: list[Row]) -> str:
+    """Name who finds more of one kind, beside ours and our detector with the paper's marks."""
+    how, value = kind
+    also = [
+        row for row in rows if (row["how"], row["value"]) == kind and row["judge"] != row["scheme"]
+    ]
+    theirs = [(row["scheme"], row["rate"]) for row in behind]
+    theirs += [(row["judge"], row["matched"][f"{REPORTED:g}"]) for row in also]
+    others = ", ".join(f"`{name}` {tables.percent(rate['rate'])}" for name, rate in theirs)
+    return f"{how} {value:g} (ours {tables.percent(behind[0]['ours']['rate'])}; {others})"
+
+
+def _losses(summary: Row, delta: float, schemes: set[str]) -> str:
+    """Say what those lose that find more: one delta is not one quality."""
+    measure = MEASURES[summary["task"]][0]
+    lost = {row["cell"]: row[f"{measure} lost"]["mean"] for row in summary["quality"]}
+    digits = 1 if measure == "BLEU" else 3
+    own = f"ours {lost[Cell(OURS, delta).name]:.{digits}f}"
+    others = [
+        f"`{name}` {lost[Cell(name, delta).name]:.{digits}f}"
+        for name in schemes_of(summary["task"])
+        if name in schemes
+    ]
+    return f"One delta is not one loss of {name_of_measure(measure)}: {', '.join([own, *others])}."
 
 
 def _counted(count: Counter[str], total: int) -> str:

@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from patternmark.bench.paper.numbers import DETECTION, FPRS, SAMPLES
-from patternmark.bench.paper.plan import LEVELS, PUBLISHED, REPORTED
-from patternmark.bench.paper.summary import AHEAD, difference, span
+from patternmark.bench.paper.plan import LEVELS, OURS, PUBLISHED, REPORTED
+from patternmark.bench.paper.summary import AHEAD, difference, span, verdict_of
 from patternmark.bench.paper.verdicts import NULLS
 from patternmark.intervals import rate_interval
 
@@ -132,6 +132,25 @@ def false_alarms(summary: dict[str, Any]) -> set[str]:
         for row in too_many(summary)
         if row["what"] == NULLS[0] and row["level"] == REPORTED
     }
+
+
+def against_ours(rows: Sequence[Row]) -> list[Row]:
+    """Compare what others find with what ours does of the same, at a measured rate.
+
+    Rows are of attacks or of windows, all at one delta. Ours with the paper's marks is no other.
+    """
+    matched = key_of(REPORTED)
+    ours = {(r["how"], r["value"]): r["matched"][matched] for r in rows if r["judge"] == OURS}
+    found = []
+    for row in rows:
+        mine = ours.get((row["how"], row["value"]))
+        if mine is None or row["judge"] == OURS or row["judge"] != row["scheme"]:
+            continue
+        theirs = row["matched"][matched]
+        _, low, high = difference(mine["rate"], span(mine), theirs["rate"], span(theirs))
+        names = {name: row[name] for name in ("scheme", "how", "value")}
+        found.append(names | {"rate": theirs, "ours": mine, "verdict": verdict_of(low, high)})
+    return found
 
 
 def is_all(row: Row) -> bool:

@@ -132,7 +132,8 @@ def _task(summary: Row) -> list[str]:
             f"At equal quality and a measured {level}",
             [
                 "Ours is the most that `default` finds at no greater loss, read between two of its "
-                "strengths on the normal scale. *Points*: ours less theirs.",
+                "strengths on the normal scale. *Points*: ours less theirs; their interval takes "
+                "in how well the other's loss is known.",
                 "",
                 *tables.equal_quality(summary),
             ],

@@ -132,6 +132,12 @@ def _mean(values: NDArray[np.float64]) -> dict[str, Any]:
     return {"mean": mean, "low": mean - half, "high": mean + half, "n": n}
 
 
+def _of_resamples(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Return what all texts give, with the interval of their resamples, which follow."""
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return {"mean": float(values[0]), "low": float(low), "high": float(high)}
+
+
 def span(rate: dict[str, Any]) -> tuple[float, float]:
     """Return the interval of a rate that reaches further, over sequences or over keys."""
     low, high = rate["keys_low"], rate["keys_high"]
@@ -172,16 +178,12 @@ def _quality(material: Material) -> list[dict[str, Any]]:
     for name, measures in material.quality.items():
         row: dict[str, Any] = {"cell": name}
         for measure, values in measures.items():
-            if material.task == "translation":  # a score of all texts, and half its interval
-                score, half = values
-                row[measure] = {"mean": score, "low": score - half, "high": score + half}
-                row[f"{measure} lost"] = {"mean": material.quality[NONE][measure][0] - score}
-                continue
             worse = np.array(material.quality[NONE][measure]) - np.array(values)
             if measure.startswith(_LESS_IS_BETTER):
                 worse = -worse
-            row[measure] = _mean(np.array(values))
-            row[f"{measure} lost"] = _mean(worse)
+            summed = _of_resamples if material.task == "translation" else _mean
+            row[measure] = summed(np.array(values))
+            row[f"{measure} lost"] = summed(worse)
         rows.append(row)
     return rows
 
@@ -202,6 +204,11 @@ def length_needed(rows: Sequence[dict[str, Any]], judge: str, delta: float) -> f
 AHEAD, LEVEL, BEHIND = "ahead", "not told apart", "behind"
 
 
+def verdict_of(low: float, high: float) -> str:
+    """Return where we are by the interval of how much more we find."""
+    return AHEAD if low > 0.0 else BEHIND if high < 0.0 else LEVEL
+
+
 def at_equal_quality(
     summary: dict[str, Any], measure: str, level: float = REPORTED
 ) -> list[dict[str, Any]]:
@@ -210,16 +217,19 @@ def at_equal_quality(
     Ours is the most that we find at no greater loss, read between two of our strengths, of which
     no mark is one. It is read on the normal scale: there a rate grows ever more slowly with what a
     mark costs, so that a straight line promises too little rather than too much. Beyond the
-    strongest it is that one's. A verdict needs a difference whose interval leaves 0 out.
+    strongest it is that one's. Intervals take in how well the other's loss is known. A verdict
+    needs a difference whose interval leaves 0 out.
     """
-    lost = {row["cell"]: row[f"{measure} lost"]["mean"] for row in summary["quality"]}
+    lost = {row["cell"]: row[f"{measure} lost"] for row in summary["quality"]}
     points = [
         (lost[Cell(row["scheme"], row["delta"]).name], row)
         for row in summary["detection"]
         if row["judge"] == row["scheme"]
     ]
     matched = f"{level:g}"
-    ours = [(cost, row["matched"][matched]) for cost, row in points if row["scheme"] == OURS]
+    ours = [
+        (cost["mean"], row["matched"][matched]) for cost, row in points if row["scheme"] == OURS
+    ]
     return [
         _compared(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *ours])
         for cost, row in points
@@ -234,7 +244,7 @@ def _no_mark(level: float) -> dict[str, Any]:
 
 
 def _compared(
-    cost: float,
+    cost: dict[str, Any],
     row: dict[str, Any],
     rate: dict[str, Any],
     ours: Sequence[tuple[float, dict[str, Any]]],
@@ -243,22 +253,27 @@ def _compared(
     costs = [place for place, _ in curve]
     shares = np.array([(own["rate"], *span(own)) for _, own in curve])
     shares = np.maximum.accumulate(shares)  # who may lose more may also lose less
-    beyond = cost >= costs[-1]
-    if beyond:
-        mine, low, high = shares[-1].tolist()
-    else:
-        # All and none are half a sequence away from it: how sure they are depends on how many.
-        half = 0.5 / np.array([[own["n"]] for _, own in curve])
-        scale = np.vectorize(_NORMAL.inv_cdf)(np.clip(shares, half, 1.0 - half))
-        mine, low, high = (_NORMAL.cdf(np.interp(cost, costs, column)) for column in scale.T)
+    # All and none are half a sequence away from it: how sure they are depends on how many.
+    half = 0.5 / np.array([[own["n"]] for _, own in curve])
+    scale = np.vectorize(_NORMAL.inv_cdf)(np.clip(shares, half, 1.0 - half))
+
+    def at(place: float, column: int) -> float:
+        if place >= costs[-1]:
+            return float(shares[-1, column])
+        return _NORMAL.cdf(np.interp(place, costs, scale[:, column]))
+
+    least, most = cost.get("low"), cost.get("high")  # of one backbone alone there are none
+    mine = at(cost["mean"], 0)
+    low = at(cost["mean"] if least is None else least, 1)
+    high = at(cost["mean"] if most is None else most, 2)
     value, least, most = difference(mine, (low, high), rate["rate"], span(rate))
     return {
         "scheme": row["scheme"],
         "delta": row["delta"],
-        "lost": cost,
+        "lost": cost["mean"],
         "rate": rate,
         "ours": {"rate": mine, "low": low, "high": high},
         "difference": {"value": value, "low": least, "high": most},
-        "verdict": AHEAD if least > 0.0 else BEHIND if most < 0.0 else LEVEL,
-        "beyond": beyond,
+        "verdict": verdict_of(least, most),
+        "beyond": cost["mean"] >= costs[-1],
     }

@@ -12,7 +12,7 @@ from patternmark.bench.paper.material import ByKey, Material, devices_of
 from patternmark.bench.paper.plan import NONE, Cell, Size, cells
 from patternmark.bench.translation import SKIPPED, TOKENS, cut_paragraphs, is_copy
 from patternmark.io.vocabulary import shipped_tokenizer
-from patternmark.translation.bleu import bleu, chrf
+from patternmark.translation.bleu import bleu, resampled_scores
 from patternmark.translation.checkpoint import TOKENIZER
 from patternmark.translation.decode import Decoding
 from patternmark.translation.translator import Translator
@@ -46,14 +46,14 @@ class TranslationStage:
             texts = self._kept_or_made(name, lambda: self._marked(cell, number, own))  # noqa: B023
             found.setdefault(cell, []).append(texts)
             step(f"translations: {cell.name}")
-        quality = {NONE: plain} | {cell.name: self._in_order(found[cell]) for cell in self.cells}
+        every_text = {NONE: plain} | {cell.name: self._in_order(found[cell]) for cell in self.cells}
         return Material(
             task="translation",
             marked={cell: found[cell] for cell in self.cells},
             unmarked=plain,
             natural=references,
             attacked={},
-            quality={name: _measured(texts, references) for name, texts in quality.items()},
+            quality=_measured(every_text, references),
             about={
                 "texts": len(pairs),
                 "tokens": list(TOKENS),
@@ -98,10 +98,14 @@ class TranslationStage:
         return [translation.text for translation in found]
 
 
-def _measured(texts: list[str], references: list[str]) -> dict[str, list[float]]:
-    """Return BLEU and chrF with half of their 95 % intervals."""
-    scores = {
-        "BLEU": bleu(texts, references, resamples=_RESAMPLES),
-        "chrF": chrf(texts, references, resamples=_RESAMPLES),
+def _measured(
+    every_text: dict[str, list[str]], references: list[str]
+) -> dict[str, dict[str, list[float]]]:
+    """Return BLEU and chrF of all texts of a cell, and of resamples of them: the same for all."""
+    return {
+        name: {
+            measure: resampled_scores(measure, texts, references, _RESAMPLES).tolist()
+            for measure in ("BLEU", "chrF")
+        }
+        for name, texts in every_text.items()
     }
-    return {name: [score.score, score.half or 0.0] for name, score in scores.items()}

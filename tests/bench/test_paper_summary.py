@@ -226,7 +226,7 @@ def test_the_page_names_every_attack_under_which_another_finds_more() -> None:
     text = "\n".join(in_short([summary]))
     assert "Under attack" in text
     assert "ahead in 2, not told apart in 1, behind in 1 of 4 cells." in text
-    assert "Behind: insert 0.1 (ours 10.0; `soft` 30.0, `pattern-auto` 80.0)." in text
+    assert "| insert 0.1 | 10.0 [8.2, 12.0] | `soft` 30.0, `pattern-auto` 80.0 |" in text
     assert "ours 0.110, `soft` 0.120." in text
     assert "In windows" not in text
 

@@ -69,7 +69,7 @@ def _reproduced(summary: Row) -> list[str]:
         f"sequences); at {level} ours differ by "
         f"{100 * own.mean_difference:+.1f} points on average, by {100 * own.most:+.1f} at most."
     ]
-    if apart:
+    if apart and task == "protein":  # another model gives other numbers: all stand in the table
         lines[0] += " Apart: " + "; ".join(_apart(cell) for cell in apart) + "."
     rows, reasons = [], []
     unmarked = {
@@ -178,15 +178,17 @@ def _attacked(summary: Row) -> list[str]:
         kinds = dict.fromkeys((row["how"], row["value"]) for row in behind)
         cells = [
             _more(kind, [r for r in behind if (r["how"], r["value"]) == kind], rows)
-            for kind in kinds
+            for kind in sorted(kinds)
         ]
-        lines += [text + (f" Behind: {'; '.join(cells)}." if cells else ""), ""]
+        lines += [text, ""]
+        if cells:
+            lines += [*tables.table(["behind", "ours", "found by others, percent"], cells), ""]
     if named:
         lines += [f"{_losses(summary, strongest, named)} {_PRICE}", ""]
     return lines
 
 
-def _more(kind: tuple[str, float], behind: list[Row], rows: list[Row]) -> str:
+def _more(kind: tuple[str, float], behind: list[Row], rows: list[Row]) -> list[str]:
     """Name who finds more of one kind, beside ours and our detector with the paper's marks."""
     how, value = kind
     also = [
@@ -195,7 +197,7 @@ def _more(kind: tuple[str, float], behind: list[Row], rows: list[Row]) -> str:
     theirs = [(row["scheme"], row["rate"]) for row in behind]
     theirs += [(row["judge"], row["matched"][f"{REPORTED:g}"]) for row in also]
     others = ", ".join(f"`{name}` {tables.percent(rate['rate'])}" for name, rate in theirs)
-    return f"{how} {value:g} (ours {tables.percent(behind[0]['ours']['rate'])}; {others})"
+    return [f"{how} {value:g}", tables.rate_with_span(behind[0]["ours"]), others]
 
 
 def _losses(summary: Row, delta: float, schemes: set[str]) -> str:

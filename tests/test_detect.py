@@ -38,7 +38,7 @@ def test_a_verdict_says_everything(halves: Key) -> None:
     assert verdict.prediction
     assert verdict.signature == (
         f"key:{halves.key_id}|scheme:paper|alphabet:protein|l:2|delta_at:logits"
-        "|detector:pattern|m:5|null:uniform|repeats:counted|v:0.1.0"
+        "|detector:pattern|m:5|null:uniform|repeats:counted|v:0.2.0.dev0"
     )
 
 

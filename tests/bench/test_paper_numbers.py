@@ -17,8 +17,7 @@ from patternmark.bench.paper.numbers import (
     UNMARKED_QUALITY,
 )
 
-_BESIDE = Path(__file__).parents[3] / "shared/paper/pattern-mark.tex"
-_PAPER = Path(os.environ.get("PATTERNMARK_PAPER", _BESIDE))
+_PAPER = Path(os.environ.get("PATTERNMARK_PAPER", "pattern-mark.tex"))
 NAMES = {
     "no watermark": "none",
     "soft watermark": "soft",

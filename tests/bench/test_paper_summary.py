@@ -7,7 +7,7 @@ import pytest
 
 from patternmark.bench.paper.conclusions import in_short
 from patternmark.bench.paper.findings import (
-    against_ours,
+    against,
     agreements,
     claimed,
     false_alarms,
@@ -75,6 +75,7 @@ def test_thresholds_are_what_unmarked_sequences_reach() -> None:
     summary = summarise(material, {OURS: found})
     # 1 % of 2,000 unmarked ones are above 9.79, 0.1 % above 9.97.
     assert summary["thresholds"][OURS] == {"0.01": 9.79, "0.001": 9.97}
+    assert summary["reached"][OURS] == {"0.01": 0.01, "0.001": 0.001}
     (row,) = summary["detection"]
     assert row["nominal"]["0.1"]["rate"] == 1.0
     assert row["nominal"]["0.001"]["rate"] == pytest.approx(4 / 6)  # p <= 0.1 %: a score of 3
@@ -84,6 +85,10 @@ def test_thresholds_are_what_unmarked_sequences_reach() -> None:
     rates = {r["what"]: r["rates"] for r in summary["false_positives"]}
     assert rates["unmarked"]["0.1"]["rate"] == pytest.approx(900 / 2000)
     assert rates["unmarked"]["0.1"]["best_key"] == 0.9
+    assert summary["false_positives"][0]["by_key"] == [0.7, 0.0]  # scores of 3 or more
+    # With the second key alone a threshold is 0, and all of what is marked is above it.
+    assert row["matched"]["0.001"]["threshold_high"] == 1.0
+    assert row["matched"]["0.001"]["threshold_low"] <= row["matched"]["0.001"]["rate"]
     lost = {r["cell"]: r["nll lost"] for r in summary["quality"]}
     assert lost[cell.name]["mean"] == pytest.approx(1.0)  # 0.5 and 1.5, backbone by backbone
     assert lost[cell.name]["n"] == 2
@@ -207,8 +212,10 @@ def under_attack() -> list[dict[str, Any]]:
 
 
 def test_others_are_compared_with_ours_under_the_same_attack() -> None:
-    found = {(r["scheme"], r["how"]): r["verdict"] for r in against_ours(under_attack())}
+    compared = against(under_attack(), "matched")
+    found = {(r["judge"], r["how"]): r["verdict"] for r in compared}
     assert found == {
+        ("pattern-auto", "insert"): BEHIND,
         ("soft", "substitute"): AHEAD,
         ("tango", "substitute"): LEVEL,
         ("soft", "insert"): BEHIND,
@@ -223,11 +230,12 @@ def test_the_page_names_every_attack_under_which_another_finds_more() -> None:
         {"judge": name, "what": NULLS[0], "rates": row(name, 1.5, 0.0)["nominal"]} for name in names
     ]
     summary |= {"robustness": under_attack(), "lengths": [], "false_positives": nulls, "keys": 1}
+    summary["reached"] = {OURS: {"0.01": 0.002}}
     text = "\n".join(in_short([summary]))
     assert "Under attack" in text
-    assert "ahead in 2, not told apart in 1, behind in 1 of 4 cells." in text
+    assert "ahead in 2, not told apart in 1, behind in 2 of 5 cells." in text
     assert "| insert 0.1 | 10.0 [8.2, 12.0] | `soft` 30.0, `pattern-auto` 80.0 |" in text
-    assert "ours 0.110, `soft` 0.120." in text
+    assert "ours 0.110, `soft` 0.120, `pattern-mark` 0.100." in text
     assert "In windows" not in text
 
 
@@ -269,5 +277,5 @@ def test_steps_are_counted_beforehand() -> None:
     size = SIZES["full"]
     assert len(judges("protein")) == 11
     assert num_steps(("protein",), size) == 60 + 11 * 40
-    assert len(cells("translation", size)) == 45
-    assert num_steps(("translation",), size) == 1 + 45 * 20 + 10 * 40
+    assert len(cells("translation", size)) == 54
+    assert num_steps(("translation",), size) == 1 + 54 * 20 + 11 * 40

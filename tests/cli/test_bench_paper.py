@@ -93,6 +93,18 @@ def test_work_of_another_version_stays(run: Run, data: Path, tmp_path: Path) -> 
     }
 
 
+def test_work_on_other_data_stays(run: Run, data: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    kept = work / "inputs-translation-smoke.txt"
+    kept.write_text("another\n")
+    done = paper(run, data, "--task", "translation", "--size", "smoke", "--work", work)
+    assert done.status == 2
+    assert "holds work on other translation data" in done.err
+    assert kept.read_text() == "another\n"
+    assert not list(work.glob("*.jsonl"))
+
+
 @pytest.mark.parametrize("change", [{"version": "0.0.1"}, {"size": "full"}, {"seed": 7}])
 def test_a_result_made_otherwise_is_not_overwritten(
     run: Run, data: Path, tmp_path: Path, change: dict[str, Any]

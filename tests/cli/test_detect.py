@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Alphabet, Detector, Key, Profile, load_key, save_key
+from patternmark import PROTEIN, Alphabet, Detector, Key, Profile, __version__, load_key, save_key
 from patternmark.derive import Secret
 from patternmark.recover import recover
 from tests.conftest import Outcome
@@ -249,4 +249,4 @@ def test_a_wrong_key_file_is_refused(run: Run, lab: Path, tmp_path: Path) -> Non
 
 
 def test_version(run: Run) -> None:
-    assert run("--version").out == "patternmark 0.1.0\n"
+    assert run("--version").out == f"patternmark {__version__}\n"

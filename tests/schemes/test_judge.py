@@ -23,7 +23,7 @@ def plain_counts(scheme: Scheme, tokens: list[int]) -> tuple[int, int]:
     lag = 2 if scheme.name == "tango" else 1
     pairs = [(a, b) for a, b in zip(tokens, tokens[lag:], strict=False) if {a, b} <= scored]
     many = scheme.alphabet.has_many_symbols
-    if scheme.name == "eth" or (many and scheme.name in ("soft", "soft-by-step", "lr-dwm")):
+    if many and scheme.name in ("soft", "soft-by-step", "lr-dwm", "eth"):
         pairs = list(dict.fromkeys(pairs))
     if scheme.name == "unigram":
         known = [t for t in tokens if t in scored]

@@ -40,7 +40,7 @@ def paper(
     from patternmark.bench.paper.figures import draw_all
     from patternmark.bench.paper.page import to_markdown
     from patternmark.bench.paper.plan import num_steps
-    from patternmark.bench.paper.run import TASKS, Setup, run_paper_benchmark
+    from patternmark.bench.paper.run import TASKS, Setup, check_data, run_paper_benchmark
     from patternmark.models.device import pick_device
     from patternmark.models.weights import weights_file
 
@@ -51,6 +51,7 @@ def paper(
     setup = Setup(data, place, size, pick_device(device), workers, seed)
     total = num_steps(tasks, setup.amounts)
     before = None if output is None else _result_before(output, setup)
+    check_data(setup, tasks)
     if "protein" in tasks:
         for name in (setup.model, *setup.other_models):
             weights_file(name, report=say)  # fetched with a word, before all else

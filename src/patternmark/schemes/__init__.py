@@ -19,7 +19,7 @@ from patternmark.schemes.base import Judged, Scheme
 from patternmark.schemes.baselines import Multikey, Soft, SoftByStep, Unigram
 from patternmark.schemes.canvas import EMPTY, OUTSIDE, Canvas
 from patternmark.schemes.marks import Marks, Stack
-from patternmark.schemes.pattern import ByKey, Default, PatternAuto, PatternMark
+from patternmark.schemes.pattern import ByKey, Default, DefaultLikeliest, PatternAuto, PatternMark
 from patternmark.schemes.peers import DMark, Expected, LeftRight, Tango
 
 __all__ = [
@@ -47,6 +47,7 @@ _KINDS: tuple[type[Scheme], ...] = (
     PatternMark,
     PatternAuto,
     Default,
+    DefaultLikeliest,
 )
 SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in _KINDS}
 

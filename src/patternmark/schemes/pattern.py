@@ -115,3 +115,11 @@ class Default(ByKey):
         if self.alphabet == PROTEIN:
             return Profile(self.alphabet, HARDENED, delta=self.delta)
         return Profile.for_text(self.alphabet, delta=self.delta)
+
+
+@dataclass(frozen=True, eq=False)
+class DefaultLikeliest(Default):
+    """The default without its choice among candidates: the likeliest is taken, as by others."""
+
+    name: ClassVar[str] = "default-likeliest"
+    sure: ClassVar[float] = 1.0

@@ -91,7 +91,7 @@ class _Matrix(Scheme):
         rows = self.greens.whole()
         return np.concatenate([rows, np.zeros((1, self.alphabet.size), dtype=bool), rows.T])
 
-    def _judge(self, sequences: Iterable[str | ArrayLike], distinct: bool) -> Judged:
+    def _judge(self, sequences: Iterable[str | ArrayLike], distinct: bool | None) -> Judged:
         laid = Laid.out(sequences, self.alphabet)
         pairs = counted_pairs(laid, self.alphabet, distinct)
         return Judged.of_count(
@@ -107,10 +107,12 @@ class Expected(_Matrix):
     it is in, each under the distribution of the neighbour, which is certain where that is known.
     One iteration, the 50 likeliest tokens of an open neighbour, delta / 2 for each side as
     released. Detector: different pairs, Bin(n, gamma). Readings: gamma = 1/4, the default of code
-    and paper; tokens outside a position's own 50 likeliest are promoted too.
+    and paper; tokens outside a position's own 50 likeliest are promoted too; of proteins, which
+    have few different pairs, all pairs count.
     """
 
     gamma: float = 0.25
+    distinct: bool | None = None  # None: where the alphabet has many symbols
 
     name: ClassVar[str] = "eth"
     rule: ClassVar[Rule] = LikelySides(_LIKELY, weighted=True)
@@ -121,8 +123,8 @@ class Expected(_Matrix):
         return self.delta / 2.0
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
-        """Count the green ones among different pairs; the score is -log10 p, as published."""
-        found = self._judge(sequences, distinct=True)
+        """Count the green ones; the score is -log10 p, as published."""
+        found = self._judge(sequences, self.distinct)
         return Judged.of_p(found.log_p, found.scored)
 
 

@@ -68,9 +68,11 @@ class DesignStage:
                 self._kept.add(row)
             rows.append(row)
             step(f"designs on {backbone.name}")
+        lengths = [len(row["designs"][NONE][0]) for row in rows]
         about = {
             "backbones": [b.name for b in backbones],
             "residues": int(sum(np.count_nonzero(b.is_complete) for b in backbones)),
+            "chain_lengths": [min(lengths), max(lengths)],
             "temperature": TEMPERATURE,
             "device": devices_of(rows),
         }

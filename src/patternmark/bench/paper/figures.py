@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patternmark.bench.paper.findings import MEASURES, Row, key_of
-from patternmark.bench.paper.plan import LEVELS, OURS, REPORTED, Cell
+from patternmark.bench.paper.plan import LEVELS, OURS, OURS_LIKELIEST, REPORTED, Cell
 from patternmark.bench.paper.summary import span
 from patternmark.bench.paper.verdicts import NULLS
 from patternmark.errors import InputError
@@ -38,6 +38,7 @@ _STYLES = {
     "lr-dwm": ("#5D3A1A", "<", "-"),
     "pattern-mark": ("#0072B2", "o", "-"),
     "pattern-auto": ("#0072B2", "s", "--"),
+    OURS_LIKELIEST: ("#D55E00", "v", "--"),
     OURS: ("#D55E00", "*", "-"),
 }
 
@@ -47,7 +48,7 @@ FIGURES = {
     "quality": "Marks found against other measures of quality",
     "ablations": "Pattern lengths and transition matrices",
     "length": "Marks found in windows of each length",
-    "false-positives": "Measured over nominal false positive rates",
+    "false-positives": "Measured over nominal false positive rates; small dots are keys",
 }
 
 
@@ -257,6 +258,9 @@ def _false_positives(summary: Row) -> Figure:
                 markersize=9 if row["judge"] == OURS else 5,
                 label=row["judge"],
             )
+            # Each key at the reported level: they differ far more than sequences do.
+            by_key = [rate for rate in row["by_key"] if rate > 0]
+            axes.scatter([REPORTED] * len(by_key), by_key, s=7, color=colour, alpha=0.4, zorder=1)
         axes.plot(LEVELS, LEVELS, color="black", linewidth=0.8, linestyle=":")
         n = rows[0]["rates"][_REPORTED]["n"]
         axes.set(xscale="log", yscale="log", xlabel=f"nominal rate: {what}, n = {n:,} each")

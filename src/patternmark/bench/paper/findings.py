@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from patternmark.bench.paper.numbers import DETECTION, FPRS, SAMPLES
-from patternmark.bench.paper.plan import LEVELS, OURS, PUBLISHED, REPORTED
+from patternmark.bench.paper.plan import LEVELS, OURS, OURS_LIKELIEST, PUBLISHED, REPORTED
 from patternmark.bench.paper.summary import AHEAD, difference, span, verdict_of
 from patternmark.bench.paper.verdicts import NULLS
 from patternmark.intervals import rate_interval
@@ -57,11 +57,16 @@ class Agreement:
         return low <= 0.0 <= high
 
 
+# Another reading of one of the paper's schemes, compared with its numbers too.
+READINGS = {"soft-by-step": "soft"}
+
+
 def agreements(summary: dict[str, Any]) -> list[Agreement]:
     """Compare every rate that the paper reports too."""
     found = []
     for row in summary["detection"]:
-        printed = DETECTION[summary["task"]].get(row["judge"], {}).get(row["delta"])
+        name = READINGS.get(row["judge"], row["judge"])
+        printed = DETECTION[summary["task"]].get(name, {}).get(row["delta"])
         if printed is None:
             continue
         for level, percent in zip(FPRS, printed[1], strict=True):
@@ -102,17 +107,19 @@ def tallies(found: Sequence[Agreement]) -> list[Tally]:
 def claimed(summary: dict[str, Any], kind: str) -> tuple[int, list[Row]]:
     """Compare the paper's scheme with its baselines at the same delta, as the paper does.
 
-    Return how many cells there are, and the rows of baselines that find more; `kind` is "nominal"
-    or "matched".
+    Return how many cells there are, and the rows of baselines that find more, beyond chance; `kind`
+    is "nominal" or "matched".
     """
     rows = {(row["judge"], row["delta"]): row for row in summary["detection"]}
     baselines = [name for name in DETECTION[summary["task"]] if name != PUBLISHED]
     cells = [row for (judge, _), row in rows.items() if judge in baselines]
 
-    def found(row: Row) -> float:
-        return float(row[kind][key_of(REPORTED)]["rate"])
+    def finds_more(row: Row) -> bool:
+        theirs = row[kind][key_of(REPORTED)]
+        own = rows[PUBLISHED, row["delta"]][kind][key_of(REPORTED)]
+        return difference(theirs["rate"], span(theirs), own["rate"], span(own))[1] > 0.0
 
-    return len(cells), [row for row in cells if found(row) > found(rows[PUBLISHED, row["delta"]])]
+    return len(cells), [row for row in cells if finds_more(row)]
 
 
 def too_many(summary: dict[str, Any]) -> list[Row]:
@@ -134,21 +141,20 @@ def false_alarms(summary: dict[str, Any]) -> set[str]:
     }
 
 
-def against_ours(rows: Sequence[Row]) -> list[Row]:
-    """Compare what others find with what ours does of the same, at a measured rate.
+def against(rows: Sequence[Row], kind: str, ours: str = OURS) -> list[Row]:
+    """Compare what others find with what one detector does of the same.
 
-    Rows are of attacks or of windows, all at one delta. Ours with the paper's marks is no other.
+    Rows are of attacks or of windows, all at one delta; `kind` is "nominal" or "matched".
     """
-    matched = key_of(REPORTED)
-    ours = {(r["how"], r["value"]): r["matched"][matched] for r in rows if r["judge"] == OURS}
+    level = key_of(REPORTED)
+    own = {(r["how"], r["value"]): r[kind][level] for r in rows if r["judge"] == ours}
     found = []
     for row in rows:
-        mine = ours.get((row["how"], row["value"]))
-        if mine is None or row["judge"] == OURS or row["judge"] != row["scheme"]:
+        mine, theirs = own.get((row["how"], row["value"])), row[kind][level]
+        if mine is None or row["judge"] in (ours, OURS, OURS_LIKELIEST):
             continue
-        theirs = row["matched"][matched]
         _, low, high = difference(mine["rate"], span(mine), theirs["rate"], span(theirs))
-        names = {name: row[name] for name in ("scheme", "how", "value")}
+        names = {name: row[name] for name in ("judge", "scheme", "how", "value")}
         found.append(names | {"rate": theirs, "ours": mine, "verdict": verdict_of(low, high)})
     return found
 
@@ -166,10 +172,14 @@ def gains(compared: Sequence[Row]) -> tuple[float, float, float] | None:
 
 def num_unmarked(summary: dict[str, Any]) -> int:
     """Return behind how many verdicts a measured threshold stands."""
-    return int(
-        next(
-            row["rates"][key_of(REPORTED)]["n"]
-            for row in summary["false_positives"]
-            if row["what"] == NULLS[0]
-        )
-    )
+    return int(_unmarked(summary)["n"])
+
+
+def num_null_keys(summary: dict[str, Any]) -> int:
+    """Return how many keys gave them."""
+    return int(_unmarked(summary)["keys"])
+
+
+def _unmarked(summary: dict[str, Any]) -> Row:
+    rows = (row for row in summary["false_positives"] if row["what"] == NULLS[0])
+    return dict(next(rows)["rates"][key_of(REPORTED)])

@@ -10,7 +10,7 @@ from typing import Any
 from patternmark.bench.paper import tables
 from patternmark.bench.paper.conclusions import TITLES, in_short
 from patternmark.bench.paper.figures import FIGURES, has_figure
-from patternmark.bench.paper.findings import Row, false_alarms, num_unmarked
+from patternmark.bench.paper.findings import Row, false_alarms, num_null_keys, num_unmarked
 from patternmark.bench.paper.numbers import BEST_PATTERN_LENGTH
 from patternmark.bench.paper.plan import ATTACKS, PAPER_ATTACK, PUBLISHED, REPORTED
 from patternmark.bench.paper.run import CHAINS, LAYOUT, PARAGRAPHS, STRUCTURES, TASKS
@@ -21,14 +21,14 @@ _SECRECY = "secrecy.json"
 _DIFFERENCES = {
     "protein": (
         "**Proteins** (on {device}). The same weights ({model}), T = {temperature:g}, on "
-        "{backbones} chains of the PoseBusters set, {residues:,} residues in all, and {keys} "
-        "keys, each of which marks a design on every chain; the paper has 747 entries of 400 to "
-        "500 residues and says nothing of keys. There is no pLDDT here, as ESMFold's weights do "
-        "not come with the package (`patternmark quality --plddt` takes them). What stands in for "
-        "it: *likelihood lost*, the negative log-likelihood per residue (nats) under the model "
-        "that designs, above that of designs without a mark; the same under other weights, which "
-        "did not choose the letters; and the share of residues whose predicted secondary "
-        "structure is the backbone's."
+        "{backbones} chains of the PoseBusters set, {chain_lengths[0]} to {chain_lengths[1]} "
+        "residues long, {residues:,} in all, and {keys} keys, each of which marks a design on "
+        "every chain; the paper has 747 entries of 400 to 500 residues and says nothing of keys. "
+        "There is no pLDDT here, as ESMFold's weights do not come with the package (`patternmark "
+        "quality --plddt` takes them). What stands in for it: *likelihood lost*, the negative "
+        "log-likelihood per residue (nats) under the model that designs, above that of designs "
+        "without a mark; the same under other weights, which did not choose the letters; and the "
+        "share of residues whose predicted secondary structure is the backbone's."
     ),
     "translation": (
         "**Translation** (on {device}). The package's own CMLM, German to English, on {texts} "
@@ -122,8 +122,9 @@ def _task(summary: Row) -> list[str]:
         *_section(
             "At equal measured false positive rates",
             [
-                f"Thresholds are measured on {num_unmarked(summary):,} verdicts on what the model "
-                "writes without a mark, all keys together.",
+                f"Thresholds are measured on {num_unmarked(summary):,} verdicts, of "
+                f"{num_null_keys(summary)} keys on all that the model wrote without a mark, "
+                "together. Intervals take in how well they are known, by drawing keys anew.",
                 "",
                 *tables.matched(summary),
             ],
@@ -145,8 +146,9 @@ def _task(summary: Row) -> list[str]:
         *_section(
             f"Length needed to find 95 % at a nominal {level}",
             [
-                "Windows from anywhere in a sequence; between two lengths the rate is read from a "
-                "line.",
+                "Windows from anywhere in a sequence, or all of one that is shorter; between two "
+                "lengths the rate is read from a line. The longer a window, the nearer it may lie "
+                "to the beginning, where schedules start.",
                 "",
                 *tables.lengths(summary),
                 *_figure("length", summary),
@@ -226,8 +228,6 @@ def _ablations(summary: Row) -> list[str]:
             "",
             *tables.stay_quality(summary),
         ]
-    elif lines:
-        lines += ["", f"a11 was varied on {TITLES['protein'].lower()} alone."]
     if not lines:
         return []
     return _section("Ablations", [*lines, *_figure("ablations", summary)])

@@ -22,12 +22,18 @@ NONE = "none"  # the cell without a mark
 BASELINES = ("soft", "soft-by-step", "unigram", "multikey")
 PEERS = ("tango", "eth", "dmark", "lr-dwm")
 OURS = "default"
+OURS_LIKELIEST = "default-likeliest"  # in text, where `default` chooses among candidates
 PUBLISHED = "pattern-mark"
 # The paper's marks, which a second detector judges too.
 JUDGED_TOO = {PUBLISHED: ("pattern-auto",)}
 PROTEIN_SCHEMES = (*BASELINES, *PEERS, PUBLISHED, OURS)
 # Mask-Predict settles many tokens a step: there is no step before.
-TEXT_SCHEMES = tuple(name for name in PROTEIN_SCHEMES if name != "soft-by-step")
+TEXT_SCHEMES = tuple(
+    name
+    for scheme in PROTEIN_SCHEMES
+    if scheme != "soft-by-step"
+    for name in ((OURS_LIKELIEST, OURS) if scheme == OURS else (scheme,))
+)
 
 REWRITTEN = ("unigram", PUBLISHED, OURS)  # whose designs the model itself attacks
 
@@ -125,7 +131,5 @@ def num_steps(tasks: Sequence[str], size: Size) -> int:
 def cells(task: str, size: Size) -> list[Cell]:
     """Return all cells of a task."""
     found = [Cell(scheme, delta) for scheme in schemes_of(task) for delta in size.deltas(task)]
-    if task == "protein":
-        ablated = min(size.deltas(task), key=lambda d: abs(d - ABLATION_DELTA[task]))
-        found += [Cell(PUBLISHED, ablated, stay) for stay in size.stays]
-    return found
+    ablated = min(size.deltas(task), key=lambda d: abs(d - ABLATION_DELTA[task]))
+    return [*found, *(Cell(PUBLISHED, ablated, stay) for stay in size.stays)]

@@ -6,6 +6,7 @@ import lzma
 import tarfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from patternmark.bench.report import environment
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.files import make_folder, write_text
 from patternmark.io.structures import find_structures
+from patternmark.models.weights import file_sha256
 from patternmark.quality.diversity import entropies
 
 TASKS = ("protein", "translation")
@@ -72,14 +74,20 @@ class Setup:
 _NEEDED = {"protein": (STRUCTURES, CHAINS), "translation": (PARAGRAPHS,)}
 
 
+def check_data(setup: Setup, tasks: tuple[str, ...]) -> None:
+    """Name what is missing: a run of hours must not find out late."""
+    for name in (name for task in tasks for name in _NEEDED[task]):
+        setup.file(name)
+
+
 def run_paper_benchmark(
     setup: Setup, tasks: tuple[str, ...] = TASKS, step: Step = lambda what: None
 ) -> dict[str, Any]:
     """Return all numbers; `step` hears of every part that is done."""
-    # A run of hours must not find out late what is missing.
-    for name in (name for task in tasks for name in _NEEDED[task]):
-        setup.file(name)
+    check_data(setup, tasks)
     check_work_folder(setup.work)
+    for task in tasks:
+        check_inputs(setup, task)
     result: dict[str, Any] = {
         "benchmark": "paper",
         "layout": LAYOUT,
@@ -119,6 +127,23 @@ def check_work_folder(folder: Path) -> None:
             f"{folder}: holds work of patternmark {found}, this is {__version__}: choose another "
             "--work; nothing in it was touched"
         )
+
+
+def check_inputs(setup: Setup, task: str) -> None:
+    """Refuse work that was done on other data: it would be taken for that of this."""
+    digest = sha256()
+    for name in _NEEDED[task]:
+        path = setup.file(name)
+        for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
+            digest.update(f"{file.name} {file_sha256(file)}\n".encode())
+    found, kept = digest.hexdigest(), setup.work / f"inputs-{task}-{setup.size}.txt"
+    before = kept.read_text().strip() if kept.exists() else found
+    if before != found:
+        raise InputError(
+            f"{setup.work}: holds work on other {task} data than {setup.data}: choose another "
+            "--work; nothing in it was touched"
+        )
+    write_text(kept, f"{found}\n")
 
 
 def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:

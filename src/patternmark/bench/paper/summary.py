@@ -17,6 +17,7 @@ from patternmark.bench.paper.plan import (
     MATCHED,
     NONE,
     OURS,
+    OURS_LIKELIEST,
     PUBLISHED,
     REPORTED,
     Cell,
@@ -26,6 +27,7 @@ from patternmark.intervals import rate_interval, student_quantile
 
 Arrays = Sequence[NDArray[np.float64]]  # an array for each key
 _WANTED = 0.95
+_DRAWS = 200  # of keys, for how well a threshold is known
 _NORMAL = NormalDist()
 _LESS_IS_BETTER = ("nll", "score")  # negative log-likelihoods
 
@@ -33,6 +35,10 @@ _LESS_IS_BETTER = ("nll", "score")  # negative log-likelihoods
 def summarise(material: Material, verdicts: dict[str, Verdicts]) -> dict[str, Any]:
     """Return all numbers of a task."""
     thresholds = {judge: _thresholds(found) for judge, found in verdicts.items()}
+    measured = {
+        judge: {level: float(drawn[0]) for level, drawn in of_level.items()}
+        for judge, of_level in thresholds.items()
+    }
     rows = [
         row
         for judge, found in verdicts.items()
@@ -51,7 +57,8 @@ def summarise(material: Material, verdicts: dict[str, Verdicts]) -> dict[str, An
         "false_positives": [
             row for judge, found in verdicts.items() for row in _null_rows(judge, found)
         ],
-        "thresholds": thresholds,
+        "thresholds": measured,
+        "reached": {judge: _reached(verdicts[judge], own) for judge, own in measured.items()},
         "quality": _quality(material),
     }
 
@@ -62,25 +69,37 @@ def _ablated(row: dict[str, Any], rows: Iterable[dict[str, Any]]) -> bool:
     return row["judge"] == PUBLISHED and row["delta"] in deltas
 
 
-def _thresholds(found: Verdicts) -> dict[str, float]:
+def _thresholds(found: Verdicts) -> dict[str, NDArray[np.float64]]:
     """Return the scores that so many unmarked sequences of the model exceed, all keys together.
 
-    Where there are too few of them to tell, the largest score is the threshold.
+    Where there are too few of them to tell, the largest score is the threshold. Behind that of all
+    keys stand those of keys drawn anew: they say how well it is known.
     """
-    scores = np.sort(np.concatenate(found.score[Label(NULLS[0])]))[::-1]
-    return {f"{level:g}": float(scores[int(level * len(scores))]) for level in MATCHED}
+    by_key = found.score[Label(NULLS[0])]
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(len(by_key), size=(_DRAWS, len(by_key)))
+    sets = [range(len(by_key)), *drawn.tolist()]
+    scores = [np.sort(np.concatenate([by_key[i] for i in keys]))[::-1] for keys in sets]
+    return {f"{level:g}": np.array([s[int(level * len(s))] for s in scores]) for level in MATCHED}
+
+
+def _reached(found: Verdicts, thresholds: dict[str, float]) -> dict[str, float]:
+    """Return how many unmarked sequences are above each threshold: fewer where scores are equal."""
+    scores = np.concatenate(found.score[Label(NULLS[0])])
+    return {level: float((scores > score).mean()) for level, score in thresholds.items()}
 
 
 def _cell_rows(
-    judge: str, found: Verdicts, thresholds: dict[str, float], cell: Cell
+    judge: str, found: Verdicts, thresholds: dict[str, NDArray[np.float64]], cell: Cell
 ) -> Iterable[dict[str, Any]]:
     for label, log10_p in found.log10_p.items():
         if label.what != cell.name:
             continue
         nominal = {f"{level:g}": _rates(log10_p, np.log10(level), -1) for level in LEVELS}
         matched = {
-            level: _rates(found.score[label], threshold, 1)
-            for level, threshold in thresholds.items()
+            level: _rates(found.score[label], float(drawn[0]), 1)
+            | _over_thresholds(found.score[label], drawn[1:])
+            for level, drawn in thresholds.items()
         }
         yield {
             "judge": judge,
@@ -98,6 +117,14 @@ def _rates(values: Arrays, threshold: float, sign: int) -> dict[str, Any]:
     """Return how many are found: p at most, or score above the threshold."""
     hits = [v <= threshold if sign < 0 else v > threshold for v in values]
     return rate_of(hits)
+
+
+def _over_thresholds(values: Arrays, thresholds: NDArray[np.float64]) -> dict[str, float]:
+    """Return between which rates other keys' thresholds would lead."""
+    scores = np.sort(np.concatenate(values))
+    rates = 1.0 - np.searchsorted(scores, thresholds, side="right") / len(scores)
+    low, high = np.quantile(rates, [0.025, 0.975])
+    return {"threshold_low": float(low), "threshold_high": float(high)}
 
 
 def rate_of(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
@@ -139,11 +166,18 @@ def _of_resamples(values: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def span(rate: dict[str, Any]) -> tuple[float, float]:
-    """Return the interval of a rate that reaches further, over sequences or over keys."""
-    low, high = rate["keys_low"], rate["keys_high"]
-    if low is None:
-        return rate["low"], rate["high"]
-    return min(rate["low"], low), max(rate["high"], high)
+    """Return the interval of a rate that reaches further, over sequences or over keys.
+
+    Where the threshold was measured, how well that is known comes on top, as squares.
+    """
+    share, low, high = rate["rate"], rate["low"], rate["high"]
+    if rate["keys_low"] is not None:
+        low, high = min(low, rate["keys_low"]), max(high, rate["keys_high"])
+    if "threshold_low" not in rate:
+        return low, high
+    down = max(share - rate["threshold_low"], 0.0)
+    up = max(rate["threshold_high"] - share, 0.0)
+    return max(share - hypot(share - low, down), 0.0), min(share + hypot(high - share, up), 1.0)
 
 
 def difference(
@@ -169,6 +203,7 @@ def _null_rows(judge: str, found: Verdicts) -> Iterable[dict[str, Any]]:
             "judge": judge,
             "what": name,
             "rates": {f"{level:g}": _rates(log10_p, np.log10(level), -1) for level in LEVELS},
+            "by_key": [float((own <= np.log10(REPORTED)).mean()) for own in log10_p],
         }
 
 
@@ -210,9 +245,11 @@ def verdict_of(low: float, high: float) -> str:
 
 
 def at_equal_quality(
-    summary: dict[str, Any], measure: str, level: float = REPORTED
+    summary: dict[str, Any], measure: str, level: float = REPORTED, ours: str = OURS
 ) -> list[dict[str, Any]]:
     """Compare each cell with our default where that loses as much quality, at a measured rate.
+
+    Every detector has its cells, the paper's marks two: ours on the paper's marks is another too.
 
     Ours is the most that we find at no greater loss, read between two of our strengths, of which
     no mark is one. It is read on the normal scale: there a rate grows ever more slowly with what a
@@ -221,19 +258,13 @@ def at_equal_quality(
     needs a difference whose interval leaves 0 out.
     """
     lost = {row["cell"]: row[f"{measure} lost"] for row in summary["quality"]}
-    points = [
-        (lost[Cell(row["scheme"], row["delta"]).name], row)
-        for row in summary["detection"]
-        if row["judge"] == row["scheme"]
-    ]
+    points = [(lost[Cell(row["scheme"], row["delta"]).name], row) for row in summary["detection"]]
     matched = f"{level:g}"
-    ours = [
-        (cost["mean"], row["matched"][matched]) for cost, row in points if row["scheme"] == OURS
-    ]
+    own = [(cost["mean"], row["matched"][matched]) for cost, row in points if row["judge"] == ours]
     return [
-        _compared(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *ours])
+        _compared(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *own])
         for cost, row in points
-        if row["scheme"] != OURS
+        if row["judge"] not in (OURS, OURS_LIKELIEST)
     ]
 
 
@@ -268,7 +299,7 @@ def _compared(
     high = at(cost["mean"] if most is None else most, 2)
     value, least, most = difference(mine, (low, high), rate["rate"], span(rate))
     return {
-        "scheme": row["scheme"],
+        "scheme": row["judge"],
         "delta": row["delta"],
         "lost": cost["mean"],
         "rate": rate,

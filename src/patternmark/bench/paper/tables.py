@@ -197,7 +197,10 @@ def paper_attack(summary: Row) -> list[str]:
         at[0.0] = intact["nominal"][_REPORTED]
         papers = dict(zip(EPSILONS, ROBUSTNESS[task].get(judge, {}).get(delta, ()), strict=False))
         cells = [_beside(at.get(epsilon), papers.get(epsilon)) for epsilon in epsilons]
-        n = f"{max(rate['n'] for value, rate in at.items() if value):,}"
+        edited = max(rate["n"] for value, rate in at.items() if value)
+        n = f"{edited:,}"
+        if at[0.0]["n"] != edited:
+            n += f" (eps 0: {at[0.0]['n']:,})"
         lines.append([name_of(judge, alarms), f"{delta:g}", n, *cells])
     return table(["scheme", "delta", "n", *(f"eps {e:g}" for e in epsilons)], lines)
 
@@ -249,12 +252,10 @@ def ablation(rows: Sequence[Row], name: str, value: Callable[[Row], float]) -> l
             f"{value(row):g}",
             f"{row['nominal'][_REPORTED]['n']:,}",
             *(rate_with_span(row["nominal"][key_of(level)]) for level in FPRS),
-            rate_with_span(row["matched"][_REPORTED]),
         ]
         for row in ordered
     ]
-    header = [name, "n", *(level_name(level) for level in FPRS), f"measured {level_name(REPORTED)}"]
-    return table(header, lines)
+    return table([name, "n", *map(level_name, FPRS)], lines)
 
 
 def stay_quality(summary: Row) -> list[str]:

@@ -186,7 +186,7 @@ class _Judge:
         for cell in own:
             if not cell.stay or job.judge == PUBLISHED:
                 yield Label(cell.name), cell, read(material.marked[cell][job.key])
-        yield from self._attacked(job, strongest)
+        yield from self._attacked(job, plain)
         for cell in (strongest, self._middle(plain)):
             yield from self._cut(job, cell)
         if job.judge == PUBLISHED:
@@ -199,18 +199,27 @@ class _Judge:
         wanted = ABLATION_DELTA[self.material.task]
         return min(plain, key=lambda cell: abs(cell.delta - wanted))
 
-    def _attacked(self, job: _Job, cell: Cell) -> Iterator[tuple[Label, Cell, list[Any]]]:
+    def _attacked(
+        self, job: _Job, plain: Sequence[Cell]
+    ) -> Iterator[tuple[Label, Cell, list[Any]]]:
+        """Yield what attacks leave: at the greatest strength, the paper's own at all of its own."""
         material, read = self.material, self._reader
-        texts = material.marked[cell][job.key]
+        strongest = max(plain, key=lambda cell: cell.delta)
         for (name, epsilon), made in material.attacked.items():
-            if job.key < len(made.get(cell, ())):
-                yield Label(cell.name, name, epsilon), cell, read(made[cell][job.key])
-        by_epsilon = [(PAPER_ATTACK[material.task], self.size.epsilons)]
-        by_epsilon += [(name, _OTHER_EPSILONS) for name in ATTACKS[material.task]]
-        for name, epsilons in by_epsilon:
-            if name in missing_attacks(material.task):
+            if job.key < len(made.get(strongest, ())):
+                yield (
+                    Label(strongest.name, name, epsilon),
+                    strongest,
+                    read(made[strongest][job.key]),
+                )
+        papers, task = PAPER_ATTACK[material.task], material.task
+        of_paper = plain if job.judge == PUBLISHED else [strongest]
+        parts = [(papers, cell, self.size.epsilons) for cell in of_paper]
+        parts += [(name, strongest, _OTHER_EPSILONS) for name in ATTACKS[task]]
+        for name, cell, epsilons in parts:
+            if name in missing_attacks(task):
                 continue
-            attack = find_attack(name)
+            attack, texts = find_attack(name), material.marked[cell][job.key]
             for epsilon in epsilons:
                 yield Label(cell.name, name, epsilon), cell, self._edited(attack, texts, epsilon)
 

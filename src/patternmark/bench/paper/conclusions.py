@@ -204,7 +204,7 @@ def _ahead_otherwise(summary: Row, measure: str) -> list[str]:
             f"(`{OURS_LIKELIEST}`), at a measured {tables.level_name(REPORTED)}: {_counted(plain)}"
             + (f"; behind: {_cells(behind)}." if behind else "."),
         ]
-    return [*lines, ""]
+    return lines
 
 
 def _cells(rows: list[Row]) -> str:

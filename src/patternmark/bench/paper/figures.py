@@ -244,7 +244,7 @@ def _false_positives(summary: Row) -> Figure:
     figure, panels = _panels(len(NULLS))
     for axes, what in zip(panels, NULLS, strict=True):
         rows = [row for row in summary["false_positives"] if row["what"] == what]
-        for row in rows:
+        for number, row in enumerate(rows):
             found = [(level, row["rates"][key_of(level)]) for level in LEVELS]
             seen = [(level, rate["rate"]) for level, rate in found if rate["rate"] > 0]
             colour, marker, dashes = _STYLES[row["judge"]]
@@ -258,9 +258,11 @@ def _false_positives(summary: Row) -> Figure:
                 markersize=9 if row["judge"] == OURS else 5,
                 label=row["judge"],
             )
-            # Each key at the reported level: they differ far more than sequences do.
+            # Each key at the reported level, beside the keys of others: they differ far more than
+            # sequences do.
             by_key = [rate for rate in row["by_key"] if rate > 0]
-            axes.scatter([REPORTED] * len(by_key), by_key, s=7, color=colour, alpha=0.4, zorder=1)
+            place = REPORTED * 10 ** (0.05 * (number - len(rows) / 2))
+            axes.scatter([place] * len(by_key), by_key, s=5, color=colour, alpha=0.6, zorder=1)
         axes.plot(LEVELS, LEVELS, color="black", linewidth=0.8, linestyle=":")
         n = rows[0]["rates"][_REPORTED]["n"]
         axes.set(xscale="log", yscale="log", xlabel=f"nominal rate: {what}, n = {n:,} each")

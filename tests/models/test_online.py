@@ -137,12 +137,13 @@ def test_what_nothing_decoded_leads_to() -> None:
 def test_a_batch_of_many_schemes_is_each_of_them_alone() -> None:
     backbone = random_backbone(9, [50])
     schemes = [a_scheme(name, number, 1.0 + number) for number in (1, 2) for name in SCHEMES]
-    together = design_schemes(network(), backbone, [*schemes, None], 4)
+    unmarked = 8
+    together = design_schemes(network(), backbone, [*schemes, *[None] * unmarked], 4)
     for row in (0, 5, 7, 12, 20):
         alone = design_schemes(network(), backbone, [schemes[row]], 4, numbers=[row])
         assert (alone["sequences"][0] == together["sequences"][row]).all()
         assert alone["nll"][0] == pytest.approx(together["nll"][row], abs=1e-4)
-    assert (together["nll"][:-1] > together["nll"][-1] - 0.2).all()
+    assert together["nll"][:-unmarked].mean() > together["nll"][-unmarked:].mean()
 
 
 def test_marks_are_found_in_real_designs(tmp_path: Path) -> None:

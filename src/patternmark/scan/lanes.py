@@ -1,0 +1,84 @@
+"""64 bytes at once for numba: a byte's bit of each, side by side in one machine word.
+
+Compilers turn loops over bytes into vector instructions only where a loop is long and plain; lines
+of sequence files are neither. So the few operations that are needed are written for vectors here,
+in terms that LLVM has for every processor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+LANES = 64
+_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+_VECTOR = ir.VectorType(_BYTE, LANES)
+
+
+def _all(value: int) -> ir.Constant:
+    return ir.Constant(_VECTOR, [value] * LANES)
+
+
+def _loaded(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(kind)(context, builder, array).data
+    place = builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+    found = builder.load(place)
+    found.align = 1
+    return found
+
+
+@intrinsic
+def bit_planes(typing: Any, raw: Any, at: Any) -> Any:
+    """Return the bits of raw[at : at + 64]: eight words, bit i of word k is bit k of byte i."""
+    del typing, at
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = _loaded(context, builder, signature.args[0], *arguments)
+        words = [
+            builder.bitcast(
+                builder.icmp_signed("<", builder.shl(found, _all(7 - k)), _all(0)), _WORD
+            )
+            for k in range(8)
+        ]
+        return context.make_tuple(builder, signature.return_type, words)
+
+    return types.UniTuple(types.uint64, 8)(raw, types.int64), generate
+
+
+@intrinsic
+def newlines(typing: Any, raw: Any, at: Any) -> Any:
+    """Return which of raw[at : at + 64] end a line: bit i is that of byte i."""
+    del typing, at
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = _loaded(context, builder, signature.args[0], *arguments)
+        return builder.bitcast(builder.icmp_unsigned("==", found, _all(10)), _WORD)
+
+    return types.uint64(raw, types.int64), generate
+
+
+@intrinsic
+def first_one(typing: Any, word: Any) -> Any:
+    """Return the place of a word's lowest bit that is 1; of none it is 64."""
+    del typing, word
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def ones(typing: Any, word: Any) -> Any:
+    """Return how many bits of a word are 1."""
+    del typing, word
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate

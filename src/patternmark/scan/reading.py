@@ -1,0 +1,140 @@
+"""From bytes or Arrow columns to segments with their counts, and back to a segment's letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN, SEPARATOR
+from patternmark.errors import PatternmarkError
+from patternmark.scan.screen import AMINO_ACIDS
+
+_BYTES_PER_RECORD = 48  # of a file of short records; where there are more, reading goes on
+_NO_OFFSETS = np.zeros(0, dtype=np.int64)
+
+
+@cache
+def kernels() -> Any:
+    """Return the compiled loops, or say what to install."""
+    try:
+        from patternmark.scan import kernels as loops  # noqa: PLC0415  # numba is an extra
+    except ImportError:
+        raise PatternmarkError("scan needs numba: pip install 'patternmark[scan]'") from None
+    return loops
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Records of a buffer, and the counts of their segments; columns are those of `kernels`."""
+
+    raw: NDArray[np.uint8]
+    records: NDArray[np.int64]  # [R, columns]
+    segments: NDArray[np.int64]  # [S, columns]
+    counts: NDArray[np.int16]  # [S, 20]
+    first: int = 0  # the number of the first record
+    ids: Callable[[int], str] | None = None  # of records by their numbers; None: FASTA's headers
+
+    def place(self, record: int) -> int:
+        """Return where a record begins: its byte, or its number in a column."""
+        if self.ids is not None:
+            return self.first + record
+        return int(self.records[record, kernels().START])
+
+    def name(self, record: int) -> str:
+        """Return the id of a record, of FASTA the first word of its header."""
+        if self.ids is not None:
+            return self.ids(self.first + record)
+        loops = kernels()
+        row = self.records[record]
+        head = bytes(self.raw[row[loops.START] + 1 : row[loops.HEAD_END]])
+        words = head.split(None, 1)
+        return words[0].decode("utf-8", "replace") if words else ""
+
+    def letters(self, segment: int) -> str:
+        """Return the residues of a segment."""
+        loops = kernels()
+        row = self.segments[segment]
+        record = self.records[row[loops.RECORD]]
+        body = self.raw[record[loops.HEAD_END] : record[loops.END]]
+        kinds, _ = tables()
+        residues = body[(kinds[body] < loops.SKIPPED) & (kinds[body] != loops.SEPARATOR)]
+        place = row[loops.PLACE]
+        return bytes(residues[place : place + row[loops.SIZE]]).decode("ascii")
+
+
+@cache
+def tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return what each byte is in a sequence, and which amino acid each letter's place is."""
+    loops = kernels()
+    kinds = np.full(256, loops.BAD, dtype=np.uint8)
+    for byte in range(128):
+        try:
+            symbol = int(PROTEIN.encode(chr(byte))[0])
+        except PatternmarkError:
+            continue
+        if symbol == SEPARATOR:
+            kinds[byte] = loops.SEPARATOR
+        elif PROTEIN.letters[symbol] in AMINO_ACIDS:
+            kinds[byte] = byte & 31
+        else:
+            kinds[byte] = loops.UNKNOWN
+    for byte in b" \t\r\n\v\f":
+        kinds[byte] = loops.SKIPPED
+    places = np.full(32, -1, dtype=np.int64)
+    for number, letter in enumerate(AMINO_ACIDS):
+        places[ord(letter) & 31] = number
+    return kinds, places
+
+
+def padded(content: bytes | memoryview) -> NDArray[np.uint8]:
+    """Return bytes with the room behind them that the loops need."""
+    loops = kernels()
+    raw = np.empty(len(content) + loops.SLACK, dtype=np.uint8)
+    raw[: len(content)] = np.frombuffer(content, dtype=np.uint8)
+    raw[len(content) :] = ord("\n")
+    return raw
+
+
+def read_fasta(raw: NDArray[np.uint8], size: int) -> Iterator[Counted]:
+    """Yield the records of raw[:size], which begins with one, a part at a time."""
+    loops = kernels()
+    at = 0
+    room = size // _BYTES_PER_RECORD + 1024
+    while at < size:
+        records = np.empty((room, loops.RECORD_COLUMNS), dtype=np.int64)
+        segments = np.empty((room + loops.ROOM, loops.SEGMENT_COLUMNS), dtype=np.int64)
+        counts = np.empty((len(segments), len(AMINO_ACIDS)), dtype=np.int16)
+        number, given, after = loops.read_sequences(
+            raw, at, size, _NO_OFFSETS, *tables(), records, segments, counts
+        )
+        if after == at:
+            room *= 4  # one record has more chains than there is room for
+            continue
+        at = after
+        yield Counted(raw, records[:number], segments[:given], counts[:given])
+
+
+def read_column(
+    raw: NDArray[np.uint8], offsets: NDArray[np.int64], ids: Callable[[int], str]
+) -> Iterator[Counted]:
+    """Yield sequences that stand in a buffer one after the other, a part at a time."""
+    loops = kernels()
+    first = 0
+    room = len(offsets) + 1024
+    while first < len(offsets) - 1:
+        records = np.empty((len(offsets) - 1 - first, loops.RECORD_COLUMNS), dtype=np.int64)
+        segments = np.empty((room + loops.ROOM, loops.SEGMENT_COLUMNS), dtype=np.int64)
+        counts = np.empty((len(segments), len(AMINO_ACIDS)), dtype=np.int16)
+        number, given, _ = loops.read_sequences(
+            raw, 0, 0, offsets[first:], *tables(), records, segments, counts
+        )
+        if number == 0:
+            room *= 4
+            continue
+        yield Counted(raw, records[:number], segments[:given], counts[:given], first, ids)
+        first += number

@@ -1,0 +1,111 @@
+"""Which keys are looked for, and what a segment must show of one to be judged in full.
+
+A scan has two stages. The first counts: how many positions of a segment agree with the two
+alternating parts of a key, in either phase. Its p-value is that of `phase` without a look at
+repeats, from a table. What is at most 10^-5 / keys, so that about one segment in a hundred thousand
+has a key by chance, goes to the second: the detector `auto`, whose p-value is the one reported.
+
+What the first stage loses. A mark that agrees at rate q in n scored positions passes unless a
+binomial count stays below the limit: `lost` is that probability, exactly. What must be significant
+among millions of pairs is far beyond the limit, so that it is next to nothing: see docs/scan.md.
+Leaving pairs out never makes a false positive.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cache, cached_property
+from math import ceil, log, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.chain import KeyChain
+from patternmark.detect import Detector
+from patternmark.errors import ParameterError
+from patternmark.key import Key
+from patternmark.null.binomial import binomial_log_tail
+from patternmark.null.walk import phase_log_tail
+
+AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
+LONGEST = 2048  # residues of a segment
+SURVIVORS = 5  # digits: how rarely a segment passes by chance, with any key
+LEVELS = 16  # of the tally: p-values of 10^-1 to 10^-16
+_KEPT_DETECTORS = 256
+
+
+class Screen:
+    """The keys of a scan."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        if not keys:
+            raise ParameterError("there are no keys to look for")
+        for key in keys:
+            _check(key)
+        self.keys = list(keys)
+        # p-values of the tally that decide: 10^-passing.
+        self.passing = min(LEVELS, SURVIVORS + ceil(log10(len(self.keys))))
+        self._detectors: OrderedDict[int, Detector] = OrderedDict()
+
+    @cached_property
+    def parts(self) -> NDArray[np.int16]:
+        """Which amino acids are in the first part of each key: [20, K]."""
+        members = [key.partition.members[0] for key in self.keys]
+        letters = [PROTEIN.letters.index(letter) for letter in AMINO_ACIDS]
+        return np.ascontiguousarray(np.array(members)[:, letters].T.astype(np.int16))
+
+    @cached_property
+    def limits(self) -> NDArray[np.int16]:
+        """How far from half the agreement is at each p-value of the tally: [n + 1, LEVELS]."""
+        return _limits()
+
+    def detector(self, key: int) -> Detector:
+        """Return the detector of a key; those of the last ones are kept."""
+        if key in self._detectors:
+            self._detectors.move_to_end(key)
+        else:
+            self._detectors[key] = Detector(self.keys[key])
+            if len(self._detectors) > _KEPT_DETECTORS:
+                self._detectors.popitem(last=False)
+        return self._detectors[key]
+
+    def lost(self, rate: float, scored: int) -> float:
+        """Return how likely a mark is lost that agrees at a rate: the first stage passes it by."""
+        least = (scored + int(self.limits[scored, self.passing - 1]) + 1) // 2
+        if least > scored:
+            return 1.0
+        found = binomial_log_tail(np.array([least]), np.array([scored]), rate)
+        return float(-np.expm1(found[0]))
+
+
+def _check(key: Key) -> None:
+    """Refuse keys that the first stage does not know."""
+    profile = key.profile
+    if profile.alphabet != PROTEIN:
+        raise ParameterError(
+            f"key {key.key_id}: its alphabet is {profile.alphabet.name!r}: a scan is for proteins"
+        )
+    if profile.is_hardened or profile.chain.transition != KeyChain.alternating().transition:
+        raise ParameterError(
+            f"key {key.key_id}: a scan looks for keys of two alternating parts (keygen --scheme "
+            "paper); use `patternmark identify` for others"
+        )
+
+
+@cache
+def _limits() -> NDArray[np.int16]:
+    """Return the least 2 A - n of each n whose p-value is 10^-level: [n + 1, LEVELS].
+
+    Where none is small enough it is more than n.
+    """
+    n = np.repeat(np.arange(LONGEST + 1)[:, None], LEVELS, axis=1)
+    wanted = -np.arange(1, LEVELS + 1) * log(10.0)
+    # The tail falls as more agree: halve the range in which it crosses the level.
+    low, high = n // 2, n + 1  # p(low) is above the level, p(high) is not, or there is none
+    while np.any(high - low > 1):
+        middle = (low + high) // 2
+        is_enough = phase_log_tail(middle, n) <= wanted
+        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
+    return (2 * high - n).astype(np.int16)

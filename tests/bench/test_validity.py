@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector
-from patternmark.bench.jobs import Kept
 from patternmark.bench.validity import (
     DESIGNED,
     LEVELS,
@@ -28,6 +27,7 @@ from patternmark.bench.validity import (
 )
 from patternmark.bench.validity_page import to_markdown
 from patternmark.intervals import binomial_tail
+from patternmark.io.kept import Kept
 from patternmark.io.structures import Backbone
 from patternmark.reading import Reading
 from patternmark.simulate import plain_sequences

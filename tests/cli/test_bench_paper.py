@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from patternmark import __version__
-from patternmark.bench.jobs import Kept
 from patternmark.bench.paper.run import CHAINS, PARAGRAPHS, STRUCTURES
 from patternmark.bench.report import keep
 from patternmark.errors import InputError
+from patternmark.io.kept import Kept
 from patternmark.models.weights import CACHE_VARIABLE, WHEEL_VARIABLE
 from tests.conftest import Outcome, no_file_over
 

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
 from patternmark.attacks.forge import draw_unmarked, forge, strip
 from patternmark.attacks.split import SplitKnowledge
-from patternmark.bench.jobs import Kept, run_all
+from patternmark.bench.jobs import run_all
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import DEFAULT_FPR, Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
+from patternmark.io.kept import Kept
 from patternmark.key import Key
 from patternmark.profile import HARDENED, PAPER, Profile
 from patternmark.rates import DELTAS

@@ -16,10 +16,10 @@ import numpy as np
 
 from patternmark.alphabet import Alphabet
 from patternmark.bench.corpora import Encoder, cut
-from patternmark.bench.jobs import Kept
 from patternmark.bench.report import environment
 from patternmark.bench.validity import SCHEMES, count_all, described, summarised
 from patternmark.errors import ParameterError
+from patternmark.io.kept import Kept
 from patternmark.profile import TEXT_STARTS, Profile
 
 LENGTHS = {"50 to 100 tokens": (50, 100), "200 to 400 tokens": (200, 400)}

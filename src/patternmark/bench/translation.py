@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from patternmark.alphabet import Alphabet
-from patternmark.bench.jobs import Kept, run_all
+from patternmark.bench.jobs import run_all
 from patternmark.bench.paper.numbers import DETECTION, FPRS
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import Detector
 from patternmark.errors import InputError
 from patternmark.intervals import rate_interval
+from patternmark.io.kept import Kept
 from patternmark.key import Key
 from patternmark.mark import Marker
 from patternmark.profile import SURE, Profile

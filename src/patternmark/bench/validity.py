@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.bench.detectors import DETECTORS
-from patternmark.bench.jobs import Kept, run_all
+from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
 from patternmark.bench.report import environment, mean_interval
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.intervals import binomial_tail, rate_interval
+from patternmark.io.kept import Kept
 from patternmark.io.records import Problem, read_records
 from patternmark.io.structures import Backbone
 from patternmark.key import Key

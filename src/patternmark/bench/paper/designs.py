@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.attacks.redesign import Redesigner
-from patternmark.bench.jobs import Kept
 from patternmark.bench.paper.material import ByKey, Material, devices_of
 from patternmark.bench.paper.plan import NONE, REWRITTEN, Cell, Size, cells
 from patternmark.bench.protein import TEMPERATURE, visible
 from patternmark.design.batch import design_schemes
 from patternmark.design.plan import plan_design
 from patternmark.design.run import Designer, DesignOptions
+from patternmark.io.kept import Kept
 from patternmark.io.structures import Backbone
 from patternmark.models.device import device_name
 from patternmark.models.mpnn import ProteinMPNN

@@ -14,7 +14,6 @@ import numpy as np
 
 from patternmark._version import __version__
 from patternmark.bench.detectors import reported
-from patternmark.bench.jobs import Kept
 from patternmark.bench.paper.plan import NONE, SIZES, Size
 from patternmark.bench.paper.summary import summarise
 from patternmark.bench.paper.verdicts import judge_all
@@ -22,6 +21,7 @@ from patternmark.bench.protein import LONGEST, SHORTEST, suitable_chains
 from patternmark.bench.report import environment
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.files import make_folder, write_text
+from patternmark.io.kept import Kept
 from patternmark.io.structures import find_structures
 from patternmark.models.weights import file_sha256
 from patternmark.quality.diversity import entropies

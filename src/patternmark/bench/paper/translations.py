@@ -7,10 +7,10 @@ from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
-from patternmark.bench.jobs import Kept
 from patternmark.bench.paper.material import ByKey, Material, devices_of
 from patternmark.bench.paper.plan import NONE, Cell, Size, cells
 from patternmark.bench.translation import SKIPPED, TOKENS, cut_paragraphs, is_copy
+from patternmark.io.kept import Kept
 from patternmark.io.vocabulary import shipped_tokenizer
 from patternmark.translation.bleu import bleu, resampled_scores
 from patternmark.translation.checkpoint import TOKENIZER

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from patternmark.attacks.edits import cut_window
 from patternmark.attacks.registry import Attack, find_attack
-from patternmark.bench.jobs import Kept, run_all
+from patternmark.bench.jobs import run_all
 from patternmark.bench.paper.material import Material
 from patternmark.bench.paper.plan import (
     ABLATION_DELTA,
@@ -26,6 +26,7 @@ from patternmark.bench.paper.plan import (
     judges,
 )
 from patternmark.errors import PatternmarkError
+from patternmark.io.kept import Kept
 from patternmark.schemes import Scheme
 
 NULLS = ("unmarked", "natural")

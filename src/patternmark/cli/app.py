@@ -25,6 +25,7 @@ from patternmark.cli.output import fail
 from patternmark.cli.power import power
 from patternmark.cli.quality import quality
 from patternmark.cli.report import report
+from patternmark.cli.scan import scan
 from patternmark.cli.score import score
 from patternmark.cli.train import train_app
 from patternmark.cli.translate import translate
@@ -42,6 +43,7 @@ app.command()(design)
 app.command()(translate)
 app.command()(detect)
 app.command()(identify)
+app.command()(scan)
 app.command()(locate)
 app.command()(calibrate)
 app.command()(power)

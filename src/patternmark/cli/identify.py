@@ -99,7 +99,7 @@ def _candidates(
     if folder is not None:
         if ids is not None:
             raise ParameterError("--ids go with --master")
-        return _from_folder(folder, allow_open)
+        return keys_of_folder(folder, allow_open)
     assert master is not None  # noqa: S101
     if ids is None:
         raise ParameterError("--master needs --ids: a file of names, or how many")
@@ -107,7 +107,7 @@ def _candidates(
     return [Candidate(key.derive(name), name) for name in _names(ids)]
 
 
-def _from_folder(folder: Path, allow_open: bool) -> list[Candidate]:
+def keys_of_folder(folder: Path, allow_open: bool) -> list[Candidate]:
     """Load every key of a folder; warn of those that cannot be used."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")

@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
 # A pipe has no width: nothing may be cut to fit one.
@@ -42,6 +51,20 @@ def progress(unit: str) -> Progress:
         BarColumn(),
         TextColumn(f"{{task.completed:,}} {unit}"),
         TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+
+
+def progress_of_bytes() -> Progress:
+    """Return a progress bar with the rate of bytes and the time that is left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
         console=errors,
         transient=True,
         disable=not sys.stderr.isatty(),

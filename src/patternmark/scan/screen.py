@@ -61,6 +61,11 @@ class Screen:
         """How far from half the agreement is at each p-value of the tally: [n + 1, LEVELS]."""
         return _limits()
 
+    @property
+    def signature(self) -> str:
+        """What shaped the results, besides the keys: that of the first one's detector."""
+        return self.detector(0).signature.partition("|")[2]
+
     def detector(self, key: int) -> Detector:
         """Return the detector of a key; those of the last ones are kept."""
         if key in self._detectors:

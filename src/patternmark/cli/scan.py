@@ -1,0 +1,133 @@
+"""`patternmark scan`: which of millions of sequences carry the mark of one of many keys."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from patternmark.cli.identify import keys_of_folder
+from patternmark.cli.output import (
+    STOPPED,
+    AllowOpenKey,
+    Verbose,
+    progress,
+    progress_of_bytes,
+    say,
+    warn,
+)
+from patternmark.errors import ParameterError
+
+if TYPE_CHECKING:
+    from patternmark.scan.files import Scan
+
+SKIPPED = 3  # the status of a scan that had to leave something out
+DEFAULT_FPR = 1e-2
+_SHOWN = 20
+
+
+def scan(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE_OR_FOLDER...",
+            help="FASTA or FASTQ (plain, .gz, .zst), Parquet or Arrow; folders of them; -.",
+        ),
+    ],
+    keys: Annotated[Path, typer.Option(help="A folder of key files (*.key).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The hits, as Parquet.")],
+    fpr: Annotated[
+        float | None,
+        typer.Option(help=f"Chance of any false hit in the whole scan; default {DEFAULT_FPR:g}."),
+    ] = None,
+    fdr: Annotated[
+        float | None, typer.Option(help="Expected share of false hits, instead of --fpr.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a scan that ended.")] = False,
+    sequence_column: Annotated[str, typer.Option(help="Of Parquet and Arrow.")] = "sequence",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest.")] = False,
+    allow_open_key: AllowOpenKey = False,
+    verbose: Verbose = False,
+) -> None:
+    """Look for the marks of many keys in many sequences.
+
+    Beside the hits stands a manifest, OUTPUT.json: what was scanned, what was left out and why, and
+    how all p-values are distributed. The status is 3 where something was left out.
+    """
+    from patternmark.scan.files import Scan, expand, needs
+    from patternmark.scan.result import corrected, manifest, write_hits
+    from patternmark.scan.screen import Screen
+
+    _check(fpr, fdr)
+    for module in ("numba", "pyarrow", "xxhash"):
+        needs(module)
+    level = {"fpr": None if fdr is not None else fpr or DEFAULT_FPR, "fdr": fdr}
+    files = expand(inputs)
+    with progress("keys") as bar:
+        task = bar.add_task("loading keys", total=None)
+        screen = Screen([c.key for c in keys_of_folder(keys, allow_open_key)])
+        bar.advance(task, len(screen.keys))
+    work = output.with_name(f"{output.name}.scan")
+    plan = Scan(files, screen, work, workers, sequence_column)
+    plan.begin(resume)
+    try:
+        found = _run(plan)
+    except KeyboardInterrupt:
+        say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
+        raise typer.Exit(STOPPED) from None
+    rows = corrected(found, screen, **level)
+    content = manifest(found, screen, len(rows), **level)
+    write_hits(rows, output)
+    from patternmark.io.files import write_json
+
+    write_json(output.with_name(f"{output.name}.json"), content)
+    shutil.rmtree(work)
+    _tell(content, rows, output, as_json)
+    if content["skipped"]:
+        raise typer.Exit(SKIPPED)
+
+
+def _check(fpr: float | None, fdr: float | None) -> None:
+    if fpr is not None and fdr is not None:
+        raise ParameterError("give --fpr or --fdr, not both")
+    for value in (fpr, fdr):
+        if value is not None and not 0.0 < value < 1.0:
+            raise ParameterError(f"--fpr and --fdr lie between 0 and 1, not at {value}")
+
+
+def _run(plan: Scan) -> Any:
+    total = sum(size or 0 for _, size in plan.plan()["files"])
+    with progress_of_bytes() as bar:
+        task = bar.add_task("scanning", total=total or None)
+        seen = 0
+
+        def step(size: int, records: int) -> None:
+            nonlocal seen
+            seen += records
+            bar.update(task, advance=size, description=f"{seen:,} sequences")
+
+        return plan.run(step)
+
+
+def _tell(content: dict[str, Any], rows: list[dict[str, Any]], output: Path, as_json: bool) -> None:
+    """Say what was found and what was left out."""
+    skipped = content["skipped"]
+    for problem in skipped[:_SHOWN]:
+        name = f" ({problem['id']})" if problem["id"] else ""
+        warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
+    if len(skipped) > _SHOWN:
+        warn(f"and {len(skipped) - _SHOWN} more: see the manifest")
+    if as_json:
+        print(json.dumps(content, ensure_ascii=False))
+        return
+    (kind, level) = next(iter(content["correction"].items()))
+    marked = len({(row["file"], row["offset"]) for row in rows})
+    say(
+        f"{content['records']:,} sequences, {len(content['keys']):,} keys: {len(rows):,} hits in "
+        f"{marked:,} sequences at {kind.upper()} {level:g} over {content['tests']:,} tests; "
+        f"{content['screen']['passed']:,} pairs were judged in full. Wrote {output}"
+    )

@@ -46,7 +46,11 @@ def scan(
     fdr: Annotated[
         float | None, typer.Option(help="Expected share of false hits, instead of --fpr.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Threads, or Ray's processes.")] = 1,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster; without it Ray runs here.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a scan that ended.")] = False,
     sequence_column: Annotated[str, typer.Option(help="Of Parquet and Arrow.")] = "sequence",
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest.")] = False,
@@ -63,6 +67,8 @@ def scan(
     from patternmark.scan.screen import Screen
 
     _check(fpr, fdr)
+    if engine not in ("local", "ray"):
+        raise ParameterError(f"--engine is local or ray, not {engine!r}")
     for module in ("numba", "pyarrow", "xxhash"):
         needs(module)
     level = {"fpr": None if fdr is not None else fpr or DEFAULT_FPR, "fdr": fdr}
@@ -75,7 +81,7 @@ def scan(
     plan = Scan(files, screen, work, workers, sequence_column)
     plan.begin(resume)
     try:
-        found = _run(plan)
+        found = _run(plan, engine, ray_address)
     except KeyboardInterrupt:
         say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
         raise typer.Exit(STOPPED) from None
@@ -99,7 +105,9 @@ def _check(fpr: float | None, fdr: float | None) -> None:
             raise ParameterError(f"--fpr and --fdr lie between 0 and 1, not at {value}")
 
 
-def _run(plan: Scan) -> Any:
+def _run(plan: Scan, engine: str, address: str | None) -> Any:
+    from patternmark.scan.cluster import run_on_ray
+
     total = sum(size or 0 for _, size in plan.plan()["files"])
     with progress_of_bytes() as bar:
         task = bar.add_task("scanning", total=total or None)
@@ -110,7 +118,7 @@ def _run(plan: Scan) -> Any:
             seen += records
             bar.update(task, advance=size, description=f"{seen:,} sequences")
 
-        return plan.run(step)
+        return run_on_ray(plan, step, address) if engine == "ray" else plan.run(step)
 
 
 def _tell(content: dict[str, Any], rows: list[dict[str, Any]], output: Path, as_json: bool) -> None:

@@ -48,6 +48,11 @@ class Scan:
             "piece": PIECE,
         }
 
+    @property
+    def done_file(self) -> Path:
+        """Where finished pieces are kept."""
+        return self.work / _DONE
+
     def begin(self, resume: bool) -> None:
         """Make the work folder, or see that what is in it is the same scan."""
         plan = self.work / _PLAN
@@ -66,23 +71,35 @@ class Scan:
 
     def run(self, step: Step = lambda size, records: None) -> list[tuple[str, Found, str]]:
         """Scan all that is not done; return what was found in each file, and its hash."""
-        kept = Kept(self.work / _DONE)
+        kept = Kept(self.done_file)
         with ThreadPoolExecutor(self.workers) as pool:
             waiting: set[Future[dict[str, Any]]] = set()
             for index, file in enumerate(self.files):
                 for piece, error in _pieces(file, self.sequence):
-                    name = _name(index, piece.number)
+                    name = piece_name(index, piece.number)
                     if error:
                         kept.add({"job": name, **_failed(error)})
                     elif (before := kept.get(name)) is not None:
                         step(piece.bytes, before["found"]["records"])
                     else:
-                        waiting.add(pool.submit(_scanned, name, piece, self.screen))
+                        waiting.add(pool.submit(scan_piece, name, piece, self.screen))
                     while len(waiting) > 2 * self.workers:
                         waiting = _finish(waiting, kept, step)
             while waiting:
                 waiting = _finish(waiting, kept, step)
-        return [(file, *_of_file(kept, index)) for index, file in enumerate(self.files)]
+        return found_by_file(self, kept)
+
+
+def found_by_file(scan: Scan, kept: Kept) -> list[tuple[str, Found, str]]:
+    """Put the pieces of each file together: what was found, and the file's hash."""
+    return [(file, *_of_file(kept, index)) for index, file in enumerate(scan.files)]
+
+
+def scan_file(file: str, index: int, screen: Screen, sequence: str) -> Iterator[dict[str, Any]]:
+    """Scan a whole file, piece by piece."""
+    for piece, error in _pieces(file, sequence):
+        name = piece_name(index, piece.number)
+        yield {"job": name, **_failed(error)} if error else scan_piece(name, piece, screen)
 
 
 def expand(paths: Sequence[str]) -> tuple[str, ...]:
@@ -123,7 +140,8 @@ def _read(file: Path) -> Any:
         return None
 
 
-def _name(file: int, piece: int) -> str:
+def piece_name(file: int, piece: int) -> str:
+    """Return what a finished piece is kept as."""
     return f"{file}/{piece}"
 
 
@@ -143,7 +161,8 @@ def _failed(why: str) -> dict[str, Any]:
     return {"found": found.to_table(), "hash": "", "bytes": 0}
 
 
-def _scanned(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
+def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
+    """Scan the records of a piece."""
     from xxhash import xxh3_128_hexdigest  # noqa: PLC0415  # the scan extra
 
     try:
@@ -179,7 +198,7 @@ def _of_file(kept: Kept, index: int) -> tuple[Found, str]:
     from xxhash import xxh3_128  # noqa: PLC0415
 
     found, digest, number = Found(), xxh3_128(), 0
-    while (row := kept.get(_name(index, number))) is not None:
+    while (row := kept.get(piece_name(index, number))) is not None:
         found.add(Found.of_table(row["found"]))
         digest.update(row["hash"].encode())
         number += 1

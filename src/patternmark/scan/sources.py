@@ -76,10 +76,29 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
         with open(path, "rb") as stream:
             yield from _streamed(path, stream)
     else:
-        size = os.path.getsize(path)
-        for number in range(-(-size // PIECE)):
-            own = min(PIECE, size - number * PIECE)
-            yield Piece(path, number, partial(_from_file, path, number * PIECE), own)
+        for number in range(num_pieces(path)):
+            yield plain_piece(path, number)
+
+
+def is_plain(path: str) -> bool:
+    """Tell whether a file is FASTA as it is, whose pieces can be read in any order."""
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(8)
+    except OSError:
+        return False
+    return not start.startswith((_PARQUET, _ARROW, _GZIP, _ZSTD, b"@"))
+
+
+def num_pieces(path: str) -> int:
+    """Return how many pieces a plain file has."""
+    return -(-os.path.getsize(path) // PIECE)
+
+
+def plain_piece(path: str, number: int) -> Piece:
+    """Return one piece of a plain file."""
+    own = min(PIECE, os.path.getsize(path) - number * PIECE)
+    return Piece(path, number, partial(_from_file, path, number * PIECE), own)
 
 
 def _decompressed(path: str, start: bytes, stack: ExitStack) -> BinaryIO:

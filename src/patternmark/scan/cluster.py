@@ -1,0 +1,77 @@
+"""The same scan under Ray: pieces are tasks of Ray Data, which starts those of lost workers anew.
+
+Rows come back in any order and are kept by their names, as those of threads are: the result is the
+same to the byte. Workers must see the files under the same names, and they get the keys, secrets
+too: run it on machines that may have them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import Any
+
+from patternmark.errors import PatternmarkError
+from patternmark.io.kept import Kept
+from patternmark.scan.files import Scan, Step, found_by_file, piece_name, scan_file, scan_piece
+from patternmark.scan.sources import is_plain, num_pieces, plain_piece
+
+_WHOLE = -1  # instead of a piece's number: a file that can only be read from its beginning on
+
+
+def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Any:
+    """Scan all that is not done, on a cluster or, without an address, on this machine."""
+    try:
+        import ray  # noqa: PLC0415  # the cluster extra
+        import ray.data  # noqa: PLC0415
+    except ImportError:
+        raise PatternmarkError(
+            "--engine ray needs ray: pip install 'patternmark[scan,cluster]'"
+        ) from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    if not ray.is_initialized():
+        # Ray would look for a cluster by itself, and talk much.
+        ray.init(
+            address=address or "local",
+            num_cpus=None if address else scan.workers,
+            log_to_driver=False,
+            include_dashboard=False,
+        )
+    kept = Kept(scan.done_file)
+    items = _items(scan, kept)
+    if items:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        data = ray.data.from_items(items, override_num_blocks=len(items))
+        screen, sequence = ray.put(scan.screen), scan.sequence
+
+        def scanned(item: dict[str, Any]) -> dict[str, Any]:
+            rows = _scanned(item, ray.get(screen), sequence)
+            return {"rows": json.dumps(rows)}
+
+        for result in data.map(scanned).iter_rows():
+            for row in json.loads(result["rows"]):
+                kept.add(row)
+                step(row["bytes"], row["found"]["records"])
+    return found_by_file(scan, kept)
+
+
+def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
+    """Return what is to be done, a row for each task."""
+    items = []
+    for index, file in enumerate(scan.files):
+        if file == "-":
+            raise PatternmarkError("--engine ray reads files, not standard input")
+        numbers = range(num_pieces(file)) if is_plain(file) else [_WHOLE]
+        for number in numbers:
+            if number == _WHOLE or kept.get(piece_name(index, number)) is None:
+                items.append({"file": os.path.abspath(file), "index": index, "number": number})
+    return items
+
+
+def _scanned(item: dict[str, Any], screen: Any, sequence: str) -> list[dict[str, Any]]:
+    file, index, number = item["file"], item["index"], item["number"]
+    if number == _WHOLE:
+        return list(scan_file(file, index, screen, sequence))
+    return [scan_piece(piece_name(index, number), plain_piece(file, number), screen)]

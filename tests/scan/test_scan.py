@@ -1,0 +1,322 @@
+"""Scans from end to end: what is found, that nothing is lost or doubled, and bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from math import comb, log10
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
+arrow = pytest.importorskip("pyarrow", reason="pip install 'patternmark[scan]'")
+pytest.importorskip("xxhash", reason="pip install 'patternmark[scan]'")
+
+from pyarrow import parquet  # noqa: E402
+
+from patternmark import Detector  # noqa: E402
+from patternmark.null.walk import phase_log_tail  # noqa: E402
+from patternmark.scan import sources  # noqa: E402
+from patternmark.scan.batches import hit_schema, scan_batches  # noqa: E402
+from patternmark.scan.files import Scan  # noqa: E402
+from patternmark.scan.judging import judge  # noqa: E402
+from patternmark.scan.reading import padded, read_fasta  # noqa: E402
+from patternmark.scan.result import COLUMNS, corrected, write_hits  # noqa: E402
+from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
+from tests.conftest import Outcome  # noqa: E402
+from tests.scan.made import a_key, drawn, fasta, key_folder, marked  # noqa: E402
+
+Run = Callable[..., Outcome]
+# Half of what one of them promotes, another does: a mark of one says nothing of the others.
+KEYS = [a_key(number) for number in (1, 4, 5, 23, 153)]
+
+
+@pytest.fixture(scope="module")
+def content() -> bytes:
+    """400 sequences, of which every fiftieth is marked, by one key after the other."""
+    rng = np.random.default_rng(5)
+    sequences = [drawn(rng, int(n)) for n in rng.integers(30, 500, 400)]
+    for number in range(0, 400, 50):
+        sequences[number] = marked(rng, KEYS[number // 50 % 5], 260)
+    return fasta(sequences)
+
+
+EXPECTED = {(f"s{number}", KEYS[number // 50 % 5].key_id) for number in range(0, 400, 50)}
+
+
+def hits_of(file: Path) -> list[dict[str, Any]]:
+    return list(parquet.read_table(file).to_pylist())
+
+
+def test_counts_are_those_of_the_library(rng: np.random.Generator) -> None:
+    sequences = [drawn(rng, n) for n in (1, 2, 33, 64, 65, 300, 1024, 2048)]
+    data = fasta(sequences)
+    (part,) = read_fasta(padded(data), len(data))
+    screen = Screen(KEYS)
+    off = 2 * part.segments[:, 4, None] - part.segments[:, 3, None]
+    off = off + 2 * part.counts.astype(int) @ screen.parts.astype(int)
+    for column, key in enumerate(KEYS):
+        found = Detector(key, "phase", mask_repeats=False).detect_many(sequences)
+        for row, verdict in enumerate(found):
+            n = verdict.num_tokens_scored
+            assert n == part.segments[row, 3]
+            assert max(off[row, column], -off[row, column]) == 2 * verdict.statistic - n
+            # The tally's levels follow from the same p-value.
+            level = screen.limits[n] <= abs(int(off[row, column]))
+            assert level.sum() == min(LEVELS, int(-verdict.log10_p + 1e-9))
+
+
+def test_limits_are_the_first_that_are_small_enough() -> None:
+    limits = Screen(KEYS[:1]).limits
+    for n in (0, 1, 10, 57, 300, LONGEST):
+        for level in (0, 4, 15):
+            agree = (n + int(limits[n, level])) // 2
+            assert (n + int(limits[n, level])) % 2 == 0
+            if agree > n:
+                assert phase_log_tail(n, n) > -(level + 1) * np.log(10) or n == 0
+                continue
+            assert phase_log_tail(agree, n) <= -(level + 1) * np.log(10)
+            assert phase_log_tail(agree - 1, n) > -(level + 1) * np.log(10)
+
+
+def test_what_the_first_stage_loses_is_a_binomial_tail() -> None:
+    screen = Screen(KEYS)
+    n, rate = 60, 0.7
+    least = (n + int(screen.limits[n, screen.passing - 1])) // 2
+    exact = sum(comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(least))
+    assert screen.lost(rate, n) == pytest.approx(exact)
+    assert screen.lost(0.9, 10) == 1.0  # so short a one cannot pass
+    assert screen.lost(0.85, 260) < 1e-9
+
+
+def test_marks_are_found_with_their_keys(run: Run, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.fa").write_bytes(content)
+    folder = key_folder(tmp_path / "keys", KEYS)
+    done = run("scan", tmp_path / "a.fa", "--keys", folder, "-o", tmp_path / "h.parquet", "--json")
+    assert done.status == 0, done.err
+    (manifest,) = done.objects
+    assert manifest == json.loads((tmp_path / "h.parquet.json").read_text())
+    assert manifest["records"] == 400
+    assert manifest["tests"] == manifest["segments"] * 5 == 2000
+    assert not (tmp_path / "h.parquet.scan").exists()
+    rows = hits_of(tmp_path / "h.parquet")
+    assert {(row["id"], row["key_id"]) for row in rows} == EXPECTED
+    assert [name for name, _ in COLUMNS] == list(rows[0])
+    lines = content.split(b">")
+    for row in rows:
+        assert content[row["offset"] :].startswith(b">" + row["id"].encode() + b" ")
+        key = next(key for key in KEYS if key.key_id == row["key_id"])
+        text = b"".join(lines[int(row["id"][1:]) + 1].splitlines()[1:]).decode()
+        verdict = Detector(key).detect(text)
+        assert row["log10_p"] == verdict.log10_p
+        assert row["log10_p_corrected"] == pytest.approx(verdict.log10_p + log10(2000))
+        assert row["detector"] == "auto"
+    pairs = manifest["histogram"]["pairs"]
+    assert pairs == sorted(pairs, reverse=True)
+    assert abs(pairs[0] - 200) < 80  # 10 % of what is unmarked
+
+
+def test_every_format_gives_the_same_hits(run: Run, content: bytes, tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    folder = key_folder(tmp_path / "keys", KEYS)
+    records = [record.split(b"\n", 1) for record in content.split(b">")[1:]]
+    ids = [head.split()[0].decode() for head, _ in records]
+    letters = [body.replace(b"\n", b"").decode() for _, body in records]
+    table = arrow.table({"id": ids, "sequence": letters})
+    (tmp_path / "a.fa").write_bytes(content)
+    (tmp_path / "a.fa.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "a.fa.zst").write_bytes(zstandard.compress(content))
+    (tmp_path / "crlf.fa").write_bytes(content.replace(b"\n", b"\r\n"))
+    fastq = "".join(f"@{i}\n{s}\n+\n{'I' * len(s)}\n" for i, s in zip(ids, letters, strict=True))
+    (tmp_path / "a.fq").write_text(fastq)
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=37)
+    with arrow.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=53)
+    found = []
+    for name in ("a.fa", "a.fa.gz", "a.fa.zst", "crlf.fa", "a.fq", "a.parquet", "a.arrow"):
+        output = tmp_path / f"{name}.hits"
+        done = run("scan", tmp_path / name, "--keys", folder, "-o", output)
+        assert done.status == 0, done.err
+        rows = hits_of(output)
+        found.append([(r["id"], r["key_id"], r["log10_p"], r["p_corrected"]) for r in rows])
+    assert {row[:2] for row in found[0]} == EXPECTED
+    assert all(rows == found[0] for rows in found)
+
+
+def test_pieces_and_workers_change_nothing(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.fa").write_bytes(content)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(content))
+    written = []
+    for number, (piece, workers) in enumerate([(2**25, 1), (3000, 1), (3000, 3), (500, 2)]):
+        monkeypatch.setattr(sources, "PIECE", piece)
+        monkeypatch.setattr(sources, "_READ", min(piece, 777))
+        work = tmp_path / f"w{number}"
+        scan = Scan((str(tmp_path / "a.fa"), str(tmp_path / "a.gz")), Screen(KEYS), work, workers)
+        scan.begin(resume=False)
+        found = scan.run()
+        assert found[0][1].to_table() == found[1][1].to_table()
+        write_hits(corrected(found, scan.screen, fpr=0.01, fdr=None), tmp_path / f"h{number}")
+        written.append((tmp_path / f"h{number}").read_bytes())
+    assert len(set(written)) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_scan_goes_on_and_nobody_can_tell(tmp_path: Path) -> None:
+    """kill -9 at several places: the bytes of both results are those of a run without it."""
+    rng = np.random.default_rng(8)
+    folder = key_folder(tmp_path / "keys", KEYS)
+    one = fasta([drawn(rng, 300) for _ in range(600)] + [marked(rng, KEYS[2], 200)])
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    for number in range(3):
+        (inputs / f"{number}.fa").write_bytes(one * 40)
+    (inputs / "3.fa.gz").write_bytes(gzip.compress(one * 20, 1))
+    small = "from patternmark.scan import sources, files; sources.PIECE = files.PIECE = 2**17; "
+    small += "from patternmark.cli import main; main()"
+    environment = os.environ | {"PATTERNMARK_ALLOW_OPEN_KEY": "1"}
+
+    def command(output: Path, *more: str) -> list[str]:
+        start = [sys.executable, "-c", small, "scan", str(inputs), "--keys", str(folder)]
+        return [*start, "-o", str(output), "--workers", "2", *more]
+
+    whole = tmp_path / "whole.parquet"
+    subprocess.run(command(whole), check=True, env=environment)
+    assert len(hits_of(whole)) == 140
+    killed = tmp_path / "killed.parquet"
+    done = tmp_path / "killed.parquet.scan" / "pieces.jsonl"
+    lines, resume = 0, []
+    for wanted in (1, 30, 90):
+        process = subprocess.Popen(command(killed, *resume), env=environment)
+        while process.poll() is None:
+            lines = done.read_bytes().count(b"\n") if done.exists() else 0
+            if lines >= wanted:
+                break
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        resume = ["--resume"]
+    assert lines >= 90
+    again = subprocess.run(
+        command(killed), check=False, env=environment, capture_output=True, text=True
+    )
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+    subprocess.run(command(killed, "--resume"), check=True, env=environment)
+    assert killed.read_bytes() == whole.read_bytes()
+    manifests = [file.with_name(f"{file.name}.json").read_bytes() for file in (killed, whole)]
+    assert manifests[0] == manifests[1]
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_scanned(
+    run: Run, content: bytes, tmp_path: Path
+) -> None:
+    folder = key_folder(tmp_path / "keys", KEYS)
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    (inputs / "a.fa").write_bytes(b">bad one\nACD\x00EF\n" + content + b">worse\nAC1D\n")
+    packed = gzip.compress(content)
+    (inputs / "b.fa.gz").write_bytes(packed[: len(packed) // 2])
+    (inputs / "c.parquet").write_bytes(b"PAR1 and nothing else")
+    (inputs / "notes.txt").write_text("not sequences")
+    output = tmp_path / "h.parquet"
+    done = run("scan", inputs, "--keys", folder, "-o", output, "--json")
+    assert done.status == 3
+    for said in ("byte 0 is no letter", "'1' is no letter", "b.fa.gz", "cut off", "c.parquet"):
+        assert said in done.err, said
+    (manifest,) = done.objects
+    assert len(manifest["skipped"]) == 4
+    rows = hits_of(output)
+    assert {(r["id"], r["key_id"]) for r in rows if r["file"].endswith("a.fa")} == EXPECTED
+    assert any(r["file"].endswith(".gz") for r in rows)
+
+
+def test_nothing_there(run: Run, tmp_path: Path) -> None:
+    folder = key_folder(tmp_path / "keys", KEYS[:1])
+    (tmp_path / "empty").mkdir()
+    output = tmp_path / "h.parquet"
+    for inputs in (tmp_path / "empty", tmp_path / "no.fa"):
+        done = run("scan", inputs, "--keys", folder, "-o", output)
+        assert done.status in (2, 3)
+        assert inputs.name in done.err
+    (tmp_path / "a.fa").write_bytes(b"")
+    done = run("scan", tmp_path / "a.fa", "--keys", folder, "-o", output)
+    assert done.status == 0, done.err
+    assert hits_of(output) == []
+
+
+def test_choices_that_do_not_go_together(run: Run, tmp_path: Path) -> None:
+    folder = key_folder(tmp_path / "keys", KEYS[:1])
+    start = ["scan", tmp_path / "a.fa", "--keys", folder, "-o", tmp_path / "h"]
+    for more in (["--fpr", "0.1", "--fdr", "0.1"], ["--fdr", "2"], ["--engine", "abacus"]):
+        assert run(*start, *more).status == 2
+
+
+def test_a_full_disk_keeps_what_is_finished(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.fa").write_bytes(content)
+    screen = Screen(KEYS)
+    scan = Scan((str(tmp_path / "a.fa"),), screen, tmp_path / "w")
+    scan.begin(resume=False)
+    found = scan.run()
+    rows = corrected(found, screen, fpr=0.01, fdr=None)
+    target = tmp_path / "no folder" / "h.parquet"
+    with pytest.raises(Exception, match=r"h\.parquet"):
+        write_hits(rows, target)
+    assert not target.exists()
+    assert scan.done_file.exists()
+
+
+def test_false_discovery_rate(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.fa").write_bytes(content)
+    screen = Screen(KEYS)
+    scan = Scan((str(tmp_path / "a.fa"),), screen, tmp_path / "w")
+    scan.begin(resume=False)
+    found = scan.run()
+    strict = corrected(found, screen, fpr=0.05, fdr=None)
+    free = corrected(found, screen, fpr=None, fdr=0.05)
+    assert len(free) >= len(strict) == 8
+    ranked = sorted(row["log10_p"] for row in free)
+    for row in free:
+        best = min(
+            p + log10(2000) - log10(rank) for rank, p in enumerate(ranked, 1) if p >= row["log10_p"]
+        )
+        assert row["log10_p_corrected"] == pytest.approx(min(best, 0.0))
+
+
+def test_batches_of_arrow(content: bytes) -> None:
+    records = [record.split(b"\n", 1) for record in content.split(b">")[1:]]
+    ids = [head.split()[0].decode() for head, _ in records]
+    letters = [body.replace(b"\n", b"").decode() for _, body in records]
+    table = arrow.table({"id": ids, "sequence": letters, "file": ["x"] * len(ids)})
+    found = list(scan_batches(table.to_batches(max_chunksize=33), Screen(KEYS)))
+    assert all(batch.schema == hit_schema() for batch in found)
+    tests = sum(int(batch.schema.metadata[b"tests"]) for batch in found)
+    assert tests == 2000
+    rows = [row for batch in found for row in batch.to_pylist()]
+    significant = [row for row in rows if row["log10_p"] + log10(tests) <= -2]
+    assert {(row["id"], row["key_id"]) for row in significant} == EXPECTED
+    assert all(ids[row["offset"]] == row["id"] and row["file"] == "x" for row in rows)
+
+
+def test_long_records_are_judged_in_segments(rng: np.random.Generator) -> None:
+    before, after = drawn(rng, 5001), drawn(rng, 3000)
+    text = before + marked(rng, KEYS[1], 600) + after
+    data = fasta([text])
+    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS))
+    assert found.residues == len(text)
+    assert found.segments == -(-len(text) // 1024) - 1
+    (hit,) = [hit for hit in found.hits if hit["log10_p"] < -8]
+    assert hit["key_id"] == KEYS[1].key_id
+    assert hit["length"] == len(text)
+    assert 4000 < hit["segment_start"] < 5300
+    assert 5300 < hit["segment_end"] < 6700

@@ -1,0 +1,225 @@
+"""The first stage of a scan for hardened keys of proteins: which keys a segment may be marked with.
+
+A sequence begins at one of a few starts of one nonce's schedule, so that a key has as many ways to
+agree as it has nonces and starts. The statistic of a pair of segment and key is the largest count
+of agreeing residues among them, and its p-value that of one count times their number. It takes
+residues for independent. Those of one block are not where letters alternate (QAQA), nor where a
+sequence bears the mark of another key, least of all one that goes around the period several times:
+more of them pass than chance would have it, and it is for the second stage to refuse them.
+
+What a key promotes at a place follows from one bit of its block and pair: letters of a pair have
+opposite ones, and so have neighbours in a block. Starts lie whole steps of `stride` places apart;
+where blocks fit a step, a place and a letter have the same words as the block's first place and the
+letter or its partner. That makes a table of 20 letters for each block of a step, and no more: one
+that stays in the nearest cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
+from math import gcd, log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import PROTEIN
+from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.key import Key
+from patternmark.null.binomial import binomial_log_tail
+from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
+from patternmark.schedule import HardenedSchedule, protein_pairs
+
+_LANES = 64
+_PAIRS = 2**16  # that may pass at once, besides those of one segment
+
+
+@cache
+def hardened_kernels() -> Any:
+    """Return the compiled loops, or say what to install."""
+    try:
+        from patternmark.scan import hardened_kernels as loops  # noqa: PLC0415  # numba is an extra
+    except ImportError:
+        raise PatternmarkError("scan needs numba: pip install 'patternmark[scan]'") from None
+    return loops
+
+
+class HardenedGroup:
+    """Hardened keys of proteins whose schedules have the same shape.
+
+    Letters are their places in `AMINO_ACIDS`; what is not one, such as 20, is not scored. Segments
+    stand one after the other, the s-th is letters[begins[s] : begins[s + 1]].
+    """
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        if not keys:
+            raise ParameterError("there are no keys to look for")
+        self.keys = list(keys)
+        shape = _shape(self.keys[0])
+        for key in self.keys:
+            if _shape(key) != shape:
+                raise ParameterError(
+                    f"key {key.key_id}: its period, block, starts or nonces are not those of "
+                    f"key {self.keys[0].key_id}: keys of one group are alike"
+                )
+            key.require_secret()
+        self._period, self._block, self._starts, self._nonces = shape
+        self._stride = self._period // self._starts
+        schedule = self.keys[0].schedule
+        assert isinstance(schedule, HardenedSchedule)  # noqa: S101
+        self._schedule = schedule
+        loops = hardened_kernels()
+        self._groups = -(-self._starts // loops.ABREAST)
+        self._width = self._starts + self._groups * loops.ABREAST  # of a table's row: any turn fits
+
+    @cached_property
+    def limits(self) -> NDArray[np.int64]:
+        """The least count of each p-value of the tally: [n + 1, LEVELS]; none: n + 1."""
+        return _limits(self._nonces * self._starts)
+
+    def passing(
+        self,
+        letters: NDArray[np.uint8],
+        begins: NDArray[np.int64],
+        passing_level: int,
+        tally: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the pairs (segment, key) whose p-value is at most 10^-passing_level: [pairs, 2].
+
+        To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
+        """
+        if not 1 <= passing_level <= LEVELS:
+            raise ParameterError(f"a level is from 1 to {LEVELS}, not {passing_level}")
+        if tally.shape != (LEVELS,) or tally.dtype != np.int64:
+            raise ParameterError(f"a tally has {LEVELS} numbers of 64 bits")
+        loops = hardened_kernels()
+        places, edges, scored = self._laid_out(letters, begins)
+        hits = np.empty((_PAIRS + _LANES, 2), dtype=np.int64)
+        found = [np.zeros((0, 2), dtype=np.int64)]
+        for keys, tables in self._tables():
+            planes, first = self._planes(), 0
+            while first < len(scored):
+                number, first = loops.passing_keys(
+                    tables, places, edges, scored, first, self._nonces, len(keys), self.limits,
+                    passing_level - 1, planes, tally, hits,
+                )  # fmt: skip
+                found.append(hits[:number] + np.array([0, keys.start]))
+        pairs = np.concatenate(found)
+        return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+    def counts(self, letters: NDArray[np.uint8], begins: NDArray[np.int64]) -> NDArray[np.int16]:
+        """Return how many residues agree, for each nonce and start: [segments, keys, R, starts].
+
+        It is slower than `passing` by far, and for what has passed.
+        """
+        loops = hardened_kernels()
+        places, edges, scored = self._laid_out(letters, begins)
+        shape = (len(scored), len(self.keys), self._nonces, self._starts)
+        result = np.zeros(shape, dtype=np.int16)
+        for keys, tables in self._tables():
+            some = np.zeros((len(scored), len(tables) * _LANES, self._starts), dtype=np.int16)
+            loops.count(tables, places, edges, self._planes(), some)
+            used = some[:, : len(keys) * self._nonces]
+            result[:, keys.start : keys.stop] = used.reshape(len(scored), len(keys), *shape[2:])
+        return result
+
+    def _laid_out(
+        self, letters: NDArray[np.uint8], begins: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the words of residues are in a table, segments' edges, what is scored."""
+        loops = hardened_kernels()
+        # The loops look at memory as it is: nothing but arrays of these kinds may reach them.
+        letters = np.ascontiguousarray(letters, dtype=np.uint8)
+        begins = np.ascontiguousarray(begins, dtype=np.int64)
+        sizes = np.diff(begins)
+        if len(begins) < 1 or begins[0] < 0 or begins[-1] > len(letters) or np.any(sizes < 0):
+            raise ParameterError("segments do not lie in their letters one after the other")
+        if sizes.max(initial=0) > LONGEST:
+            raise ParameterError(f"a segment has up to {LONGEST} residues, not {sizes.max()}")
+        rows = self._rows
+        kind = np.uint16 if (rows.max() + 2) * self._width <= 2**16 else np.uint32
+        filled = -(-sizes // loops.CHUNK) * loops.CHUNK
+        places = np.empty(filled.sum(), dtype=kind)
+        edges = np.empty(len(begins), dtype=np.int64)
+        scored = np.empty(len(sizes), dtype=np.int64)
+        loops.lay_out(letters, begins, rows, self._width, self._starts, places, edges, scored)
+        return places, edges, scored
+
+    @cached_property
+    def _sub_block(self) -> int:
+        """How many places in a row share words, but for taking turns: blocks, cut by starts."""
+        return gcd(self._stride, self._block)
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """Which row of a table a letter has at each place of a step: [stride, 20]."""
+        in_pairs = _places_in_pairs()
+        partner = np.argsort(in_pairs)[in_pairs ^ 1]
+        place = np.arange(self._stride)[:, None]
+        is_turned = place % self._sub_block % 2 == 1
+        own = np.where(is_turned, partner, np.arange(len(AMINO_ACIDS)))
+        return np.asarray(place // self._sub_block * len(AMINO_ACIDS) + own)
+
+    def _tables(self) -> Iterator[tuple[range, NDArray[np.uint64]]]:
+        """Yield keys that share a word, or one that has several, with their tables."""
+        at_once = max(1, _LANES // self._nonces)
+        for at in range(0, len(self.keys), at_once):
+            keys = range(at, min(at + at_once, len(self.keys)))
+            bits = [self._schedule.bits_of(self.keys[k].require_secret()) for k in keys]
+            yield keys, self._table(np.concatenate(bits))
+
+    def _table(self, octets: NDArray[np.uint8]) -> NDArray[np.uint64]:
+        """Lay the bits of lanes out, [lanes, bytes], as [words, rows * width]; the last row is 0.
+
+        Lanes that are left over agree with no letter.
+        """
+        words = -(-len(octets) // _LANES)
+        lanes = np.zeros((self._schedule.bits, words * _LANES), dtype=np.uint8)
+        lanes[:, : len(octets)] = np.unpackbits(octets, axis=1, count=self._schedule.bits).T
+        of_bits = np.packbits(lanes, axis=1, bitorder="little").view("<u8").T  # [words, bits]
+        used = np.packbits(np.arange(words * _LANES) < len(octets), bitorder="little").view("<u8")
+        in_pairs = _places_in_pairs()[:, None]  # [20, 1]
+        first = np.arange(0, self._stride, self._sub_block)  # places that have rows
+        shift = np.arange(self._width) % self._starts * self._stride
+        place = first[:, None, None] + shift  # [places, 1, width]
+        bit = place // self._block * (len(AMINO_ACIDS) // 2) + in_pairs // 2
+        is_other = (place + in_pairs) % 2 == 1  # the bit is what the first promotes at even places
+        table = np.zeros((words, bit.size + self._width), dtype=np.uint64)
+        turned = of_bits[:, bit] ^ np.where(is_other, used[:, None, None, None], np.uint64(0))
+        table[:, : bit.size] = turned.reshape(words, -1)
+        return table
+
+    def _planes(self) -> NDArray[np.uint64]:
+        loops = hardened_kernels()
+        words = -(-self._nonces // _LANES)
+        return np.zeros((words, self._groups, loops.PLANES, loops.ABREAST), dtype=np.uint64)
+
+
+def _shape(key: Key) -> tuple[int, int, int, int]:
+    """Return what the keys of a group share; refuse keys that are of another kind."""
+    profile = key.profile
+    if not profile.is_hardened or profile.alphabet != PROTEIN:
+        raise ParameterError(f"key {key.key_id} is not a hardened key of proteins")
+    return profile.period, profile.block, profile.starts, profile.nonces
+
+
+@cache
+def _places_in_pairs() -> NDArray[np.int64]:
+    """Return where each amino acid stands in the order of pairs: 2 pair, or one more: [20]."""
+    order = protein_pairs().ravel().tolist()
+    return np.array([order.index(symbol) for symbol in PROTEIN.encode(AMINO_ACIDS).tolist()])
+
+
+@cache
+def _limits(ways: int) -> NDArray[np.int64]:
+    """Return the least count of each n whose tail, times the ways there are, is 10^-level."""
+    n = np.repeat(np.arange(LONGEST + 1)[:, None], LEVELS, axis=1)
+    wanted = -np.arange(1, LEVELS + 1) * log(10.0) - log(ways)
+    # The tail falls as more agree. Half of n is likely in itself: no level is reached there.
+    low, high = n // 2, n + 1
+    while np.any(high - low > 1):
+        middle = (low + high) // 2
+        is_enough = binomial_log_tail(middle, n, 0.5) <= wanted
+        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
+    return high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,14 +37,27 @@ FREQUENCIES = np.array(
 )
 
 
-def a_key(number: int) -> Key:
-    return Key.of(Secret(number.to_bytes(32, "big")), Profile())
+def a_key(number: int, **choices: Any) -> Key:
+    return Key.of(Secret(number.to_bytes(32, "big")), Profile(**choices))
 
 
 def drawn(rng: np.random.Generator, length: int) -> str:
     """Return a sequence as random as they come."""
     ids = rng.choice(20, length, p=FREQUENCIES / FREQUENCIES.sum())
     return "".join(PROTEIN.letters[i] for i in ids)
+
+
+def marked_hardened(rng: np.random.Generator, key: Key, length: int, rate: float = 0.85) -> str:
+    """Do the same with a hardened key, from one of its starts on."""
+    schedule = key.schedule
+    promoted = schedule.promoted(int(rng.integers(schedule.nonces)))[:, :20]
+    start = int(rng.choice(schedule.starts))
+    letters = []
+    for i in range(length):
+        own = promoted[(start + i) % schedule.period]
+        weights = FREQUENCIES * (own if rng.random() < rate else ~own)
+        letters.append(PROTEIN.letters[rng.choice(20, p=weights / weights.sum())])
+    return "".join(letters)
 
 
 def marked(rng: np.random.Generator, key: Key, length: int, rate: float = 0.85) -> str:

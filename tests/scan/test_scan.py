@@ -25,6 +25,7 @@ from pyarrow import parquet  # noqa: E402
 
 from patternmark import Detector  # noqa: E402
 from patternmark.null.walk import phase_log_tail  # noqa: E402
+from patternmark.profile import HARDENED  # noqa: E402
 from patternmark.scan import sources  # noqa: E402
 from patternmark.scan.batches import hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402
@@ -33,7 +34,14 @@ from patternmark.scan.reading import padded, read_fasta  # noqa: E402
 from patternmark.scan.result import COLUMNS, corrected, write_hits  # noqa: E402
 from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
 from tests.conftest import Outcome  # noqa: E402
-from tests.scan.made import a_key, drawn, fasta, key_folder, marked  # noqa: E402
+from tests.scan.made import (  # noqa: E402
+    a_key,
+    drawn,
+    fasta,
+    key_folder,
+    marked,
+    marked_hardened,
+)
 
 Run = Callable[..., Outcome]
 # Half of what one of them promotes, another does: a mark of one says nothing of the others.
@@ -123,6 +131,30 @@ def test_marks_are_found_with_their_keys(run: Run, content: bytes, tmp_path: Pat
     pairs = manifest["histogram"]["pairs"]
     assert pairs == sorted(pairs, reverse=True)
     assert abs(pairs[0] - 200) < 80  # 10 % of what is unmarked
+
+
+def test_keys_of_both_schemes_in_one_scan(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    hardened = [a_key(7, scheme=HARDENED), a_key(8, scheme=HARDENED, nonces=1)]
+    sequences = [drawn(rng, 300) for _ in range(60)]
+    sequences[10] = marked(rng, KEYS[3], 250)
+    sequences[20] = "X*" + marked_hardened(rng, hardened[0], 300)[2:]
+    sequences[30] = marked_hardened(rng, hardened[1], 300)
+    sequences[40] = drawn(rng, 2048) + marked_hardened(rng, hardened[0], 512)
+    (tmp_path / "a.fa").write_bytes(fasta(sequences))
+    folder = key_folder(tmp_path / "keys", [KEYS[3], *hardened])
+    done = run("scan", tmp_path / "a.fa", "--keys", folder, "-o", tmp_path / "h.parquet", "--json")
+    assert done.status == 0, done.err
+    rows = hits_of(tmp_path / "h.parquet")
+    expected = [("s10", KEYS[3]), ("s20", hardened[0]), ("s30", hardened[1]), ("s40", hardened[0])]
+    found = {(row["id"], row["key_id"]) for row in rows}
+    assert found == {(name, key.key_id) for name, key in expected}
+    for row in rows:
+        key = next(key for _, key in expected if key.key_id == row["key_id"])
+        if row["id"] != "s40":
+            assert row["log10_p"] == Detector(key).detect(sequences[int(row["id"][1:])]).log10_p
+    screen = Screen([KEYS[3], *hardened])
+    assert screen.lost(0.85, 300, key=1) < 1e-9 < screen.lost(0.6, 300, key=1)
 
 
 def test_every_format_gives_the_same_hits(run: Run, content: bytes, tmp_path: Path) -> None:

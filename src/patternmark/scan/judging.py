@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.scan.reading import Counted, kernels
+from patternmark.scan.reading import Counted, kernels, letters_of
 from patternmark.scan.screen import LEVELS, Screen
 
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
@@ -77,8 +77,22 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
 
 def _passing(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the pairs of a segment and a key that pass the first stage: [pairs, 2]."""
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    if len(screen.two_part):
+        pairs = _two_part(part, screen, tally)
+        found.append(np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]]))
+    if screen.hardened and len(part.segments):
+        letters, begins = letters_of(part)
+        for numbers, group in screen.hardened:
+            pairs = group.passing(letters, begins, screen.passing, tally)
+            found.append(np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]]))
+    return np.concatenate(found)
+
+
+def _two_part(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Do so for keys of two parts, by their numbers among these."""
     loops = kernels()
-    hits = np.empty((_PAIRS + len(screen.keys), 3), dtype=np.int64)
+    hits = np.empty((_PAIRS + len(screen.two_part), 3), dtype=np.int64)
     first, found = 0, []
     while first < len(part.segments):
         number, done = loops.screen_keys(

@@ -207,6 +207,27 @@ def _give(segment, counts, record, place, size, scored, odd, sums, before, has_b
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def write_letters(raw, records, segments, kinds, places, residues, begins, letters):
+    """Write the letters of all segments one after the other: amino acids, or AMINO_ACIDS.
+
+    `residues` has room for those of one record, `begins` says where each segment's begin.
+    """
+    record = -1
+    for s in range(len(segments)):
+        if segments[s, RECORD] != record:
+            record = segments[s, RECORD]
+            number = 0
+            for i in range(records[record, HEAD_END], records[record, END]):
+                kind = kinds[raw[i]]
+                if kind != SEPARATOR and kind < SKIPPED:
+                    k = places[kind]
+                    residues[number] = k if k >= 0 else AMINO_ACIDS
+                    number += 1
+        first, size = segments[s, PLACE], segments[s, SIZE]
+        letters[begins[s] : begins[s] + size] = residues[first : first + size]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def screen_keys(segments, counts, parts, limits, passing, tallies, hits):
     """Judge segments by all keys of two parts; return how many pairs passed, and how far it got.
 

@@ -67,6 +67,24 @@ class Counted:
         return bytes(residues[place : place + row[loops.SIZE]]).decode("ascii")
 
 
+def letters_of(part: Counted) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the amino acids of all segments one after the other, and where each begins."""
+    loops = kernels()
+    begins = np.concatenate([[0], np.cumsum(part.segments[:, loops.SIZE])]).astype(np.int64)
+    letters = np.empty(begins[-1], dtype=np.uint8)
+    most = int(part.records[:, loops.RESIDUES].max(initial=0))
+    loops.write_letters(
+        part.raw,
+        part.records,
+        part.segments,
+        *tables(),
+        np.empty(most, dtype=np.uint8),
+        begins,
+        letters,
+    )
+    return letters, begins
+
+
 @cache
 def tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return what each byte is in a sequence, and which amino acid each letter's place is."""

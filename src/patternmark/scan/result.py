@@ -94,7 +94,7 @@ def manifest(
         "segments": total.segments,
         "keys": [key.key_id for key in screen.keys],
         "screen": {
-            "statistic": "phase, repeats counted",
+            "statistic": "agreements in the best phase, nonce and start; repeats counted",
             "p": 10.0**-screen.passing,
             "digits": SURVIVORS,
             "passed": total.passed,

@@ -1,9 +1,10 @@
 """Which keys are looked for, and what a segment must show of one to be judged in full.
 
-A scan has two stages. The first counts: how many positions of a segment agree with the two
-alternating parts of a key, in either phase. Its p-value is that of `phase` without a look at
-repeats, from a table. What is at most 10^-5 / keys, so that about one segment in a hundred thousand
-has a key by chance, goes to the second: the detector `auto`, whose p-value is the one reported.
+A scan has two stages. The first counts how many positions of a segment agree with a key: with its
+two alternating parts in the better phase, or with the best nonce and start of a hardened key
+(`hardened`). The p-value of that count takes residues for independent and does not look at repeats.
+What is at most 10^-5 / keys, so that about one segment in a hundred thousand has a key by chance,
+goes to the second: the detector `auto`, whose p-value is the one reported.
 
 What the first stage loses. A mark that agrees at rate q in n scored positions passes unless a
 binomial count stays below the limit: `lost` is that probability, exactly. What must be significant
@@ -17,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache, cached_property
 from math import ceil, log, log10
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,9 @@ from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.null.binomial import binomial_log_tail
 from patternmark.null.walk import phase_log_tail
+
+if TYPE_CHECKING:
+    from patternmark.scan.hardened import HardenedGroup
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
 LONGEST = 2048  # residues of a segment
@@ -45,16 +50,35 @@ class Screen:
         for key in keys:
             _check(key)
         self.keys = list(keys)
+        self.two_part = np.array(
+            [i for i, key in enumerate(self.keys) if not key.profile.is_hardened], dtype=np.int64
+        )
         # p-values of the tally that decide: 10^-passing.
         self.passing = min(LEVELS, SURVIVORS + ceil(log10(len(self.keys))))
         self._detectors: OrderedDict[int, Detector] = OrderedDict()
 
     @cached_property
     def parts(self) -> NDArray[np.int16]:
-        """Which amino acids are in the first part of each key: [20, K]."""
-        members = [key.partition.members[0] for key in self.keys]
+        """Which amino acids are in the first part of each key of two parts: [20, K]."""
+        members = [self.keys[i].partition.members[0] for i in self.two_part]
         letters = [PROTEIN.letters.index(letter) for letter in AMINO_ACIDS]
         return np.ascontiguousarray(np.array(members)[:, letters].T.astype(np.int16))
+
+    @cached_property
+    def hardened(self) -> list[tuple[NDArray[np.int64], HardenedGroup]]:
+        """Hardened keys by the shape of their schedules: their numbers, and what screens them."""
+        from patternmark.scan.hardened import HardenedGroup  # noqa: PLC0415  # numba, too
+
+        numbers_of: dict[Any, list[int]] = {}
+        for number, key in enumerate(self.keys):
+            p = key.profile
+            if p.is_hardened:
+                shape = (p.period, p.block, p.starts, p.nonces)
+                numbers_of.setdefault(shape, []).append(number)
+        return [
+            (np.array(numbers), HardenedGroup([self.keys[i] for i in numbers]))
+            for numbers in numbers_of.values()
+        ]
 
     @cached_property
     def limits(self) -> NDArray[np.int16]:
@@ -76,9 +100,13 @@ class Screen:
                 self._detectors.popitem(last=False)
         return self._detectors[key]
 
-    def lost(self, rate: float, scored: int) -> float:
-        """Return how likely a mark is lost that agrees at a rate: the first stage passes it by."""
-        least = (scored + int(self.limits[scored, self.passing - 1]) + 1) // 2
+    def lost(self, rate: float, scored: int, key: int = 0) -> float:
+        """Return how likely an intact mark is lost that agrees at a rate: it does not pass."""
+        if self.keys[key].profile.is_hardened:
+            limits = next(group.limits for numbers, group in self.hardened if key in numbers)
+            least = int(limits[scored, self.passing - 1])
+        else:
+            least = (scored + int(self.limits[scored, self.passing - 1]) + 1) // 2
         if least > scored:
             return 1.0
         found = binomial_log_tail(np.array([least]), np.array([scored]), rate)
@@ -92,10 +120,10 @@ def _check(key: Key) -> None:
         raise ParameterError(
             f"key {key.key_id}: its alphabet is {profile.alphabet.name!r}: a scan is for proteins"
         )
-    if profile.is_hardened or profile.chain.transition != KeyChain.alternating().transition:
+    if not profile.is_hardened and profile.chain.transition != KeyChain.alternating().transition:
         raise ParameterError(
-            f"key {key.key_id}: a scan looks for keys of two alternating parts (keygen --scheme "
-            "paper); use `patternmark identify` for others"
+            f"key {key.key_id}: a scan looks for hardened keys and for those of two alternating "
+            "parts; use `patternmark identify` for others"
         )
 
 

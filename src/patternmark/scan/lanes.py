@@ -45,7 +45,8 @@ def bit_planes(typing: Any, raw: Any, at: Any) -> Any:
         ]
         return context.make_tuple(builder, signature.return_type, words)
 
-    return types.UniTuple(types.uint64, 8)(raw, types.int64), generate
+    words: Any = types.UniTuple  # numba is typed in part
+    return words(types.uint64, 8)(raw, types.int64), generate
 
 
 @intrinsic

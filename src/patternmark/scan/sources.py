@@ -305,15 +305,15 @@ def _fastq(content: bytes, first: int, problem: str) -> Loaded:
     while lines and not b"".join(lines[-4:] if len(lines) % 4 == 0 else lines[-1:]).strip():
         lines.pop()  # what stands behind the last newline, and blank lines at the end
     names, sequences = lines[0::4], [line.rstrip(b"\r") for line in lines[1::4]]
-    whole = len(lines) // 4
-    wrong = [
-        row
-        for row in range(whole)
-        if not (names[row].startswith(b"@") and lines[4 * row + 2].startswith(b"+"))
-    ]
-    if wrong or len(lines) % 4:
-        whole = wrong[0] if wrong else whole
-        problem = "a record of FASTQ that has not four lines; from it on all was left out"
+    rows = zip(names, sequences, lines[2::4], lines[3::4], strict=False)
+    whole = 0
+    for head, letters, middle, quality in rows:
+        # A quality that is shorter is that of a file that was cut off.
+        if head[:1] != b"@" or middle[:1] != b"+" or len(quality.rstrip(b"\r")) != len(letters):
+            break
+        whole += 1
+    if 4 * whole < len(lines):
+        problem = "a record that is not FASTQ; it and what follows were left out"
     sequences = sequences[:whole]
     offsets = np.zeros(whole + 1, dtype=np.int64)
     np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])

@@ -71,7 +71,7 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                 found = newlines(raw, stop)
             stop = min(stop + np.int64(first_one(found)), end)
         row[HEAD_END] = stop
-        at = stop + 1 if is_fasta else stop
+        at = min(stop + 1, end) if is_fasta else stop  # no newline need end a last header
         limit = end if is_fasta else offsets[number + 1]
         while at < limit:
             if is_fasta and raw[at] == _HEADER and raw[at - 1] == _NEWLINE:

@@ -23,8 +23,12 @@ from patternmark.scan.reading import Counted, padded, read_column, read_fasta
 PIECE = 2**25  # bytes
 LONGEST_RECORD = 2**28  # bytes; a longer one is skipped
 _READ = 2**20
+_COMPRESSED = 2**14  # bytes that are decompressed at once; few, as they may become many
 _ROWS = 2**16  # of a column that are read at once
 _GZIP, _ZSTD, _PARQUET, _ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARROW1"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_TOO_LONG = f"a record of more than {LONGEST_RECORD:,} bytes was left out"
+_NO_RECORD = "what stands before the first '>' was left out"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Loaded:
     begin: int = 0  # of the content in its file, or the number of the first row
     offsets: NDArray[np.int64] | None = None
     ids: Callable[[int], str] | None = None
-    problem: str = ""  # why the file ends here, before its end
+    problem: str = ""  # why something of the file is missing here
 
     def counted(self) -> Iterator[Counted]:
         """Yield records and their segments."""
@@ -101,47 +105,96 @@ def plain_piece(path: str, number: int) -> Piece:
     return Piece(path, number, partial(_from_file, path, number * PIECE), own)
 
 
-def _decompressed(path: str, start: bytes, stack: ExitStack) -> BinaryIO:
+def _decompressed(path: str, start: bytes, stack: ExitStack) -> _Frames:
     try:
         if start.startswith(_GZIP):
-            from isal import igzip  # noqa: PLC0415  # the scan extra
+            from isal import isal_zlib  # noqa: PLC0415  # the scan extra
 
-            opened: BinaryIO = igzip.open(path, "rb")  # type: ignore[no-untyped-call]
-            return stack.enter_context(opened)
-        import zstandard  # noqa: PLC0415
+            begin: Callable[[], Any] = partial(isal_zlib.decompressobj, wbits=31)
+        else:
+            import zstandard  # noqa: PLC0415
 
-        file = stack.enter_context(open(path, "rb"))  # noqa: SIM115
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        return stack.enter_context(reader)
+            begin = zstandard.ZstdDecompressor().decompressobj
     except ImportError as error:
         raise PatternmarkError(
             f"{path}: reading it needs {error.name}: pip install 'patternmark[scan]'"
         ) from None
+    return _Frames(stack.enter_context(open(path, "rb")), begin)
+
+
+class _Frames:
+    """What is in a compressed file, one frame (a member of gzip) after the other.
+
+    The readers that come with the decompressors lose what they have read when a file is cut off
+    (gzip), or do not say that it is (zstd).
+    """
+
+    def __init__(self, file: BinaryIO, begin: Callable[[], Any]) -> None:
+        self._file, self._begin = file, begin
+        self._frame: Any = None
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return some bytes, about `size` or not; none at the end."""
+        del size
+        while True:
+            rest = self._rest or self._file.read(_COMPRESSED)
+            self._rest = b""
+            if not rest:
+                if self._frame is not None:
+                    raise EOFError("the file ends before what is in it does")
+                return b""
+            if self._frame is None:
+                rest = rest.lstrip(b"\0")  # tapes and some tools fill files up with zeros
+                if not rest:
+                    continue
+                self._frame = self._begin()
+            found: bytes = self._frame.decompress(rest)
+            if self._frame.eof:
+                self._rest, self._frame = self._frame.unused_data, None
+            if found:
+                return found
 
 
 def _from_file(path: str, offset: int) -> Loaded:
     """Read the records that begin in a piece of a plain FASTA file."""
+    problem = ""
     try:
         with open(path, "rb") as stream:
             first = max(0, offset - 1)  # whether a line ends there tells a header from its middle
             stream.seek(first)
-            content = stream.read(offset + PIECE - first)
-            begin = 0 if offset == 0 and content[:1] == b">" else _next_record(content, 0)
+            content = bytearray(stream.read(offset + PIECE - first))
+            begin = _first_record(content) if offset == 0 else _next_record(content, 0)
+            if offset == 0:
+                problem = _left_out(content[:begin] if begin >= 0 else content)
             if begin < 0:
-                return Loaded(b"")
-            end = -1
+                return Loaded(b"", first, problem=problem)
+            end, last = -1, max(begin, content.rfind(b"\n>") + 1)
             while end < 0 and (more := stream.read(_READ)):
                 searched = len(content) - 1
                 content += more
                 end = _next_record(content, searched)
-                if end < 0 and len(content) > LONGEST_RECORD:
-                    return _without_last(content[begin:], first + begin, _TOO_LONG)
+                if end < 0 and len(content) - last > LONGEST_RECORD:
+                    end, problem = last, _TOO_LONG
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    return Loaded(content[begin : end if end >= 0 else len(content)], first + begin)
+    whole = content[begin : end if end >= 0 else len(content)]
+    return Loaded(bytes(whole), first + begin, problem=problem)
 
 
-_TOO_LONG = f"a record of more than {LONGEST_RECORD:,} bytes was left out"
+def _first_record(content: bytearray) -> int:
+    """Return where the first record of a file begins, or -1."""
+    for start in (b"", _BYTE_ORDER_MARK):
+        if content.startswith(start + b">"):
+            return len(start)
+    return _next_record(content, 0)
+
+
+def _left_out(before: bytearray) -> str:
+    """Return what to say of the bytes before the first record: blanks and comments are none."""
+    text = before.removeprefix(_BYTE_ORDER_MARK)
+    is_text = any(line.strip() and not line.startswith(b";") for line in text.split(b"\n"))
+    return _NO_RECORD if is_text else ""
 
 
 def _next_record(content: bytes | bytearray, after: int) -> int:
@@ -156,47 +209,72 @@ def _without_last(content: bytes | bytearray, begin: int, problem: str) -> Loade
     return Loaded(bytes(content[: last + 1]) if last >= 0 else b"", begin, problem=problem)
 
 
-def _streamed(path: str, stream: BinaryIO) -> Iterator[Piece]:
+def _streamed(path: str, stream: BinaryIO | _Frames) -> Iterator[Piece]:
     """Yield the pieces of what can only be read from the beginning on."""
-    buffer, begin, number, problem = bytearray(), 0, 0, ""
-    is_open, is_fastq = True, False
-    while is_open:
-        more, problem = _more(stream)
-        is_open = bool(more)
-        if begin == 0 and not buffer:
-            is_fastq = more[:1] == b"@"
-            if more[:1] not in (b"@", b">", b""):
-                skipped = _next_record(more, 0)
-                begin, more = max(skipped, 0), more[max(skipped, 0) :]
-        buffer += more
-        while len(buffer) > PIECE or (not is_open and buffer):
-            cut = _fastq_end(buffer, is_open) if is_fastq else _fasta_end(buffer, begin, is_open)
+    for number, loaded in enumerate(_stream_parts(path, stream)):
+        yield Piece(path, number, partial(_as_it_is, loaded))
+
+
+def _stream_parts(path: str, stream: BinaryIO | _Frames) -> Iterator[Loaded]:
+    more, damage = _more(stream)
+    if more.startswith((_GZIP, _ZSTD, _PARQUET, _ARROW)):
+        raise InputError(f"{path}: a stream must be FASTA or FASTQ: decompress it first")
+    buffer = bytearray(more)
+    if buffer.startswith(b"@"):
+        yield from _fastq_parts(buffer, stream, damage)
+        return
+    begin, problem = 0, ""
+    is_open, is_first, is_between = bool(more) and not damage, True, True
+    while True:
+        if is_between:  # records: before the first one, or in one that is too long
+            found = _first_record(buffer) if begin == 0 else _next_record(buffer, 0)
+            gone = found if found >= 0 else max(0, len(buffer) - 1) if is_open else len(buffer)
+            if is_first:
+                problem = problem or _left_out(buffer[:gone])
+            del buffer[:gone]
+            begin += gone
+            is_between = found < 0
+            is_first = is_first and is_between
+        while not is_between and (len(buffer) > PIECE or (not is_open and buffer)):
+            cut = _fasta_end(buffer, begin, is_open)
             if cut == 0:
                 break
             content = bytes(buffer[:cut])
             del buffer[:cut]
-            ends = problem if not buffer else ""
-            loaded = _fastq(content, number, ends) if is_fastq else _fasta(content, begin, ends)
-            yield Piece(path, number, partial(_as_it_is, loaded))
-            number += 1
+            if damage and not buffer:
+                yield _without_last(content, begin, damage)
+                return
+            yield Loaded(content, begin, problem=problem)
+            problem = ""
             begin += cut
-        if is_open and len(buffer) > LONGEST_RECORD:
-            yield Piece(path, number, partial(_as_it_is, Loaded(b"", begin, problem=_TOO_LONG)))
-            return
-    if problem and not number:
-        yield Piece(path, 0, partial(_as_it_is, Loaded(b"", problem=problem)))
+        if not is_open:
+            break
+        if not is_between and len(buffer) - buffer.rfind(b"\n>") - 1 > LONGEST_RECORD:
+            yield _without_last(buffer, begin, _TOO_LONG)
+            begin += len(buffer) - 1
+            del buffer[:-1]
+            is_between = True
+        more, damage = _more(stream)
+        buffer += more
+        is_open = bool(more) and not damage
+    if damage or problem:
+        yield Loaded(b"", begin, problem=damage or problem)
 
 
 def _as_it_is(loaded: Loaded) -> Loaded:
     return loaded
 
 
-def _more(stream: BinaryIO) -> tuple[bytes, str]:
-    """Return the next bytes, none at the end, and why there are none where it is not the end."""
+def _more(stream: BinaryIO | _Frames) -> tuple[bytes, str]:
+    """Return the next bytes, few only at the end, and why it is the end where it should not be."""
+    parts, size = [], 0
     try:
-        return stream.read(_READ), ""
+        while size < _READ and (found := stream.read(_READ - size)):
+            parts.append(found)
+            size += len(found)
     except Exception as error:  # each decompressor has errors of its own
-        return b"", f"cut off or damaged: {error}"
+        return b"".join(parts), f"cut off or damaged: {error}"
+    return b"".join(parts), ""
 
 
 def _fasta_end(buffer: bytearray, begin: int, is_open: bool) -> int:
@@ -206,33 +284,64 @@ def _fasta_end(buffer: bytearray, begin: int, is_open: bool) -> int:
     return found if found > 0 else 0 if is_open else len(buffer)
 
 
-def _fasta(content: bytes, begin: int, problem: str) -> Loaded:
-    return _without_last(content, begin, problem) if problem else Loaded(content, begin)
+def _fastq_parts(buffer: bytearray, stream: BinaryIO | _Frames, damage: str) -> Iterator[Loaded]:
+    """Yield records of four lines; where one is not, nothing tells where the next begins."""
+    row, is_open = 0, not damage
+    while is_open or buffer:
+        if damage:
+            del buffer[_fastq_end(buffer) :]
+        cut = 0
+        if len(buffer) > PIECE or not is_open:
+            cut = _fastq_end(buffer) if is_open else len(buffer)
+        if cut:
+            loaded = _fastq(bytes(buffer[:cut]), row, damage)
+            yield loaded
+            if loaded.problem:
+                return
+            row += len(loaded.offsets) - 1 if loaded.offsets is not None else 0
+            del buffer[:cut]
+        elif len(buffer) > LONGEST_RECORD:
+            yield Loaded(b"", row, problem=_TOO_LONG)
+            return
+        if is_open:
+            more, damage = _more(stream)
+            buffer += more
+            is_open = bool(more) and not damage
+    if damage:
+        yield Loaded(b"", row, problem=damage)
 
 
-def _fastq_end(buffer: bytearray, is_open: bool) -> int:
+def _fastq_end(buffer: bytearray) -> int:
     """Return where the last whole record of four lines ends."""
     ends = np.flatnonzero(np.frombuffer(buffer, dtype=np.uint8) == ord("\n"))
     whole = len(ends) // 4 * 4
-    if not is_open and len(ends) % 4 == 3 and buffer[-1:] != b"\n":
-        return len(buffer)  # no newline behind the last line
-    return int(ends[whole - 1]) + 1 if whole else 0 if is_open else len(buffer)
+    return int(ends[whole - 1]) + 1 if whole else 0
 
 
-def _fastq(content: bytes, number: int, problem: str) -> Loaded:
+def _fastq(content: bytes, first: int, problem: str) -> Loaded:
     """Read records of four lines: name, sequence, +, quality."""
-    lines = content.splitlines()
-    names, sequences = lines[0::4], lines[1::4]
-    offsets = np.concatenate([[0], np.cumsum([len(s) for s in sequences], dtype=np.int64)])
-    wrong = [line for line in names if not line.startswith(b"@")]
-    if wrong or any(not line.startswith(b"+") for line in lines[2::4]):
-        problem = problem or "a record of FASTQ that has not four lines"
+    lines = content.split(b"\n")
+    while lines and not b"".join(lines[-4:] if len(lines) % 4 == 0 else lines[-1:]).strip():
+        lines.pop()  # what stands behind the last newline, and blank lines at the end
+    names, sequences = lines[0::4], [line.rstrip(b"\r") for line in lines[1::4]]
+    rows = zip(names, sequences, lines[2::4], lines[3::4], strict=False)
+    whole = 0
+    for head, letters, middle, quality in rows:
+        # A quality that is shorter is that of a file that was cut off.
+        if head[:1] != b"@" or middle[:1] != b"+" or len(quality.rstrip(b"\r")) != len(letters):
+            break
+        whole += 1
+    if 4 * whole < len(lines):
+        problem = "a record that is not FASTQ; it and what follows were left out"
+    sequences = sequences[:whole]
+    offsets = np.zeros(whole + 1, dtype=np.int64)
+    np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
 
     def name(row: int) -> str:
         words = names[row][1:].split(None, 1)
         return words[0].decode("utf-8", "replace") if words else ""
 
-    return Loaded(b"".join(sequences), number * PIECE, offsets.astype(np.int64), name, problem)
+    return Loaded(b"".join(sequences), first, offsets, name, problem)
 
 
 def _columns(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Piece]:
@@ -257,6 +366,8 @@ def _columns(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Piece]:
                 loaded = column(batch, sequence, first)
                 yield Piece(path, number, partial(_as_it_is, loaded))
                 first += len(batch)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
@@ -273,11 +384,16 @@ def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
     values = batch.column(sequence).cast(arrow.large_string())
     values = values.fill_null("") if values.null_count else values
     _, ends, data = values.buffers()
-    offsets = np.frombuffer(ends, dtype=np.int64)[values.offset : values.offset + len(values) + 1]
-    content = b"" if data is None else data.to_pybytes()[offsets[0] : offsets[-1]]
+    offsets = np.zeros(1, dtype=np.int64)  # where there are no rows, there need be no buffer
+    if len(values):
+        offsets = np.frombuffer(ends, dtype=np.int64, count=values.offset + len(values) + 1)
+        offsets = offsets[values.offset :]
+    size = int(offsets[-1] - offsets[0])
+    content = data.slice(int(offsets[0]), size).to_pybytes() if size else b""
     ids = batch.column("id") if "id" in batch.schema.names else None
 
     def name(row: int) -> str:
-        return str(first + row) if ids is None else str(ids[row].as_py())
+        found = None if ids is None else ids[row].as_py()
+        return str(first + row if found is None else found)
 
     return Loaded(content, first, offsets - offsets[0], name)

@@ -47,6 +47,9 @@ def scan(
         float | None, typer.Option(help="Expected share of false hits, instead of --fpr.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads, or Ray's processes.")] = 1,
+    device: Annotated[
+        str, typer.Option(help="cuda: screen keys of two parts on a GPU; it pays for thousands.")
+    ] = "cpu",
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     ray_address: Annotated[
         str | None, typer.Option(help="Of a Ray cluster; without it Ray runs here.")
@@ -75,7 +78,8 @@ def scan(
     files = expand(inputs)
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
-        screen = Screen([c.key for c in keys_of_folder(keys, allow_open_key)])
+        place = _device(device)
+        screen = Screen([c.key for c in keys_of_folder(keys, allow_open_key)], place)
         bar.advance(task, len(screen.keys))
     work = output.with_name(f"{output.name}.scan")
     plan = Scan(files, screen, work, workers, sequence_column)
@@ -95,6 +99,14 @@ def scan(
     _tell(content, rows, output, as_json)
     if content["skipped"]:
         raise typer.Exit(SKIPPED)
+
+
+def _device(name: str) -> str:
+    if name == "cpu":  # the usual one takes no torch
+        return name
+    from patternmark.models.device import pick_device
+
+    return pick_device(name)
 
 
 def _check(fpr: float | None, fdr: float | None) -> None:

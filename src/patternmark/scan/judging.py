@@ -92,6 +92,9 @@ def _passing(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray
 def _two_part(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
     """Do so for keys of two parts, by their numbers among these."""
     loops = kernels()
+    if screen.gpu is not None:
+        scored, at_odd = part.segments[:, loops.SCORED], part.segments[:, loops.AT_ODD]
+        return screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
     hits = np.empty((_PAIRS + len(screen.two_part), 3), dtype=np.int64)
     first, found = 0, []
     while first < len(part.segments):

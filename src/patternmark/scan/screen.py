@@ -32,6 +32,7 @@ from patternmark.null.binomial import binomial_log_tail
 from patternmark.null.walk import phase_log_tail
 
 if TYPE_CHECKING:
+    from patternmark.scan.gpu import GpuScreen
     from patternmark.scan.hardened import HardenedGroup
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
@@ -44,12 +45,13 @@ _KEPT_DETECTORS = 256
 class Screen:
     """The keys of a scan."""
 
-    def __init__(self, keys: Sequence[Key]) -> None:
+    def __init__(self, keys: Sequence[Key], device: str = "cpu") -> None:
+        """On a GPU (`cuda`) the first stage of keys of two parts is done there."""
         if not keys:
             raise ParameterError("there are no keys to look for")
         for key in keys:
             _check(key)
-        self.keys = list(keys)
+        self.keys, self.device = list(keys), device
         self.two_part = np.array(
             [i for i, key in enumerate(self.keys) if not key.profile.is_hardened], dtype=np.int64
         )
@@ -79,6 +81,13 @@ class Screen:
             (np.array(numbers), HardenedGroup([self.keys[i] for i in numbers]))
             for numbers in numbers_of.values()
         ]
+
+    @cached_property
+    def gpu(self) -> GpuScreen | None:
+        """What screens keys of two parts instead of the compiled loops, if anything does."""
+        from patternmark.scan.gpu import GpuScreen  # noqa: PLC0415
+
+        return None if self.device == "cpu" else GpuScreen(self.parts, self.limits, self.device)
 
     @cached_property
     def limits(self) -> NDArray[np.int16]:

@@ -163,26 +163,28 @@ def _from_file(path: str, offset: int) -> Loaded:
         with open(path, "rb") as stream:
             first = max(0, offset - 1)  # whether a line ends there tells a header from its middle
             stream.seek(first)
-            content = bytearray(stream.read(offset + PIECE - first))
+            content = stream.read(offset + PIECE - first)
             begin = _first_record(content) if offset == 0 else _next_record(content, 0)
             if offset == 0:
                 problem = _left_out(content[:begin] if begin >= 0 else content)
             if begin < 0:
                 return Loaded(b"", first, problem=problem)
-            end, last = -1, max(begin, content.rfind(b"\n>") + 1)
+            # What is beyond the piece stands apart, so that the piece is copied only once.
+            last = max(begin, content.rfind(b"\n>") + 1)
+            beyond, end = bytearray(content[-1:]), -1
             while end < 0 and (more := stream.read(_READ)):
-                searched = len(content) - 1
-                content += more
-                end = _next_record(content, searched)
-                if end < 0 and len(content) - last > LONGEST_RECORD:
-                    end, problem = last, _TOO_LONG
+                searched = len(beyond) - 1
+                beyond += more
+                end = _next_record(beyond, searched)
+                if end < 0 and len(content) - last + len(beyond) - 1 > LONGEST_RECORD:
+                    return Loaded(content[begin:last], first + begin, problem=_TOO_LONG)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    whole = content[begin : end if end >= 0 else len(content)]
-    return Loaded(bytes(whole), first + begin, problem=problem)
+    parts = memoryview(content)[begin:], memoryview(beyond)[1 : end if end >= 0 else len(beyond)]
+    return Loaded(b"".join(parts), first + begin, problem=problem)
 
 
-def _first_record(content: bytearray) -> int:
+def _first_record(content: bytes | bytearray) -> int:
     """Return where the first record of a file begins, or -1."""
     for start in (b"", _BYTE_ORDER_MARK):
         if content.startswith(start + b">"):
@@ -190,7 +192,7 @@ def _first_record(content: bytearray) -> int:
     return _next_record(content, 0)
 
 
-def _left_out(before: bytearray) -> str:
+def _left_out(before: bytes | bytearray) -> str:
     """Return what to say of the bytes before the first record: blanks and comments are none."""
     text = before.removeprefix(_BYTE_ORDER_MARK)
     is_text = any(line.strip() and not line.startswith(b";") for line in text.split(b"\n"))

@@ -10,7 +10,12 @@ from typing import Annotated
 import typer
 
 from patternmark import __version__
-from patternmark.cli import bench_paper, bench_text, train_structure  # noqa: F401  # add their commands
+from patternmark.cli import (  # noqa: F401  # add their commands
+    bench_paper,
+    bench_scan,
+    bench_text,
+    train_structure,
+)
 from patternmark.cli.attack import attack
 from patternmark.cli.audit import audit
 from patternmark.cli.bench import bench_app

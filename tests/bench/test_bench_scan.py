@@ -1,0 +1,84 @@
+"""The speed of scans: measured whole and small; no test says how fast a machine must be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from patternmark.bench.pages import page_of
+from patternmark.bench.scan import in_turns, row
+from patternmark.bench.scan_input import gzipped, made_fasta
+from patternmark.bench.scan_page import is_met, to_markdown
+from tests.conftest import Outcome
+
+NAMES = {
+    "bare",
+    "bare_lanes",
+    "many",
+    "very_many",
+    "hardened_64_nonces",
+    "hardened_64_keys",
+    "gzip",
+    "workers",
+    "memory",
+}
+
+
+@pytest.mark.slow
+def test_the_command_measures_all(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    pytest.importorskip("isal")
+    done = run("bench", "scan", "--sequences", 2000, "--repeats", 2, "--json", "-o", tmp_path)
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    rows = {row["name"]: row for row in result["rows"]}
+    assert set(rows) - {"biopython"} == NAMES
+    assert all(0 < row["low"] <= row["ratio"] <= row["high"] for row in rows.values())
+    assert {"version", "python", "numpy", "numba", "cpus", "sizes"} <= set(result)
+    for group in ("memory", "keys", "gzip", "workers", "memory_kib"):
+        for times in result["times"][group].values():
+            assert len(times) == 2
+            assert min(times) > 0
+    found, page = page_of(tmp_path / "scan.json")
+    assert found == result
+    assert page == to_markdown(result) == (tmp_path / "scan.md").read_text()
+    assert run("bench", "page", tmp_path / "scan.json", "--check").status == 0
+
+
+def test_input_is_the_same_for_a_seed(tmp_path: Path) -> None:
+    content = made_fasta(50, 3)
+    assert content == made_fasta(50, 3) != made_fasta(50, 4)
+    assert content.count(b">") == content.count(b"\n>") + 1 == 50
+    lines = content.split(b"\n")
+    assert {len(line) for line in lines if line.startswith(b">")} <= set(range(55, 66))
+    assert max(len(line) for line in lines if not line.startswith(b">")) == 60
+    assert gzipped(content)[:2] == b"\x1f\x8b"
+
+
+def test_bare_passes_find_every_record() -> None:
+    pytest.importorskip("numba")
+    from patternmark.bench.scan_loops import boundaries, boundaries_by_lanes
+    from patternmark.scan.reading import padded
+
+    content = made_fasta(30, 1) + b">a > b\n>\nAC>D\n>last"
+    wanted = [0] + [i + 1 for i in range(len(content)) if content[i : i + 2] == b"\n>"]
+    for find in (boundaries, boundaries_by_lanes):
+        offsets = np.zeros(100, dtype=np.int64)
+        assert find(padded(content), len(content), offsets) == len(wanted)
+        assert offsets[: len(wanted)].tolist() == wanted
+
+
+def test_ratios_are_taken_in_every_turn() -> None:
+    calls: list[str] = []
+    times = in_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2)
+    assert calls == ["a", "b"] * 3  # the first round is not timed
+    assert [len(times[name]) for name in "ab"] == [2, 2]
+    found = row("x", [2.0, 9.0, 4.0], [1.0, 1.0, 1.0], scale=0.5, least=2.0)
+    assert (found["ratio"], found["low"], found["high"]) == (2.0, 1.0, 4.5)
+    assert is_met(found)
+    assert not is_met(found | {"least": 2.1})
+    assert not is_met(found | {"least": None, "most": 1.9})

@@ -163,7 +163,7 @@ def _failed(why: str) -> dict[str, Any]:
 
 def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
     """Scan the records of a piece."""
-    from xxhash import xxh3_128_hexdigest  # noqa: PLC0415  # the scan extra
+    from xxhash import xxh3_128  # noqa: PLC0415  # the scan extra
 
     try:
         loaded = piece.load()
@@ -171,13 +171,15 @@ def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
         return {"job": name, **_failed(str(error))}
     found = judge(loaded.counted(), screen, loaded.begin)
     if loaded.problem:
-        end = loaded.begin + len(loaded.content)
+        end = loaded.begin + loaded.size
         found.skipped.append({"id": "", "offset": end, "why": loaded.problem})
+    digest = xxh3_128(loaded.content)
+    digest.update(loaded.beyond)
     return {
         "job": name,
         "found": found.to_table(),
-        "hash": xxh3_128_hexdigest(loaded.content),
-        "bytes": piece.bytes or len(loaded.content),
+        "hash": digest.hexdigest(),
+        "bytes": piece.bytes or loaded.size,
     }
 
 

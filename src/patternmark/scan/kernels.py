@@ -237,18 +237,28 @@ def screen_keys(segments, counts, parts, limits, passing, tallies, hits):
     """
     keys = parts.shape[1]
     off = np.zeros(keys, np.int16)
+    # Many keys are added up side by side, few one after the other.
+    few = keys < 16
+    of_key = np.ascontiguousarray(parts.T)
     found = 0
     for s in range(len(segments)):
         if found + keys > len(hits):
             return found, s
         scored = segments[s, SCORED]
         start = np.int16(2 * segments[s, AT_ODD] - scored)
-        for k in range(keys):
-            off[k] = start
-        for j in range(AMINO_ACIDS):
-            twice = np.int16(2 * counts[s, j])
+        if few:
             for k in range(keys):
-                off[k] += np.int16(twice * parts[j, k])
+                total = 0
+                for j in range(AMINO_ACIDS):
+                    total += np.int32(counts[s, j]) * np.int32(of_key[k, j])
+                off[k] = np.int16(start + 2 * total)
+        else:
+            for k in range(keys):
+                off[k] = start
+            for j in range(AMINO_ACIDS):
+                twice = np.int16(2 * counts[s, j])
+                for k in range(keys):
+                    off[k] += np.int16(twice * parts[j, k])
         for level in range(limits.shape[1]):
             limit = limits[scored, level]
             number = 0

@@ -109,12 +109,15 @@ def tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return kinds, places
 
 
-def padded(content: bytes | memoryview) -> NDArray[np.uint8]:
-    """Return bytes with the room behind them that the loops need."""
-    loops = kernels()
-    raw = np.empty(len(content) + loops.SLACK, dtype=np.uint8)
-    raw[: len(content)] = np.frombuffer(content, dtype=np.uint8)
-    raw[len(content) :] = ord("\n")
+def padded(*parts: bytes | memoryview) -> NDArray[np.uint8]:
+    """Return bytes with the room behind them that the loops need; other threads go on meanwhile."""
+    size = sum(map(len, parts))
+    raw = np.empty(size + kernels().SLACK, dtype=np.uint8)
+    at = 0
+    for part in parts:
+        raw[at : at + len(part)] = np.frombuffer(part, dtype=np.uint8)
+        at += len(part)
+    raw[size:] = ord("\n")
     return raw
 
 

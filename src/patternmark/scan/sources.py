@@ -23,7 +23,7 @@ from patternmark.scan.reading import Counted, padded, read_column, read_fasta
 PIECE = 2**25  # bytes
 LONGEST_RECORD = 2**28  # bytes; a longer one is skipped
 _READ = 2**20
-_COMPRESSED = 2**14  # bytes that are decompressed at once; few, as they may become many
+_COMPRESSED = 2**17  # bytes that are decompressed at once; few, as they may become many
 _ROWS = 2**16  # of a column that are read at once
 _GZIP, _ZSTD, _PARQUET, _ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARROW1"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -45,18 +45,24 @@ class Piece:
 class Loaded:
     """The bytes of a piece: FASTA, or sequences one after the other."""
 
-    content: bytes
+    content: bytes | memoryview
     begin: int = 0  # of the content in its file, or the number of the first row
     offsets: NDArray[np.int64] | None = None
     ids: Callable[[int], str] | None = None
     problem: str = ""  # why something of the file is missing here
+    beyond: bytes | memoryview = b""  # the rest of the content: put together it would be copied
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return len(self.content) + len(self.beyond)
 
     def counted(self) -> Iterator[Counted]:
         """Yield records and their segments."""
-        raw = padded(self.content)
+        raw = padded(self.content, self.beyond)
         if self.offsets is not None and self.ids is not None:
             return read_column(raw, self.offsets, self.ids)
-        return read_fasta(raw, len(self.content))
+        return read_fasta(raw, self.size)
 
 
 def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
@@ -180,8 +186,8 @@ def _from_file(path: str, offset: int) -> Loaded:
                     return Loaded(content[begin:last], first + begin, problem=_TOO_LONG)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    parts = memoryview(content)[begin:], memoryview(beyond)[1 : end if end >= 0 else len(beyond)]
-    return Loaded(b"".join(parts), first + begin, problem=problem)
+    rest = memoryview(beyond)[1 : end if end >= 0 else len(beyond)]
+    return Loaded(memoryview(content)[begin:], first + begin, problem=problem, beyond=rest)
 
 
 def _first_record(content: bytes | bytearray) -> int:
@@ -241,7 +247,7 @@ def _stream_parts(path: str, stream: BinaryIO | _Frames) -> Iterator[Loaded]:
             cut = _fasta_end(buffer, begin, is_open)
             if cut == 0:
                 break
-            content = bytes(buffer[:cut])
+            content = bytes(memoryview(buffer)[:cut])
             del buffer[:cut]
             if damage and not buffer:
                 yield _without_last(content, begin, damage)

@@ -49,7 +49,7 @@ def test_the_command_measures_all(run: Callable[..., Outcome], tmp_path: Path) -
     assert run("bench", "page", tmp_path / "scan.json", "--check").status == 0
 
 
-def test_input_is_the_same_for_a_seed(tmp_path: Path) -> None:
+def test_input_is_the_same_for_a_seed() -> None:
     content = made_fasta(50, 3)
     assert content == made_fasta(50, 3) != made_fasta(50, 4)
     assert content.count(b">") == content.count(b"\n>") + 1 == 50

@@ -20,12 +20,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from patternmark.scan.lanes import LANES, bit_planes, first_one, newlines, ones
+from patternmark.scan.lanes import (
+    LANES,
+    WORDS,
+    add_signed_ones,
+    bit_planes,
+    first_one,
+    newlines,
+    ones,
+)
 
 SLACK = 2 * LANES
 HALF = 1024
 AMINO_ACIDS = 20
-_COUNTED = 24  # a multiple of what vector registers hold
+_COUNTED = WORDS  # more than there are amino acids: what vector registers hold
 
 # What a byte may be in a sequence, besides the place of its letter in the alphabet.
 UNKNOWN, SEPARATOR, SKIPPED, BAD = 24, 0, 254, 255
@@ -106,7 +114,6 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                 pair = p2 & p1
                 low6, low7 = pair & n0, pair & p0
                 even = _EVEN if parity == 0 else ~_EVEN
-                opposite = ~even
                 here[0] = high0 & low1  # A
                 here[1] = high0 & low3  # C
                 here[2] = high0 & low4  # D
@@ -160,12 +167,9 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                         | (high3 & low0)
                         | (high3 & low2)
                     )
-                    for k in range(_COUNTED):
-                        sums[k] += np.int64(ones(here[k] & even)) - np.int64(
-                            ones(here[k] & opposite)
-                        )
+                    add_signed_ones(here, even, sums)
                     scored += np.int64(ones(known))
-                    odd += np.int64(ones(known & opposite))
+                    odd += np.int64(ones(known & ~even))
                     size += count
                     parity ^= count & 1
                 if size == HALF:

@@ -11,9 +11,12 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 64
+WORDS = 24  # that `add_signed_ones` goes through
+_GROUPS = WORDS // 8
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 _VECTOR = ir.VectorType(_BYTE, LANES)
 
@@ -83,3 +86,39 @@ def ones(typing: Any, word: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def add_signed_ones(typing: Any, words: Any, plus: Any, sums: Any) -> Any:
+    """Add to each sum the ones of its word that `plus` has too, less those that it has not.
+
+    `words` and `sums` are WORDS long, and eight are done at once: left to itself, the compiler
+    counts the ones of one word after the other.
+    """
+    del typing, plus
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        eight = ir.VectorType(_WORD, 8)
+        made = [
+            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 2)
+        ]
+        words_at, sums_at = (builder.bitcast(a.data, eight.as_pointer()) for a in made)
+        positive = ir.Constant(eight, ir.Undefined)
+        for lane in range(8):
+            place = ir.Constant(ir.IntType(32), lane)
+            positive = builder.insert_element(positive, arguments[1], place)
+        negative = builder.not_(positive)
+        find: Any = cgutils.get_or_insert_function  # numba is typed in part
+        count = find(builder.module, ir.FunctionType(eight, [eight]), "llvm.ctpop.v8i64")
+        for group in range(_GROUPS):
+            some = builder.load(builder.gep(words_at, [ir.Constant(_WORD, group)]))
+            place = builder.gep(sums_at, [ir.Constant(_WORD, group)])
+            before = builder.load(place)
+            ones_of = [
+                builder.call(count, [builder.and_(some, sign)]) for sign in (positive, negative)
+            ]
+            stored = builder.store(builder.add(before, builder.sub(*ones_of)), place)
+            some.align = before.align = stored.align = 8
+        return context.get_dummy_value()
+
+    return types.void(words, types.uint64, sums), generate

@@ -71,7 +71,7 @@ def check(parts: Iterable[Counted], expected: reference.Read) -> None:
             found.append((*row, part.name(i)))
         for i, (record, *row) in enumerate(part.segments.tolist()):
             segments.append((before + record, *row))
-            letters.append(part.letters(i))
+            letters.append(next(part.texts([i])))
         counts += part.counts.tolist()
     assert found == [astuple(record) for record in expected.records]
     assert segments == [

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from math import comb, log10
@@ -24,10 +25,11 @@ pytest.importorskip("xxhash", reason="pip install 'patternmark[scan]'")
 from pyarrow import parquet  # noqa: E402
 
 from patternmark import Detector  # noqa: E402
+from patternmark.errors import InputError  # noqa: E402
 from patternmark.null.walk import phase_log_tail  # noqa: E402
 from patternmark.profile import HARDENED  # noqa: E402
 from patternmark.scan import sources  # noqa: E402
-from patternmark.scan.batches import hit_schema, scan_batches  # noqa: E402
+from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402
 from patternmark.scan.judging import judge  # noqa: E402
 from patternmark.scan.reading import padded, read_fasta  # noqa: E402
@@ -273,6 +275,101 @@ def test_what_cannot_be_read_is_named_and_the_rest_scanned(
     assert any(r["file"].endswith(".gz") for r in rows)
 
 
+def test_only_the_same_files_are_gone_on_with(content: bytes, tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.fa", tmp_path / "b.fa.gz"
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content))
+    scan = Scan((str(plain), str(packed)), Screen(KEYS), tmp_path / "w")
+    scan.begin(resume=False)
+    scan.run()
+    with pytest.raises(InputError, match="--resume"):
+        scan.begin(resume=False)
+    scan.begin(resume=True)
+    changed = content.replace(b"A", b"C", 1)
+    plain.write_bytes(changed)  # as long as before
+    with pytest.raises(InputError, match="another scan"):
+        scan.begin(resume=True)
+    # Pieces without their plan are nobody's.
+    (tmp_path / "w" / "plan.json").unlink()
+    scan.begin(resume=False)
+    assert not scan.done_file.exists()
+    # What can only be read as a whole is compared as it is read.
+    scan.run()
+    times = packed.stat()
+    packed.write_bytes(gzip.compress(changed, mtime=0))
+    os.utime(packed, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(InputError, match="not what was scanned"):
+        scan.run()
+    scan.end()
+    assert not scan.work.exists()
+
+
+def test_what_failed_is_tried_again(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.fa").write_bytes(content)
+    scan = Scan((str(tmp_path / "a.fa"),), Screen(KEYS), tmp_path / "w")
+    scan.begin(resume=False)
+    with monkeypatch.context() as broken:
+
+        def fails(path: str, offset: int) -> Any:
+            raise InputError(f"{path}: the disk hums")
+
+        broken.setattr(sources, "_from_file", fails)
+        ((_, found, _),) = scan.run()
+    assert [problem["why"] for problem in found.skipped] == [f"{tmp_path / 'a.fa'}: the disk hums"]
+    scan.begin(resume=True)
+    ((_, found, _),) = scan.run()
+    assert (found.records, found.skipped) == (400, [])
+
+
+def test_inputs_and_outputs_are_kept_apart(run: Run, content: bytes, tmp_path: Path) -> None:
+    folder = key_folder(tmp_path / "keys", KEYS)
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    (inputs / "a.fa").write_bytes(content)
+    output = inputs / "h.parquet"
+    for _ in range(2):  # the second time there are hits among the inputs
+        assert run("scan", inputs, "--keys", folder, "-o", output).status == 0
+    for more in (["-o", inputs / "a.fa"], ["-o", inputs], ["-o", output, inputs / "." / "a.fa"]):
+        done = run("scan", inputs / "a.fa", "--keys", folder, *more)
+        assert done.status == 2, done.err
+    assert (inputs / "a.fa").read_bytes() == content
+
+
+def test_a_key_that_cannot_be_used_is_told(run: Run, content: bytes, tmp_path: Path) -> None:
+    folder = key_folder(tmp_path / "keys", KEYS)
+    (folder / "broken.key").write_text("not a key")
+    (tmp_path / "a.fa").write_bytes(content)
+    done = run("scan", tmp_path / "a.fa", "--keys", folder, "-o", tmp_path / "h", "--json")
+    assert done.status == 3
+    assert "broken.key" in done.objects[0]["keys_left_out"][0]
+
+
+def test_carriage_returns_alone_and_pipes(run: Run, content: bytes, tmp_path: Path) -> None:
+    folder = key_folder(tmp_path / "keys", KEYS)
+    (tmp_path / "cr.fa").write_bytes(content.replace(b"\n", b"\r"))
+    done = run("scan", tmp_path / "cr.fa", "--keys", folder, "-o", tmp_path / "h")
+    assert done.status == 3
+    assert "carriage return" in done.err
+    pipe = tmp_path / "pipe.fa"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(content), daemon=True)
+    writer.start()
+    done = run("scan", pipe, "--keys", folder, "-o", tmp_path / "p", "--json")
+    assert done.status == 0, done.err
+    assert done.objects[0]["records"] == 400
+
+
+def test_bytes_that_are_no_text_cost_one_row(tmp_path: Path) -> None:
+    table = arrow.table({"sequence": arrow.array([b"ACDE", b"A\xff", b"WYV"], arrow.binary())})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    scan = Scan((str(tmp_path / "a.parquet"),), Screen(KEYS), tmp_path / "w")
+    scan.begin(resume=False)
+    ((_, found, _),) = scan.run()
+    assert (found.records, len(found.skipped)) == (2, 1)
+
+
 def test_nothing_there(run: Run, tmp_path: Path) -> None:
     folder = key_folder(tmp_path / "keys", KEYS[:1])
     (tmp_path / "empty").mkdir()
@@ -333,7 +430,7 @@ def test_batches_of_arrow(content: bytes) -> None:
     found = list(scan_batches(table.to_batches(max_chunksize=33), Screen(KEYS)))
     assert all(batch.schema == hit_schema() for batch in found)
     tests = sum(int(batch.schema.metadata[b"tests"]) for batch in found)
-    assert tests == 2000
+    assert tests == count_tests(table.to_batches(), Screen(KEYS)) == 2000
     rows = [row for batch in found for row in batch.to_pylist()]
     significant = [row for row in rows if row["log10_p"] + log10(tests) <= -2]
     assert {(row["id"], row["key_id"]) for row in significant} == EXPECTED

@@ -107,8 +107,10 @@ def _candidates(
     return [Candidate(key.derive(name), name) for name in _names(ids)]
 
 
-def keys_of_folder(folder: Path, allow_open: bool) -> list[Candidate]:
-    """Load every key of a folder; warn of those that cannot be used."""
+def keys_of_folder(
+    folder: Path, allow_open: bool, refused: list[str] | None = None
+) -> list[Candidate]:
+    """Load every key of a folder; warn of those that cannot be used, and name them in `refused`."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
     candidates: list[Candidate] = []
@@ -118,6 +120,8 @@ def keys_of_folder(folder: Path, allow_open: bool) -> list[Candidate]:
             key = load_key(file, allow_open=allow_open, with_secret=True)
         except KeyFileError as error:
             warn(error)
+            if refused is not None:
+                refused.append(str(error))
             continue
         if key.key_id in file_of:
             warn(f"{file}: the same key as {file_of[key.key_id]}; counted once")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +47,7 @@ def scan(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads, or Ray's processes.")] = 1,
     device: Annotated[
-        str, typer.Option(help="cuda: screen keys of two parts on a GPU; it pays for thousands.")
+        str, typer.Option(help="cuda: screen keys of two parts on a GPU, if there are very many.")
     ] = "cpu",
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     ray_address: Annotated[
@@ -75,11 +74,14 @@ def scan(
     for module in ("numba", "pyarrow", "xxhash"):
         needs(module)
     level = {"fpr": None if fdr is not None else fpr or DEFAULT_FPR, "fdr": fdr}
-    files = expand(inputs)
+    if output.is_dir():
+        raise ParameterError(f"{output}: is a folder: -o names the file of hits")
+    files = expand(inputs, output)
+    refused: list[str] = []
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
         place = _device(device)
-        screen = Screen([c.key for c in keys_of_folder(keys, allow_open_key)], place)
+        screen = Screen([c.key for c in keys_of_folder(keys, allow_open_key, refused)], place)
         bar.advance(task, len(screen.keys))
     work = output.with_name(f"{output.name}.scan")
     plan = Scan(files, screen, work, workers, sequence_column)
@@ -90,14 +92,14 @@ def scan(
         say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
         raise typer.Exit(STOPPED) from None
     rows = corrected(found, screen, **level)
-    content = manifest(found, screen, len(rows), **level)
+    content = manifest(found, screen, len(rows), **level) | {"keys_left_out": refused}
     write_hits(rows, output)
     from patternmark.io.files import write_json
 
     write_json(output.with_name(f"{output.name}.json"), content)
-    shutil.rmtree(work)
+    plan.end()
     _tell(content, rows, output, as_json)
-    if content["skipped"]:
+    if content["skipped"] or refused:
         raise typer.Exit(SKIPPED)
 
 
@@ -119,10 +121,13 @@ def _check(fpr: float | None, fdr: float | None) -> None:
 
 def _run(plan: Scan, engine: str, address: str | None) -> Any:
     from patternmark.scan.cluster import run_on_ray
+    from patternmark.scan.sources import is_plain
 
-    total = sum(size or 0 for _, size in plan.plan()["files"])
+    # Of what is packed nobody knows how much is in it.
+    known = all(file != "-" and is_plain(file) for file in plan.files)
+    total = sum(Path(file).stat().st_size for file in plan.files) if known else None
     with progress_of_bytes() as bar:
-        task = bar.add_task("scanning", total=total or None)
+        task = bar.add_task("scanning", total=total)
         seen = 0
 
         def step(size: int, records: int) -> None:

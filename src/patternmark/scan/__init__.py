@@ -2,8 +2,14 @@
 
     screen = Screen(keys)                        what is looked for
     scan_batches(batches, screen)                Arrow record batches in, hits out
-    scan_files(files, screen, output)            files in, Parquet and a manifest out
+    Scan(files, screen, work).run()              files in; `result` corrects and writes
 
 `lanes` and `kernels` are compiled by numba: bytes become counts of letters, counts the statistics
 of all keys. What passes is judged by the detector `auto`, as `patternmark detect` does.
 """
+
+from patternmark.scan.batches import count_tests, hit_schema, scan_batches
+from patternmark.scan.files import Scan
+from patternmark.scan.screen import Screen
+
+__all__ = ["Scan", "Screen", "count_tests", "hit_schema", "scan_batches"]

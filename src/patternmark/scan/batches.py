@@ -55,3 +55,10 @@ def scan_batches(
         table = [{name: row[name] for name, _ in HIT_COLUMNS} for row in rows]
         yield arrow.RecordBatch.from_pylist(table, schema=schema)
         first += len(batch)
+
+
+def count_tests(batches: Iterable[Any], screen: Screen, sequence: str = "sequence") -> int:
+    """Return how many tests a scan of batches makes, for who loses the metadata of hits."""
+    loaded = (column(batch, sequence) for batch in batches)
+    segments = sum(len(part.segments) for batch in loaded for part in batch.counted())
+    return segments * len(screen.keys)

@@ -65,9 +65,14 @@ def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
             raise PatternmarkError("--engine ray reads files, not standard input")
         numbers = range(num_pieces(file)) if is_plain(file) else [_WHOLE]
         for number in numbers:
-            if number == _WHOLE or kept.get(piece_name(index, number)) is None:
+            if number == _WHOLE or not _is_done(kept, index, number):
                 items.append({"file": os.path.abspath(file), "index": index, "number": number})
     return items
+
+
+def _is_done(kept: Kept, index: int, number: int) -> bool:
+    row = kept.get(piece_name(index, number))
+    return row is not None and not row["failed"]
 
 
 def _scanned(item: dict[str, Any], screen: Any, sequence: str) -> list[dict[str, Any]]:

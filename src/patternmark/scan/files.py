@@ -7,6 +7,7 @@ are put together from these lines alone, in the order of files and pieces, nobod
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from patternmark.io.files import make_folder, write_json
 from patternmark.io.kept import Kept
 from patternmark.scan.judging import Found, judge
 from patternmark.scan.screen import Screen
-from patternmark.scan.sources import PIECE, Piece, pieces
+from patternmark.scan.sources import PIECE, Loaded, Piece, pieces
 
 SUFFIXES = (".fa", ".fasta", ".faa", ".fas", ".fsa", ".fq", ".fastq", ".parquet", ".arrow")
 _PACKED = ("", ".gz", ".zst")
@@ -42,7 +43,7 @@ class Scan:
         """Return what must be the same for a run to go on."""
         return {
             "patternmark": __version__,
-            "files": [[file, _size(file)] for file in self.files],
+            "files": [[shown(file), *_identity(file)] for file in self.files],
             "keys": [key.key_id for key in self.screen.keys],
             "sequence": self.sequence,
             "piece": PIECE,
@@ -61,13 +62,22 @@ class Scan:
                 raise InputError(
                     f"{self.work}: holds an unfinished scan: go on with --resume, or remove it"
                 )
+            if "-" in self.files:
+                raise InputError("standard input cannot be read again: scan a file to resume")
             if _read(plan) != self.plan():
                 raise InputError(
                     f"{self.work}: holds another scan (its files, their sizes, keys or version "
                     "differ): remove it, or choose another -o"
                 )
         make_folder(self.work)
+        if not plan.exists():  # pieces without a plan are of some other scan
+            self.done_file.unlink(missing_ok=True)
         write_json(plan, self.plan())
+
+    def end(self) -> None:
+        """Remove the work folder, what is finished first: without a plan it counts for nothing."""
+        self.done_file.unlink(missing_ok=True)
+        shutil.rmtree(self.work)
 
     def run(self, step: Step = lambda size, records: None) -> list[tuple[str, Found, str]]:
         """Scan all that is not done; return what was found in each file, and its hash."""
@@ -79,7 +89,8 @@ class Scan:
                     name = piece_name(index, piece.number)
                     if error:
                         kept.add({"job": name, **_failed(error)})
-                    elif (before := kept.get(name)) is not None:
+                    elif (before := kept.get(name)) is not None and not before["failed"]:
+                        _check_same(piece, before)
                         step(piece.bytes, before["found"]["records"])
                     else:
                         waiting.add(pool.submit(scan_piece, name, piece, self.screen))
@@ -102,33 +113,55 @@ def scan_file(file: str, index: int, screen: Screen, sequence: str) -> Iterator[
         yield {"job": name, **_failed(error)} if error else scan_piece(name, piece, screen)
 
 
-def expand(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the files of paths, folders with all that looks like sequences in them."""
+def _check_same(piece: Piece, before: dict[str, Any]) -> None:
+    """See that what must be read again anyway is what was scanned."""
+    if not piece.bytes and digest_of(piece.load()) != before["hash"]:
+        raise InputError(f"{piece.file}: is not what was scanned before: start anew")
+
+
+def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:
+    """Return the files of paths, folders with all that looks like sequences in them.
+
+    What a scan itself writes is left out.
+    """
     found: list[str] = []
     for path in paths:
         if not os.path.isdir(path):
             found.append(path)
             continue
         every = sorted(str(file) for file in Path(path).rglob("*") if file.is_file())
-        own = [file for file in every if _is_sequences(file)]
+        written = None if output is None else os.path.realpath(output)
+        own = [f for f in every if _is_sequences(f) and os.path.realpath(f) != written]
         if not own:
             raise InputError(f"{path}: there is no file of sequences in this folder")
         found += own
-    twice = {file for file in found if found.count(file) > 1} if len(found) < 10_000 else set()
-    if twice:
-        raise InputError(f"{sorted(twice)[0]}: is named twice")
+    seen: set[str] = set()
+    for file in found:
+        place = os.path.realpath(file)
+        if place in seen:
+            raise InputError(f"{file}: is named twice")
+        if output is not None and place == os.path.realpath(output):
+            raise InputError(f"{file}: is what -o would overwrite: choose another output")
+        seen.add(place)
     return tuple(found)
+
+
+def shown(file: str) -> str:
+    """Return a file's name as it can be written, whatever bytes it is made of."""
+    return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
 def _is_sequences(file: str) -> bool:
     return file.lower().endswith(tuple(kind + packed for kind in SUFFIXES for packed in _PACKED))
 
 
-def _size(file: str) -> int | None:
+def _identity(file: str) -> list[Any]:
+    """Return what tells that a file is the one that was scanned: place, size, last change."""
     try:
-        return None if file == "-" else os.path.getsize(file)
+        found = os.stat(file)
     except OSError:
-        return None
+        return [None, None, None]
+    return [shown(os.path.realpath(file)), found.st_size, found.st_mtime_ns]
 
 
 def _read(file: Path) -> Any:
@@ -158,13 +191,11 @@ def _pieces(file: str, sequence: str) -> Iterator[tuple[Piece, str]]:
 
 def _failed(why: str) -> dict[str, Any]:
     found = Found(skipped=[{"id": "", "offset": 0, "why": why}])
-    return {"found": found.to_table(), "hash": "", "bytes": 0}
+    return {"found": found.to_table(), "hash": "", "bytes": 0, "failed": True}
 
 
 def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
     """Scan the records of a piece."""
-    from xxhash import xxh3_128  # noqa: PLC0415  # the scan extra
-
     try:
         loaded = piece.load()
     except InputError as error:
@@ -173,14 +204,24 @@ def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
     if loaded.problem:
         end = loaded.begin + loaded.size
         found.skipped.append({"id": "", "offset": end, "why": loaded.problem})
-    digest = xxh3_128(loaded.content)
-    digest.update(loaded.beyond)
     return {
         "job": name,
         "found": found.to_table(),
-        "hash": digest.hexdigest(),
+        "hash": digest_of(loaded),
         "bytes": piece.bytes or loaded.size,
+        "failed": False,
     }
+
+
+def digest_of(loaded: Loaded) -> str:
+    """Return the hash of a piece: of its bytes, and of where sequences begin in a column."""
+    from xxhash import xxh3_128  # noqa: PLC0415  # the scan extra
+
+    digest = xxh3_128(loaded.content)
+    digest.update(loaded.beyond)
+    if loaded.offsets is not None:
+        digest.update(loaded.offsets.tobytes())
+    return str(digest.hexdigest())
 
 
 def _finish(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from patternmark.scan.reading import Counted, kernels, letters_of
 from patternmark.scan.screen import LEVELS, Screen
 
+_RETURN = 13
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
 KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
 
@@ -59,6 +60,13 @@ def judge(parts: Iterable[Counted], screen: Screen, offset: int = 0) -> Found:
 def _judge(part: Counted, screen: Screen, offset: int) -> Found:
     loops = kernels()
     bad = part.records[:, loops.BAD_AT] >= 0
+    for record in np.flatnonzero(part.records[:, loops.RESIDUES] == 0) if part.ids is None else ():
+        # Where lines end with a carriage return alone, all is header.
+        start, end = part.records[record, [loops.START, loops.HEAD_END]].tolist()
+        bare = np.flatnonzero(part.raw[start : end - 1] == _RETURN)
+        if len(bare):
+            part.records[record, loops.BAD_AT] = start + bare[0]
+            bad[record] = True
     if bad.any():
         good = ~bad[part.segments[:, loops.RECORD]]
         part = replace(part, segments=part.segments[good], counts=part.counts[good])
@@ -119,8 +127,8 @@ def _judged(
     best: dict[tuple[int, int], dict[str, Any]] = {}
     loops = kernels()
     for key in np.unique(pairs[:, 1]).tolist():
-        own = pairs[pairs[:, 1] == key, 0].tolist()
-        verdicts = screen.detector(key).detect_many([part.letters(segment) for segment in own])
+        own = sorted(pairs[pairs[:, 1] == key, 0].tolist())
+        verdicts = screen.detector(key).detect_many(part.texts(own))
         for segment, verdict in zip(own, verdicts, strict=True):
             if verdict.log10_p > KEPT_LOG10_P:
                 continue
@@ -150,6 +158,8 @@ def _problem(part: Counted, record: int, offset: int) -> dict[str, Any]:
     at = int(part.records[record, loops.BAD_AT])
     byte = int(part.raw[at])
     shown = repr(chr(byte)) if 32 <= byte < 127 else f"byte {byte}"
+    if byte == _RETURN:
+        shown = "a carriage return without a newline"
     return {
         "id": part.name(record),
         "offset": offset + part.place(record),

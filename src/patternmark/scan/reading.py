@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -55,16 +55,20 @@ class Counted:
         words = head.split(None, 1)
         return words[0].decode("utf-8", "replace") if words else ""
 
-    def letters(self, segment: int) -> str:
-        """Return the residues of a segment."""
+    def texts(self, segments: Iterable[int]) -> Iterator[str]:
+        """Yield the residues of segments; those of one record should follow each other."""
         loops = kernels()
-        row = self.segments[segment]
-        record = self.records[row[loops.RECORD]]
-        body = self.raw[record[loops.HEAD_END] : record[loops.END]]
         kinds, _ = tables()
-        residues = body[(kinds[body] < loops.SKIPPED) & (kinds[body] != loops.SEPARATOR)]
-        place = row[loops.PLACE]
-        return bytes(residues[place : place + row[loops.SIZE]]).decode("ascii")
+        last, residues = -1, b""
+        for segment in segments:
+            number, place, size = self.segments[segment, : loops.SCORED].tolist()
+            if number != last:  # a long record has many segments, and is gone through once
+                record = self.records[number]
+                body = self.raw[record[loops.HEAD_END] : record[loops.END]]
+                kind = kinds[body]
+                kept = (kind < loops.SKIPPED) & (kind != loops.SEPARATOR)
+                last, residues = number, bytes(body[kept])
+            yield residues[place : place + size].decode("ascii")
 
 
 def letters_of(part: Counted) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from patternmark._version import __version__
 from patternmark.io.files import put_in_place, write_json
+from patternmark.scan.files import shown
 from patternmark.scan.judging import Found
 from patternmark.scan.screen import SURVIVORS, Screen
 
@@ -42,7 +43,7 @@ def corrected(
 ) -> list[dict[str, Any]]:
     """Return the hits, in the order of files, records and keys."""
     tests = num_tests(files, screen)
-    rows = [{"file": file} | hit for file, found, _ in files for hit in found.hits]
+    rows = [{"file": shown(file)} | hit for file, found, _ in files for hit in found.hits]
     ranked = sorted(range(len(rows)), key=lambda i: rows[i]["log10_p"])
     smallest = 0.0
     by_rank: dict[int, float] = {}
@@ -107,7 +108,7 @@ def manifest(
         "hits": num_hits,
         "inputs": [
             {
-                "file": file,
+                "file": shown(file),
                 "records": found.records,
                 "residues": found.residues,
                 "hash": f"xxh3-128 of the hashes of its pieces: {digest}",
@@ -116,9 +117,9 @@ def manifest(
             for file, found, digest in files
         ],
         "skipped": [
-            {"file": file} | problem for file, found, _ in files for problem in found.skipped
+            {"file": shown(file)} | problem for file, found, _ in files for problem in found.skipped
         ],
-        "signature": screen.signature,
+        "signatures": screen.signatures,
     }
 
 

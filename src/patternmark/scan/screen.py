@@ -95,9 +95,10 @@ class Screen:
         return _limits()
 
     @property
-    def signature(self) -> str:
-        """What shaped the results, besides the keys: that of the first one's detector."""
-        return self.detector(0).signature.partition("|")[2]
+    def signatures(self) -> list[str]:
+        """What shaped the results, besides the keys: one for each kind of key."""
+        first = {key.profile.canonical: i for i, key in reversed(list(enumerate(self.keys)))}
+        return sorted({self.detector(i).signature.partition("|")[2] for i in first.values()})
 
     def detector(self, key: int) -> Detector:
         """Return the detector of a key; those of the last ones are kept."""

@@ -8,6 +8,7 @@ with the pieces that it has not finished. Compressed files have the pieces of wh
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -72,6 +73,10 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
 
         yield from _streamed(path, sys.stdin.buffer)
         return
+    if stat.S_ISFIFO(_mode(path)):  # of a pipe nothing can be read twice
+        with open(path, "rb") as stream:
+            yield from _streamed(path, stream)
+        return
     try:
         with open(path, "rb") as stream:
             start = stream.read(8)
@@ -90,8 +95,17 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
             yield plain_piece(path, number)
 
 
+def _mode(path: str) -> int:
+    try:
+        return os.stat(path).st_mode
+    except OSError:
+        return 0
+
+
 def is_plain(path: str) -> bool:
     """Tell whether a file is FASTA as it is, whose pieces can be read in any order."""
+    if not os.path.isfile(path):
+        return False
     try:
         with open(path, "rb") as stream:
             start = stream.read(8)
@@ -370,7 +384,8 @@ def _columns(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Piece]:
             else:
                 reader = stack.enter_context(arrow.ipc.open_file(path))
                 batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-            for number, batch in enumerate(batches):
+            small = (some for batch in batches for some in _sliced(batch, sequence))
+            for number, batch in enumerate(small):
                 loaded = column(batch, sequence, first)
                 yield Piece(path, number, partial(_as_it_is, loaded))
                 first += len(batch)
@@ -378,6 +393,14 @@ def _columns(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Piece]:
         raise InputError(f"{path}: {error}") from None
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def _sliced(batch: Any, sequence: str) -> Iterator[Any]:
+    """Cut a batch into such as have the bytes of a piece, about: writers make them of any size."""
+    size = batch.column(sequence).nbytes if sequence in batch.schema.names else 0
+    rows = max(1, len(batch) * PIECE // max(size, PIECE))
+    for first in range(0, len(batch), rows):
+        yield batch.slice(first, rows)
 
 
 def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
@@ -389,8 +412,11 @@ def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
             f"there is no column {sequence!r} among {', '.join(batch.schema.names)}: name it with "
             "--sequence-column"
         )
-    values = batch.column(sequence).cast(arrow.large_string())
-    values = values.fill_null("") if values.null_count else values
+    values = batch.column(sequence)
+    is_binary = arrow.types.is_binary(values.type) or arrow.types.is_large_binary(values.type)
+    # Bytes that are no text are no reason to lose a file: they are those of bad records.
+    values = values.cast(arrow.large_binary() if is_binary else arrow.large_string())
+    values = values.fill_null(b"" if is_binary else "") if values.null_count else values
     _, ends, data = values.buffers()
     offsets = np.zeros(1, dtype=np.int64)  # where there are no rows, there need be no buffer
     if len(values):

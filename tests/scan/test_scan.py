@@ -35,7 +35,7 @@ from patternmark.scan.judging import judge  # noqa: E402
 from patternmark.scan.reading import padded, read_fasta  # noqa: E402
 from patternmark.scan.result import COLUMNS, corrected, write_hits  # noqa: E402
 from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
-from tests.conftest import Outcome  # noqa: E402
+from tests.conftest import Outcome, no_file_over  # noqa: E402
 from tests.scan.made import (  # noqa: E402
     a_key,
     drawn,
@@ -391,26 +391,36 @@ def test_choices_that_do_not_go_together(run: Run, tmp_path: Path) -> None:
         assert run(*start, *more).status == 2
 
 
-def test_a_full_disk_keeps_what_is_finished(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.fa").write_bytes(content)
-    screen = Screen(KEYS)
-    scan = Scan((str(tmp_path / "a.fa"),), screen, tmp_path / "w")
+def a_scan(content: bytes, folder: Path) -> Scan:
+    (folder / "a.fa").write_bytes(content)
+    scan = Scan((str(folder / "a.fa"),), Screen(KEYS), folder / "w")
     scan.begin(resume=False)
+    return scan
+
+
+def test_a_full_disk_keeps_what_is_finished(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "PIECE", 20_000)
+    scan = a_scan(content, tmp_path)
+    with no_file_over(2000), pytest.raises(InputError, match="what is finished is kept"):
+        scan.run()
+    assert 0 < scan.done_file.stat().st_size <= 2000
     found = scan.run()
-    rows = corrected(found, screen, fpr=0.01, fdr=None)
-    target = tmp_path / "no folder" / "h.parquet"
-    with pytest.raises(Exception, match=r"h\.parquet"):
-        write_hits(rows, target)
-    assert not target.exists()
-    assert scan.done_file.exists()
+    assert found[0][1].records == 400
+    output = tmp_path / "h.parquet"
+    output.write_bytes(b"before")
+    rows = corrected(found, scan.screen, fpr=0.01, fdr=None)
+    with no_file_over(100), pytest.raises(InputError, match=r"h\.parquet: cannot be written"):
+        write_hits(rows, output)
+    assert output.read_bytes() == b"before"
+    write_hits(rows, output)
+    assert {(row["id"], row["key_id"]) for row in hits_of(output)} == EXPECTED
 
 
 def test_false_discovery_rate(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.fa").write_bytes(content)
-    screen = Screen(KEYS)
-    scan = Scan((str(tmp_path / "a.fa"),), screen, tmp_path / "w")
-    scan.begin(resume=False)
-    found = scan.run()
+    scan = a_scan(content, tmp_path)
+    screen, found = scan.screen, scan.run()
     strict = corrected(found, screen, fpr=0.05, fdr=None)
     free = corrected(found, screen, fpr=None, fdr=0.05)
     assert len(free) >= len(strict) == 8

@@ -25,24 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
-from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.null.binomial import binomial_log_tail
+from patternmark.scan.reading import kernels
 from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
 from patternmark.schedule import HardenedSchedule, protein_pairs
 
 _LANES = 64
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
-
-
-@cache
-def hardened_kernels() -> Any:
-    """Return the compiled loops, or say what to install."""
-    try:
-        from patternmark.scan import hardened_kernels as loops  # noqa: PLC0415  # numba is an extra
-    except ImportError:
-        raise PatternmarkError("scan needs numba: pip install 'patternmark[scan]'") from None
-    return loops
 
 
 class HardenedGroup:
@@ -69,7 +60,7 @@ class HardenedGroup:
         schedule = self.keys[0].schedule
         assert isinstance(schedule, HardenedSchedule)  # noqa: S101
         self._schedule = schedule
-        loops = hardened_kernels()
+        loops = kernels("hardened_kernels")
         self._groups = -(-self._starts // loops.ABREAST)
         self._width = self._starts + self._groups * loops.ABREAST  # of a table's row: any turn fits
 
@@ -93,7 +84,7 @@ class HardenedGroup:
             raise ParameterError(f"a level is from 1 to {LEVELS}, not {passing_level}")
         if tally.shape != (LEVELS,) or tally.dtype != np.int64:
             raise ParameterError(f"a tally has {LEVELS} numbers of 64 bits")
-        loops = hardened_kernels()
+        loops = kernels("hardened_kernels")
         places, edges, scored = self._laid_out(letters, begins)
         hits = np.empty((_PAIRS + _LANES, 2), dtype=np.int64)
         found = [np.zeros((0, 2), dtype=np.int64)]
@@ -113,7 +104,7 @@ class HardenedGroup:
 
         It is slower than `passing` by far, and for what has passed.
         """
-        loops = hardened_kernels()
+        loops = kernels("hardened_kernels")
         places, edges, scored = self._laid_out(letters, begins)
         shape = (len(scored), len(self.keys), self._nonces, self._starts)
         result = np.zeros(shape, dtype=np.int16)
@@ -128,7 +119,7 @@ class HardenedGroup:
         self, letters: NDArray[np.uint8], begins: NDArray[np.int64]
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
         """Return where the words of residues are in a table, segments' edges, what is scored."""
-        loops = hardened_kernels()
+        loops = kernels("hardened_kernels")
         # The loops look at memory as it is: nothing but arrays of these kinds may reach them.
         letters = np.ascontiguousarray(letters, dtype=np.uint8)
         begins = np.ascontiguousarray(begins, dtype=np.int64)
@@ -191,7 +182,7 @@ class HardenedGroup:
         return table
 
     def _planes(self) -> NDArray[np.uint64]:
-        loops = hardened_kernels()
+        loops = kernels("hardened_kernels")
         words = -(-self._nonces // _LANES)
         return np.zeros((words, self._groups, loops.PLANES, loops.ABREAST), dtype=np.uint64)
 

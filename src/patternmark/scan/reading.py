@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,12 @@ _NO_OFFSETS = np.zeros(0, dtype=np.int64)
 
 
 @cache
-def kernels() -> Any:
-    """Return the compiled loops, or say what to install."""
+def kernels(name: str = "kernels") -> Any:
+    """Return a module of compiled loops, or say what to install."""
     try:
-        from patternmark.scan import kernels as loops  # noqa: PLC0415  # numba is an extra
+        return import_module(f"patternmark.scan.{name}")  # numba is an extra
     except ImportError:
         raise PatternmarkError("scan needs numba: pip install 'patternmark[scan]'") from None
-    return loops
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from patternmark._version import __version__
-from patternmark.io.files import put_in_place, write_json
+from patternmark.io.files import put_in_place
 from patternmark.scan.files import shown
 from patternmark.scan.judging import Found
 from patternmark.scan.screen import SURVIVORS, Screen
@@ -121,8 +121,3 @@ def manifest(
         ],
         "signatures": screen.signatures,
     }
-
-
-def write_manifest(content: dict[str, Any], file: Path) -> None:
-    """Write the manifest beside the hits."""
-    write_json(file, content)

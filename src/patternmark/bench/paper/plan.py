@@ -28,11 +28,10 @@ PUBLISHED = "pattern-mark"
 JUDGED_TOO = {PUBLISHED: ("pattern-auto",)}
 PROTEIN_SCHEMES = (*BASELINES, *PEERS, PUBLISHED, OURS)
 # Mask-Predict settles many tokens a step: there is no step before.
-TEXT_SCHEMES = tuple(
-    name
-    for scheme in PROTEIN_SCHEMES
-    if scheme != "soft-by-step"
-    for name in ((OURS_LIKELIEST, OURS) if scheme == OURS else (scheme,))
+TEXT_SCHEMES = (
+    *(name for name in PROTEIN_SCHEMES if name not in ("soft-by-step", OURS)),
+    OURS_LIKELIEST,
+    OURS,
 )
 
 REWRITTEN = ("unigram", PUBLISHED, OURS)  # whose designs the model itself attacks

@@ -28,6 +28,7 @@ class TranslationStage:
         self.translator = Translator.open(model, device)
         self._tokenizer = shipped_tokenizer() if model is None else model / TOKENIZER
         self.cells = cells("translation", size)
+        self._used: list[dict[str, Any]] = []  # rows of which the material is made
 
     def run(self, paragraphs: Path, step: Callable[[str], None]) -> Material:
         """Translate; what is English already is left out, as it has no mark to find."""
@@ -35,7 +36,6 @@ class TranslationStage:
         pairs = [pair for pair in every if not is_copy(pair)][: self.size.texts]
         sources = [source for source, _ in pairs]
         references = [target for _, target in pairs]
-        self._used: list[dict[str, Any]] = []
         plain = self._kept_or_made(NONE, lambda: self._translate(sources, None))
         step("translations without a mark")
         found: dict[Cell, ByKey] = {}

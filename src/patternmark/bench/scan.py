@@ -31,7 +31,7 @@ from patternmark.scan.files import Scan, needs
 from patternmark.scan.judging import judge
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import Screen
-from patternmark.scan.sources import PIECE
+from patternmark.scan.sizes import PIECE
 
 SEQUENCES, REPEATS = 150_000, 7
 COPIES = 12  # of the sequences in files: enough pieces that the last one matters little
@@ -218,7 +218,7 @@ def scan_once(file: Path, workers: int, sequences: int) -> None:
         screen = Screen(numbered_keys(_LABEL, SCHEMES["paper"], 1))
         scan = Scan((str(file),), screen, work, workers)
         scan.begin(resume=False)
-        _expect(sequences, scan.run()[0][1].records)
+        _expect(sequences, scan.run().files[0].found.records)
     finally:
         shutil.rmtree(work)
 

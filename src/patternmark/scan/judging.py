@@ -15,7 +15,7 @@ from patternmark.scan.screen import LEVELS, Screen
 _RETURN = 13
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
 _AT_ONCE = 2**22  # pairs of a segment and a key that are screened together, about
-_FEWEST = 2**10  # segments that are
+_FEWEST, _MOST = 2**10, 2**14  # segments that are
 KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
 NAMED = 100  # of what was left out of a file; more are counted
 
@@ -99,10 +99,10 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
 
 def _shares(part: Counted, screen: Screen) -> Iterator[Counted]:
     """Yield some segments at a time: with many keys, many pairs of few of them may pass."""
-    size = max(_FEWEST, _AT_ONCE // len(screen.keys))
+    size = min(_MOST, max(_FEWEST, _AT_ONCE // len(screen.keys)))
     if screen.gpu is not None:
-        size = len(part.segments)  # it shares out for itself
-    for first in range(0, len(part.segments), max(1, size)):
+        size = _MOST  # it shares out for itself
+    for first in range(0, len(part.segments), size):
         some = slice(first, first + size)
         yield replace(part, segments=part.segments[some], counts=part.counts[some])
 
@@ -153,17 +153,18 @@ def _judge_pairs(
 ) -> None:
     """Judge pairs by `auto`; of a record and a key the best segment is a hit."""
     loops = kernels()
+    passed = np.unique(pairs[:, 0]).tolist()
+    text_of = dict(zip(passed, part.texts(passed), strict=True))
     ordered = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     for of_key in np.split(ordered, np.flatnonzero(np.diff(ordered[:, 1])) + 1):
         if not len(of_key):
             continue
         key, own = int(of_key[0, 1]), of_key[:, 0].tolist()
-        texts = list(part.texts(own))
         # A long repeat has many segments that are alike.
-        different = list(dict.fromkeys(texts))
+        different = list(dict.fromkeys(text_of[segment] for segment in own))
         verdicts = dict(zip(different, screen.detector(key).detect_many(different), strict=True))
-        for segment, text in zip(own, texts, strict=True):
-            verdict = verdicts[text]
+        for segment in own:
+            verdict = verdicts[text_of[segment]]
             if verdict.log10_p > KEPT_LOG10_P:
                 continue
             record, place, size = part.segments[segment, : loops.SCORED].tolist()

@@ -1,6 +1,6 @@
 """How much is read at once: what bounds the memory of a scan, whatever its input."""
 
-PIECE = 2**25  # bytes of a file that one worker reads at once
+PIECE = 2**23  # bytes of a file that one worker reads at once
 LONGEST_RECORD = 2**27  # bytes; a longer one is skipped
 STREAMED = 2**20  # bytes of a stream between two looks at whether a piece is full
 BEYOND = 2**16  # bytes that are read behind a piece to find the end of its last record

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 from patternmark.errors import InputError
 from patternmark.scan import sizes
@@ -33,7 +34,9 @@ from patternmark.scan.streams import (
     PARQUET,
     ZSTD,
     Decompressed,
+    Gzip,
     Plain,
+    Source,
     stream_pieces,
 )
 
@@ -60,12 +63,16 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
     elif start.startswith((GZIP, ZSTD, b"@")):
         with ExitStack() as stack:
             file = stack.enter_context(open(path, "rb", buffering=0))
-            is_plain = start.startswith(b"@")
-            source = Plain(file) if is_plain else Decompressed(path, file, start)
-            yield from stream_pieces(path, source)
+            yield from stream_pieces(path, _source(path, file, start))
     else:
         for number in range(num_pieces(path)):
             yield plain_piece(path, number)
+
+
+def _source(path: str, file: Any, start: bytes) -> Source:
+    if start.startswith(GZIP):
+        return Gzip(path, file)
+    return Decompressed(path, file, start) if start.startswith(ZSTD) else Plain(file)
 
 
 def is_plain(path: str) -> bool:

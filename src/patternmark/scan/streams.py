@@ -58,10 +58,11 @@ class Decompressed:
     (gzip), or do not say that it is (zstd).
     """
 
-    def __init__(self, path: str, file: Any, start: bytes) -> None:
+    def __init__(self, path: str, file: Any, start: bytes, skipped: int = 0) -> None:
         self._file, self._begin = file, _decompressor(path, start)
         self._frame: Any = None
         self._rest = b""
+        self._skipped = skipped  # bytes to leave out at the beginning
 
     def position(self) -> int:
         """Return how many bytes of the file were read."""
@@ -82,10 +83,58 @@ class Decompressed:
                 if not rest:
                     continue
                 self._frame = self._begin()
-            buffer.append(self._frame.decompress(rest))
+            found = self._frame.decompress(rest)
+            gone = min(self._skipped, len(found))
+            self._skipped -= gone
+            buffer.append(memoryview(found)[gone:])
             if self._frame.eof:
                 self._rest, self._frame = self._frame.unused_data, None
         return True
+
+
+class Gzip:
+    """The same for gzip alone, and faster: bytes are decompressed to where they are looked at.
+
+    What its reader has given when it finds damage is not told; so the file is read once more.
+    """
+
+    def __init__(self, path: str, file: Any) -> None:
+        self._path, self._file = path, file
+        self._reader, self._given = _gzip_reader(path, file), 0
+        self._careful: Decompressed | None = None
+
+    def position(self) -> int:
+        """Return how many bytes of the file were read."""
+        return int(self._file.tell())
+
+    def read(self, buffer: Buffer) -> bool:
+        """Add some bytes to a buffer; return whether there may be more."""
+        if self._careful is not None:
+            return self._careful.read(buffer)
+        before = buffer.size
+        try:
+            buffer.read(self._reader, sizes.STREAMED)
+        except Exception:  # it says again what it is
+            self._file.seek(0)
+            given = self._given + buffer.size - before
+            self._careful = Decompressed(self._path, self._file, GZIP, given)
+            return True
+        self._given += buffer.size - before
+        return buffer.size - before == sizes.STREAMED
+
+
+def _gzip_reader(path: str, file: Any) -> Any:
+    try:
+        from isal import isal_zlib  # noqa: PLC0415  # the scan extra
+    except ImportError as error:
+        raise _missing(path, error) from None
+    return isal_zlib._GzipReader(file, sizes.COMPRESSED)  # what igzip.open reads with
+
+
+def _missing(path: str, error: ImportError) -> PatternmarkError:
+    return PatternmarkError(
+        f"{path}: reading it needs {error.name}: pip install 'patternmark[scan]'"
+    )
 
 
 def _decompressor(path: str, start: bytes) -> Callable[[], Any]:
@@ -98,9 +147,7 @@ def _decompressor(path: str, start: bytes) -> Callable[[], Any]:
 
         return zstandard.ZstdDecompressor().decompressobj
     except ImportError as error:
-        raise PatternmarkError(
-            f"{path}: reading it needs {error.name}: pip install 'patternmark[scan]'"
-        ) from None
+        raise _missing(path, error) from None
 
 
 def stream_pieces(path: str, source: Source) -> Iterator[Piece]:
@@ -129,6 +176,7 @@ class _Stream:
         self.buffer = BUFFERS.take()
         self.begin = 0  # of the buffer in what is read, or the number of the first row
         self.is_open, self.damage = True, ""
+        self.searched = 0  # where no record begins beyond the piece, so far
 
     def read(self) -> None:
         """Read on; where that fails, it is the end."""
@@ -140,6 +188,7 @@ class _Stream:
     def cut(self, end: int, at: int = 0, problem: str = "") -> Loaded:
         """Take the bytes up to a place away, of which those from `at` on are a piece."""
         before, rest = self.buffer, BUFFERS.take()
+        self.searched = 0
         rest.append(before.view(end, before.size))
         begin, self.buffer = self.begin + at, rest
         self.begin += end
@@ -147,6 +196,7 @@ class _Stream:
 
     def forget(self, count: int) -> None:
         """Leave out the first bytes."""
+        self.searched = 0
         self.buffer.drop(count)
         self.begin += count
 
@@ -186,13 +236,16 @@ def _fasta(stream: _Stream) -> Iterator[Loaded]:
 def _end_of_piece(stream: _Stream) -> int:
     """Return where the first record begins beyond the piece, 0 where that is not known yet."""
     boundary = (stream.begin // sizes.PIECE + 1) * sizes.PIECE - stream.begin
-    size = stream.buffer.size
-    found = next_record(stream.buffer, boundary - 1) if boundary <= size else -1
+    size, found = stream.buffer.size, -1
+    if boundary <= size:
+        found = next_record(stream.buffer, max(boundary, stream.searched) - 1)
+        stream.searched = size
     return found if found > 0 else 0 if stream.is_open else size
 
 
 def _is_too_long(stream: _Stream) -> bool:
-    return stream.buffer.size - last_record(stream.buffer) > sizes.LONGEST_RECORD
+    size = stream.buffer.size  # no search where all of it is not
+    return size > sizes.LONGEST_RECORD < size - last_record(stream.buffer)
 
 
 def _fastq(stream: _Stream) -> Iterator[Loaded]:

@@ -78,7 +78,7 @@ def run_scan_benchmark(
     return result | {"rows": rows + more_rows + file_rows}
 
 
-def _sizes(content: bytes, sequences: int) -> dict[str, int]:
+def _sizes(content: bytes, sequences: int) -> dict[str, Any]:
     return {
         "sequences": sequences,
         "bytes": len(content),

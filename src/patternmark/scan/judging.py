@@ -71,7 +71,7 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
         good = ~bad[part.segments[:, loops.RECORD]]
         part = replace(part, segments=part.segments[good], counts=part.counts[good])
     tally = np.zeros(LEVELS, dtype=np.int64)
-    pairs = _passing(part, screen, tally)
+    pairs = first_stage(part, screen, tally)
     return Found(
         records=int(len(bad) - bad.sum()),
         residues=int(part.records[~bad, loops.RESIDUES].sum()),
@@ -83,8 +83,11 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
     )
 
 
-def _passing(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the pairs of a segment and a key that pass the first stage: [pairs, 2]."""
+def first_stage(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pairs of a segment and a key that pass the first stage: [pairs, 2].
+
+    To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
+    """
     found = [np.zeros((0, 2), dtype=np.int64)]
     if len(screen.two_part):
         pairs = _two_part(part, screen, tally)

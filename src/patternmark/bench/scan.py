@@ -133,7 +133,7 @@ def _biopython(content: bytes) -> Work:
 def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, list[dict[str, Any]]]:
     """Time what takes long on some of the sequences, beside one key on all of them."""
     few = max(1, sequences // SHARE)
-    part = content[: _end_of(content, few)]
+    part = content[: end_of(content, few)]
     times = in_turns(
         {
             "one": _judging(content, sequences, SCHEMES["paper"], 1),
@@ -152,7 +152,7 @@ def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, lis
     ]
 
 
-def _end_of(content: bytes, records: int) -> int:
+def end_of(content: bytes, records: int) -> int:
     """Return where the first so many records end."""
     at = 0
     for _ in range(records):

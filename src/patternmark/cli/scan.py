@@ -47,7 +47,7 @@ def scan(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads, or Ray's processes.")] = 1,
     device: Annotated[
-        str, typer.Option(help="cuda: screen keys of two parts on a GPU, if there are very many.")
+        str, typer.Option(help="cuda: do the first stage on a GPU, for very many keys.")
     ] = "cpu",
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     ray_address: Annotated[

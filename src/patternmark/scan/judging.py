@@ -88,7 +88,7 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
     )
     best: dict[tuple[int, int], dict[str, Any]] = {}
     for some in _shares(part, screen):
-        pairs = _passing(some, screen, found.tally)
+        pairs = first_stage(some, screen, found.tally)
         found.passed += len(pairs)
         _judge_pairs(some, pairs, screen, offset, best)
     found.hits = [best[pair] for pair in sorted(best)]
@@ -100,15 +100,18 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
 def _shares(part: Counted, screen: Screen) -> Iterator[Counted]:
     """Yield some segments at a time: with many keys, many pairs of few of them may pass."""
     size = min(_MOST, max(_FEWEST, _AT_ONCE // len(screen.keys)))
-    if screen.gpu is not None:
+    if screen.device != "cpu":
         size = _MOST  # it shares out for itself
     for first in range(0, len(part.segments), size):
         some = slice(first, first + size)
         yield replace(part, segments=part.segments[some], counts=part.counts[some])
 
 
-def _passing(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the pairs of a segment and a key that pass the first stage: [pairs, 2]."""
+def first_stage(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pairs of a segment and a key that pass the first stage: [pairs, 2].
+
+    To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
+    """
     found = [np.zeros((0, 2), dtype=np.int64)]
     if len(screen.two_part):
         pairs = _two_part(part, screen, tally)

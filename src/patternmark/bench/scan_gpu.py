@@ -25,6 +25,7 @@ from patternmark.errors import PatternmarkError
 from patternmark.models.device import device_name, pick_device
 from patternmark.scan.files import needs
 from patternmark.scan.gpu import TORCH_ON_CPU
+from patternmark.scan.hardened import in_order
 from patternmark.scan.judging import Found, first_stage, judge
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import LEVELS, Screen
@@ -227,8 +228,9 @@ def passing_pairs(content: bytes, screen: Screen) -> tuple[NDArray[np.int64], li
     usual, screen.passing = screen.passing, CHECKED_LEVEL
     try:
         for part in read_fasta(padded(content), len(content)):
-            found.append(first_stage(part, screen, tally) + np.array([segments, 0]))
+            for pairs in first_stage(part, screen, tally):
+                found.append(pairs + np.array([segments, 0]))
             segments += len(part.segments)
     finally:
         screen.passing = usual
-    return np.concatenate(found), tally.tolist()
+    return in_order(found), tally.tolist()

@@ -91,6 +91,16 @@ class GpuHardened:
         tally += levels.cpu().numpy()
         return in_order(found)
 
+    def each_passing(
+        self,
+        letters: NDArray[np.uint8],
+        begins: NDArray[np.int64],
+        passing_level: int,
+        tally: NDArray[np.int64],
+    ) -> Iterator[NDArray[np.int64]]:
+        """Yield the same pairs, as `HardenedGroup` does: here all at once."""
+        yield self.passing(letters, begins, passing_level, tally)
+
     def _keys_at_once(self) -> Iterator[range]:
         """Yield the numbers of keys whose columns fit."""
         number = len(self._group.keys)

@@ -34,6 +34,7 @@ from patternmark.schedule import HardenedSchedule, protein_pairs
 
 _LANES = 64
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
+_KEPT_BYTES = 2**27  # of tables; those of more keys are made anew for every part that is read
 
 
 class HardenedGroup:
@@ -80,20 +81,29 @@ class HardenedGroup:
 
         To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
         """
+        return in_order([*self.each_passing(letters, begins, passing_level, tally)])
+
+    def each_passing(
+        self,
+        letters: NDArray[np.uint8],
+        begins: NDArray[np.int64],
+        passing_level: int,
+        tally: NDArray[np.int64],
+    ) -> Iterator[NDArray[np.int64]]:
+        """Yield the same pairs, some at a time, of each key those of earlier segments first."""
         check_level(passing_level, tally)
         loops = kernels("hardened_kernels")
         places, edges, scored = self._laid_out(letters, begins)
         hits = np.empty((_PAIRS + _LANES, 2), dtype=np.int64)
-        found = []
-        for keys, tables in self._tables():
+        for keys, tables in self._kept_tables or self._tables():
             planes, first = self._planes(), 0
             while first < len(scored):
                 number, first = loops.passing_keys(
                     tables, places, edges, scored, first, self.nonces, len(keys), self.limits,
                     passing_level - 1, planes, tally, hits,
                 )  # fmt: skip
-                found.append(hits[:number] + np.array([0, keys.start]))
-        return in_order(found)
+                if number:
+                    yield hits[:number] + np.array([0, keys.start])
 
     def counts(self, letters: NDArray[np.uint8], begins: NDArray[np.int64]) -> NDArray[np.int16]:
         """Return how many residues agree, for each nonce and start: [segments, keys, R, starts].
@@ -104,7 +114,7 @@ class HardenedGroup:
         places, edges, scored = self._laid_out(letters, begins)
         shape = (len(scored), len(self.keys), self.nonces, self.starts)
         result = np.zeros(shape, dtype=np.int16)
-        for keys, tables in self._tables():
+        for keys, tables in self._kept_tables or self._tables():
             some = np.zeros((len(scored), len(tables) * _LANES, self.starts), dtype=np.int16)
             loops.count(tables, places, edges, self._planes(), some)
             used = some[:, : len(keys) * self.nonces]
@@ -140,6 +150,13 @@ class HardenedGroup:
         is_turned = place % self.sub_block % 2 == 1
         own = np.where(is_turned, partner, np.arange(len(AMINO_ACIDS)))
         return np.asarray(place // self.sub_block * len(AMINO_ACIDS) + own)
+
+    @cached_property
+    def _kept_tables(self) -> list[tuple[range, NDArray[np.uint64]]] | None:
+        """The tables of all keys, where they are few enough to be kept."""
+        one = next(self._tables())[1]
+        per_key = one.nbytes / max(1, _LANES // self.nonces)
+        return [*self._tables()] if per_key * len(self.keys) <= _KEPT_BYTES else None
 
     def _tables(self) -> Iterator[tuple[range, NDArray[np.uint64]]]:
         """Yield keys that share a word, or one that has several, with their tables."""

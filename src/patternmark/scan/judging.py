@@ -14,8 +14,7 @@ from patternmark.scan.screen import LEVELS, Screen
 
 _RETURN = 13
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
-_AT_ONCE = 2**22  # pairs of a segment and a key that are screened together, about
-_FEWEST, _MOST = 2**10, 2**14  # segments that are
+_SEGMENTS = 2**14  # that are screened together
 KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
 NAMED = 100  # of what was left out of a file; more are counted
 
@@ -87,51 +86,52 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
         segments=len(part.segments),
     )
     best: dict[tuple[int, int], dict[str, Any]] = {}
-    for some in _shares(part, screen):
-        pairs = first_stage(some, screen, found.tally)
-        found.passed += len(pairs)
-        _judge_pairs(some, pairs, screen, offset, best)
+    for some in _shares(part):
+        for pairs in first_stage(some, screen, found.tally):
+            found.passed += len(pairs)
+            _judge_pairs(some, pairs, screen, offset, best)
     found.hits = [best[pair] for pair in sorted(best)]
     for left in np.flatnonzero(bad).tolist():
         found.skip(part.name(left), offset + part.place(left), _problem(part, left))
     return found
 
 
-def _shares(part: Counted, screen: Screen) -> Iterator[Counted]:
-    """Yield some segments at a time: with many keys, many pairs of few of them may pass."""
-    size = min(_MOST, max(_FEWEST, _AT_ONCE // len(screen.keys)))
-    if screen.device != "cpu":
-        size = _MOST  # it shares out for itself
-    for first in range(0, len(part.segments), size):
-        some = slice(first, first + size)
+def _shares(part: Counted) -> Iterator[Counted]:
+    """Yield some segments at a time: of a long record there are many."""
+    for first in range(0, len(part.segments), _SEGMENTS):
+        some = slice(first, first + _SEGMENTS)
         yield replace(part, segments=part.segments[some], counts=part.counts[some])
 
 
-def first_stage(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the pairs of a segment and a key that pass the first stage: [pairs, 2].
+def first_stage(
+    part: Counted, screen: Screen, tally: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the pairs of a segment and a key that pass the first stage, some at a time: [pairs, 2].
 
-    To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
+    Of a key those of earlier segments come first. To `tally` it adds how many pairs are at most
+    10^-1, 10^-2 and so on: [LEVELS].
     """
-    found = [np.zeros((0, 2), dtype=np.int64)]
     if len(screen.two_part):
-        pairs = _two_part(part, screen, tally)
-        found.append(np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]]))
+        for pairs in _two_part(part, screen, tally):
+            yield np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]])
     if screen.hardened and len(part.segments):
         letters, begins = letters_of(part)
         for numbers, group in screen.hardened:
-            pairs = group.passing(letters, begins, screen.passing, tally)
-            found.append(np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]]))
-    return np.concatenate(found)
+            for pairs in group.each_passing(letters, begins, screen.passing, tally):
+                yield np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]])
 
 
-def _two_part(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
+def _two_part(
+    part: Counted, screen: Screen, tally: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
     """Do so for keys of two parts, by their numbers among these."""
     loops = kernels()
     if screen.gpu is not None:
         scored, at_odd = part.segments[:, loops.SCORED], part.segments[:, loops.AT_ODD]
-        return screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
+        yield screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
+        return
     hits = np.empty((_PAIRS + len(screen.two_part), 3), dtype=np.int64)
-    first, found = 0, []
+    first = 0
     while first < len(part.segments):
         number, done = loops.screen_keys(
             part.segments[first:],
@@ -142,9 +142,8 @@ def _two_part(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArra
             tally,
             hits,
         )
-        found.append(hits[:number, :2] + [first, 0])
+        yield hits[:number, :2] + np.array([first, 0])
         first += done
-    return np.concatenate(found) if found else np.zeros((0, 2), dtype=np.int64)
 
 
 def _judge_pairs(

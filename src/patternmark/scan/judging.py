@@ -69,31 +69,39 @@ def judge(parts: Iterable[Counted], screen: Screen, offset: int = 0) -> Found:
 
 def _judge(part: Counted, screen: Screen, offset: int) -> Found:
     loops = kernels()
-    bad = part.records[:, loops.BAD_AT] >= 0
-    for record in np.flatnonzero(part.records[:, loops.RESIDUES] == 0) if part.ids is None else ():
-        # Where lines end with a carriage return alone, all is header.
-        start, end = part.records[record, [loops.START, loops.HEAD_END]].tolist()
-        bare = np.flatnonzero(part.raw[start : end - 1] == _RETURN)
-        if len(bare):
-            part.records[record, loops.BAD_AT] = start + bare[0]
-            bad[record] = True
-    if bad.any():
-        good = ~bad[part.segments[:, loops.RECORD]]
+    bad = _bad_records(part)
+    residues = part.records[:, loops.RESIDUES]
+    if len(bad):
+        good = ~np.isin(part.segments[:, loops.RECORD], bad)
         part = replace(part, segments=part.segments[good], counts=part.counts[good])
     found = Found(
-        records=int(len(bad) - bad.sum()),
-        residues=int(part.records[~bad, loops.RESIDUES].sum()),
+        records=len(residues) - len(bad),
+        residues=int(residues.sum() - residues[bad].sum()),
         segments=len(part.segments),
     )
     best: dict[tuple[int, int], dict[str, Any]] = {}
     for some in _shares(part):
         for pairs in first_stage(some, screen, found.tally):
-            found.passed += len(pairs)
-            _judge_pairs(some, pairs, screen, offset, best)
+            if len(pairs):
+                found.passed += len(pairs)
+                _judge_pairs(some, pairs, screen, offset, best)
     found.hits = [best[pair] for pair in sorted(best)]
-    for left in np.flatnonzero(bad).tolist():
-        found.skip(part.name(left), offset + part.place(left), _problem(part, left))
+    for record in bad.tolist():
+        found.skip(part.name(record), offset + part.place(record), _problem(part, record))
     return found
+
+
+def _bad_records(part: Counted) -> NDArray[np.intp]:
+    """Return the numbers of records that have a byte that is no letter; it is written down."""
+    loops = kernels()
+    if part.ids is None:
+        for record in np.flatnonzero(part.records[:, loops.RESIDUES] == 0):
+            # Where lines end with a carriage return alone, all is header.
+            start, end = part.records[record, [loops.START, loops.HEAD_END]].tolist()
+            bare = np.flatnonzero(part.raw[start : end - 1] == _RETURN)
+            if len(bare):
+                part.records[record, loops.BAD_AT] = start + bare[0]
+    return np.flatnonzero(part.records[:, loops.BAD_AT] >= 0)
 
 
 def _shares(part: Counted) -> Iterator[Counted]:
@@ -159,8 +167,6 @@ def _judge_pairs(
     text_of = dict(zip(passed, part.texts(passed), strict=True))
     ordered = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     for of_key in np.split(ordered, np.flatnonzero(np.diff(ordered[:, 1])) + 1):
-        if not len(of_key):
-            continue
         key, own = int(of_key[0, 1]), of_key[:, 0].tolist()
         # A long repeat has many segments that are alike.
         different = list(dict.fromkeys(text_of[segment] for segment in own))

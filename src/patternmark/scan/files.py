@@ -97,8 +97,9 @@ class Scan:
                         step(piece.bytes, before["found"]["records"])
                     else:
                         waiting.add(pool.submit(scan_piece, name, piece, self.screen))
-                    # One piece may wait for a worker, no more: streams have theirs in memory.
-                    while len(waiting) > self.workers:
+                    # Those of streams wait in memory: one may, no more.
+                    most = self.workers if piece.is_loaded else 4 * self.workers
+                    while len(waiting) > most:
                         waiting = _finish(waiting, kept, step)
             while waiting:
                 waiting = _finish(waiting, kept, step)

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from patternmark.bench import scan_gpu_page
 from patternmark.bench.pages import page_of
 from patternmark.bench.scan import in_turns, row
 from patternmark.bench.scan_input import gzipped, made_fasta
 from patternmark.bench.scan_page import is_met, to_markdown
+from patternmark.errors import PatternmarkError
 from tests.conftest import Outcome
 
 NAMES = {
@@ -47,6 +49,58 @@ def test_the_command_measures_all(run: Callable[..., Outcome], tmp_path: Path) -
     assert found == result
     assert page == to_markdown(result) == (tmp_path / "scan.md").read_text()
     assert run("bench", "page", tmp_path / "scan.json", "--check").status == 0
+
+
+def test_scans_on_a_gpu_are_measured(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    """On a CPU torch takes the GPU's part."""
+    pytest.importorskip("numba")
+    pytest.importorskip("torch")
+    options = ("--keys", 60, "--hardened-keys", 20, "--sequences", 400, "--repeats", 2)
+    done = run("bench", "scan-gpu", *options, "--device", "cpu", "--json", "-o", tmp_path)
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    assert {"version", "numba", "torch", "gpu", "sizes"} <= set(result)
+    work = {row["name"]: (row["keys"], row["sequences"], row["nonces"]) for row in result["rows"]}
+    assert work == {
+        "two_parts": (60, 400, None),
+        "hardened_1_nonce": (20, 400, 1),
+        "hardened_64_nonces": (20, 40, 64),
+    }
+    for found in result["rows"]:
+        assert {name: len(times) for name, times in found["times"].items()} == {
+            "read": 2,
+            "device": 2,
+            "cpu": 2,
+        }
+        assert found["pairs"] == found["keys"] * found["sequences"]
+        assert found["many_pairs_seconds"] == pytest.approx(1e11 / found["pairs_per_second"])
+        assert 0 < found["ratio"]["low"] <= found["ratio"]["ratio"]
+        assert found["checked"]["keys"] == found["keys"]
+        assert len(found["checked"]["tally"]) == 16
+    found, page = page_of(tmp_path / "scan-gpu.json")
+    assert found == result
+    assert page == scan_gpu_page.to_markdown(result) == (tmp_path / "scan-gpu.md").read_text()
+    assert run("bench", "page", tmp_path / "scan-gpu.json", "--check").status == 0
+
+
+def test_a_gpu_that_counts_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    pytest.importorskip("torch")
+    from patternmark.bench.protein import numbered_keys
+    from patternmark.bench.scan_gpu import same_on_both
+    from patternmark.bench.validity import SCHEMES
+    from patternmark.scan import gpu
+    from patternmark.scan.screen import Screen
+
+    keys = numbered_keys("a test", SCHEMES["paper"], 40)
+    screen = Screen(keys, gpu.TORCH_ON_CPU)
+    found = same_on_both(made_fasta(100, 1), screen)
+    assert found["pairs"] == found["tally"][found["level"] - 1] > 0
+    assert screen.passing == Screen(keys).passing
+    right = gpu.reaching
+    monkeypatch.setattr(gpu, "reaching", lambda off, *rest: right(off + 2, *rest))
+    with pytest.raises(PatternmarkError, match=r"100 sequences, 40 keys: .* is not that of the"):
+        same_on_both(made_fasta(100, 1), screen)
 
 
 def test_input_is_the_same_for_a_seed() -> None:

@@ -53,6 +53,19 @@ OF_PAIR = {
     "first": {"median": 1e-9, "low": 5e-10, "high": 3e-9},
     "second": {"median": 0.01, "low": 0.005, "high": 0.02, "n": 3},
 }
+GPU = {
+    "gpu": "a GPU",
+    "version": "1",
+    "machine": "its machine",
+    "rows": [
+        {
+            "name": name, "residues": 10_000, "sequences": 100, "pairs": 10**6,
+            "times": {"read": [0.5, 0.5, 0.5], "device": [1.5, 1.5, 1.6], "cpu": [3.0] * 3},
+            "cpu": {"residues": 1000, "sequences": 10, "pairs": 10**5},
+        }
+        for name in ("two_parts", "hardened_64_nonces")
+    ],
+}  # fmt: skip
 NATURAL = {
     "sequences": 1000,
     "mean_length": 250.0,
@@ -154,6 +167,22 @@ def test_packed_files_have_one_core_each() -> None:
     assert found["one_process"] == pytest.approx(3.0)
     assert found["process_a_file"] == pytest.approx(0.6)
     assert found["ray"]["paper"] == pytest.approx(20.0)
+
+
+def test_a_gpu_by_hand(folder: Path) -> None:
+    setting = Setting(proteins=10**6, mean_length=50, keys=1000, gpu_hour=3.6)
+    assert scale.gpu_bills(setting, folder) is None
+    (folder / "scan-gpu.json").write_text(json.dumps(GPU))
+    found = scale.gpu_bills(setting, folder)
+    assert found is not None
+    two, hardened = found["rows"]  # what was not measured is left out
+    # 50 million residues are read at 20,000 a second, 10^9 pairs screened at a million a second;
+    # hardened keys at two million: sequences are half as long as those that were measured.
+    assert two["seconds"] == pytest.approx({"median": 3500.0, "low": 3500.0, "high": 3600.0})
+    assert two["dollars"] == pytest.approx(3.5)
+    assert (two["core"], hardened["core"]) == pytest.approx((3e-5, 1.5e-5))
+    assert hardened["scheme"] == "hardened R=64"
+    assert hardened["seconds"]["median"] == pytest.approx(2500.0 + 500.0)
 
 
 def by_hand(p: Fraction, ways: int, rate: Fraction, longest: int) -> list[Fraction]:
@@ -264,13 +293,10 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
     made = [(s, d, n, int(0.8 * n), -20.0) for s in SCHEMES for d in DELTAS for n in (90, 250, 450)]
     rows = [_row(s, d, made, -12.0, 9) for s in SCHEMES for d in DELTAS]
     designs = {"backbones": 3, "keys": 1, "model": "m", "temperature": 0.1, "log10_p": -12.0}
-    (folder / "scan-gpu.json").write_text('{"gpu": {"two_part": {"pairs_per_second": 1e6}}}')
-    result = result_of(folder, natural=NATURAL, designs=designs | {"rows": rows})
-    assert result["gpu"] == [
-        {"scheme": "paper", "seconds": pytest.approx(1e4), "dollars": pytest.approx(1e4 / 720)}
-    ]
-    page = to_markdown(result)
-    assert "| two parts | 2.8 | $14 |" in page
+    (folder / "scan-gpu.json").write_text(json.dumps(GPU))
+    page = to_markdown(result_of(folder, natural=NATURAL, designs=designs | {"rows": rows}))
+    assert "On a GPU, by [`results/scan-gpu.json`]" in page
+    assert "| two parts | 5.6 (5.6 to 5.8) | 33 min | $28 |" in page
     assert "Repeats are not chance" in page
     assert "`auto` finds 45 designs, of which the first stage loses 15" in page
     assert all(len(line.split("|")) != 2 for line in page.splitlines())

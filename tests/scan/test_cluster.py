@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import partial
 from math import log10
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +22,10 @@ arrow = pytest.importorskip("pyarrow", reason="pip install 'patternmark[scan]'")
 from pyarrow import parquet  # noqa: E402
 
 from patternmark.scan.batches import hit_schema, scan_batches  # noqa: E402
-from patternmark.scan.files import Scan  # noqa: E402
+from patternmark.scan.files import Result, Scan  # noqa: E402
 from patternmark.scan.result import corrected, write_hits  # noqa: E402
 from patternmark.scan.screen import Screen  # noqa: E402
-from patternmark.scan.sources import PIECE  # noqa: E402
+from patternmark.scan.sizes import PIECE  # noqa: E402
 from tests.scan.made import a_key, drawn, fasta, marked  # noqa: E402
 
 pytestmark = [
@@ -61,8 +60,8 @@ def a_scan(folder: Path, work: Path) -> Scan:
     return scan
 
 
-def written(found: Any, scan: Scan, file: Path) -> bytes:
-    write_hits(corrected(found, scan.screen, fpr=0.01, fdr=None), file)
+def written(found: Result, file: Path) -> bytes:
+    write_hits(corrected(found, fpr=0.01), file)
     return file.read_bytes()
 
 
@@ -100,7 +99,7 @@ def test_ray_gives_the_same_bytes_though_a_worker_is_killed(folder: Path, tmp_pa
     from patternmark.scan.cluster import run_on_ray
 
     alone = a_scan(folder, tmp_path / "local")
-    expected = written(alone.run(), alone, tmp_path / "local.parquet")
+    expected = written(alone.run(), tmp_path / "local.parquet")
     shared = a_scan(folder, tmp_path / "ray")
     killer = Killer()
     killer.start()
@@ -110,9 +109,9 @@ def test_ray_gives_the_same_bytes_though_a_worker_is_killed(folder: Path, tmp_pa
         killer.stopped.set()
         ray.shutdown()
     assert killer.killed
-    assert written(found, shared, tmp_path / "ray.parquet") == expected
-    assert len(found[0][1].hits) > 50
-    assert found[1][1].records == 3001
+    assert written(found, tmp_path / "ray.parquet") == expected
+    assert len(list(found.hits())) > 50
+    assert found.files[1].found.records == 3001
 
 
 def test_spark_maps_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

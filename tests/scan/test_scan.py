@@ -28,12 +28,12 @@ from patternmark import Detector  # noqa: E402
 from patternmark.errors import InputError  # noqa: E402
 from patternmark.null.walk import phase_log_tail  # noqa: E402
 from patternmark.profile import HARDENED  # noqa: E402
-from patternmark.scan import sources  # noqa: E402
+from patternmark.scan import sizes, sources  # noqa: E402
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402
 from patternmark.scan.judging import judge  # noqa: E402
 from patternmark.scan.reading import padded, read_fasta  # noqa: E402
-from patternmark.scan.result import COLUMNS, corrected, write_hits  # noqa: E402
+from patternmark.scan.result import COLUMNS, Written, corrected, manifest, write_hits  # noqa: E402
 from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
 from tests.conftest import Outcome, no_file_over  # noqa: E402
 from tests.scan.made import (  # noqa: E402
@@ -193,14 +193,14 @@ def test_pieces_and_workers_change_nothing(
     (tmp_path / "a.gz").write_bytes(gzip.compress(content))
     written = []
     for number, (piece, workers) in enumerate([(2**25, 1), (3000, 1), (3000, 3), (500, 2)]):
-        monkeypatch.setattr(sources, "PIECE", piece)
-        monkeypatch.setattr(sources, "_READ", min(piece, 777))
+        monkeypatch.setattr(sizes, "PIECE", piece)
+        monkeypatch.setattr(sizes, "STREAMED", min(piece, 777))
         work = tmp_path / f"w{number}"
         scan = Scan((str(tmp_path / "a.fa"), str(tmp_path / "a.gz")), Screen(KEYS), work, workers)
         scan.begin(resume=False)
         found = scan.run()
-        assert found[0][1].to_table() == found[1][1].to_table()
-        write_hits(corrected(found, scan.screen, fpr=0.01, fdr=None), tmp_path / f"h{number}")
+        assert found.files[0].found.to_table() == found.files[1].found.to_table()
+        write_hits(corrected(found, fpr=0.01), tmp_path / f"h{number}")
         written.append((tmp_path / f"h{number}").read_bytes())
     assert len(set(written)) == 1
 
@@ -216,7 +216,7 @@ def test_a_killed_scan_goes_on_and_nobody_can_tell(tmp_path: Path) -> None:
     for number in range(3):
         (inputs / f"{number}.fa").write_bytes(one * 40)
     (inputs / "3.fa.gz").write_bytes(gzip.compress(one * 20, 1))
-    small = "from patternmark.scan import sources, files; sources.PIECE = files.PIECE = 2**17; "
+    small = "from patternmark.scan import sizes; sizes.PIECE = 2**17; "
     small += "from patternmark.cli import main; main()"
     environment = os.environ | {"PATTERNMARK_ALLOW_OPEN_KEY": "1"}
 
@@ -316,10 +316,10 @@ def test_what_failed_is_tried_again(
             raise InputError(f"{path}: the disk hums")
 
         broken.setattr(sources, "_from_file", fails)
-        ((_, found, _),) = scan.run()
-    assert [problem["why"] for problem in found.skipped] == [f"{tmp_path / 'a.fa'}: the disk hums"]
+        ((_, found, _),) = scan.run().files
+    assert [problem["why"] for problem in found.skipped] == ["the disk hums"]
     scan.begin(resume=True)
-    ((_, found, _),) = scan.run()
+    ((_, found, _),) = scan.run().files
     assert (found.records, found.skipped) == (400, [])
 
 
@@ -366,7 +366,7 @@ def test_bytes_that_are_no_text_cost_one_row(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     scan = Scan((str(tmp_path / "a.parquet"),), Screen(KEYS), tmp_path / "w")
     scan.begin(resume=False)
-    ((_, found, _),) = scan.run()
+    ((_, found, _),) = scan.run().files
     assert (found.records, len(found.skipped)) == (2, 1)
 
 
@@ -401,16 +401,16 @@ def a_scan(content: bytes, folder: Path) -> Scan:
 def test_a_full_disk_keeps_what_is_finished(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "PIECE", 20_000)
+    monkeypatch.setattr(sizes, "PIECE", 20_000)
     scan = a_scan(content, tmp_path)
     with no_file_over(2000), pytest.raises(InputError, match="what is finished is kept"):
         scan.run()
     assert 0 < scan.done_file.stat().st_size <= 2000
     found = scan.run()
-    assert found[0][1].records == 400
+    assert found.files[0].found.records == 400
     output = tmp_path / "h.parquet"
     output.write_bytes(b"before")
-    rows = corrected(found, scan.screen, fpr=0.01, fdr=None)
+    rows = list(corrected(found, fpr=0.01))
     with no_file_over(100), pytest.raises(InputError, match=r"h\.parquet: cannot be written"):
         write_hits(rows, output)
     assert output.read_bytes() == b"before"
@@ -420,9 +420,9 @@ def test_a_full_disk_keeps_what_is_finished(
 
 def test_false_discovery_rate(content: bytes, tmp_path: Path) -> None:
     scan = a_scan(content, tmp_path)
-    screen, found = scan.screen, scan.run()
-    strict = corrected(found, screen, fpr=0.05, fdr=None)
-    free = corrected(found, screen, fpr=None, fdr=0.05)
+    found = scan.run()
+    strict = list(corrected(found, fpr=0.05))
+    free = list(corrected(found, fdr=0.05))
     assert len(free) >= len(strict) == 8
     ranked = sorted(row["log10_p"] for row in free)
     for row in free:
@@ -459,3 +459,55 @@ def test_long_records_are_judged_in_segments(rng: np.random.Generator) -> None:
     assert hit["length"] == len(text)
     assert 4000 < hit["segment_start"] < 5300
     assert 5300 < hit["segment_end"] < 6700
+
+
+def test_segments_that_are_alike_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long repeat is no reason to wait: its segments pass the first stage one and all."""
+    members = KEYS[0].partition.members[:, :20]
+    letters = [Detector(KEYS[0]).key.profile.alphabet.letters[np.argmax(m)] for m in members]
+    data = fasta(["".join(letters) * 50_000])
+    judged = []
+    plain = Detector.detect_many
+
+    def counted(self: Detector, sequences: Any, *more: Any) -> Any:
+        judged.append(len(sequences))
+        return plain(self, sequences, *more)
+
+    monkeypatch.setattr(Detector, "detect_many", counted)
+    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS[:1]))
+    assert found.passed == found.segments == 97
+    assert sum(judged) <= 2  # all are the same but the last, which is shorter
+
+
+def test_many_bad_records_are_counted_and_some_named(tmp_path: Path) -> None:
+    (tmp_path / "a.fa").write_bytes(b">bad\nAC1\n" * 5000 + b">good\nACDE\n")
+    scan = Scan((str(tmp_path / "a.fa"),), Screen(KEYS), tmp_path / "w")
+    scan.begin(resume=False)
+    result = scan.run()
+    found = result.files[0].found
+    assert (found.records, found.num_skipped, len(found.skipped)) == (1, 5000, 100)
+    content = manifest(result, Written(0, 0), fpr=0.01)
+    assert (content["num_skipped"], len(content["skipped"])) == (5000, 100)
+
+
+def test_ids_of_columns_are_part_of_the_hash(tmp_path: Path) -> None:
+    hashes = set()
+    for number, ids in enumerate((["a", "b"], ["ab", ""], ["a", None], [1, 2], [b"a", b"b"])):
+        file = tmp_path / f"{number}.parquet"
+        parquet.write_table(arrow.table({"id": ids, "sequence": ["ACD", "WY"]}), file)
+        scan = Scan((str(file),), Screen(KEYS), tmp_path / f"w{number}")
+        scan.begin(resume=False)
+        hashes.add(scan.run().files[0].digest)
+    assert len(hashes) == 4  # text and bytes that are the same are the same
+
+
+def test_records_of_one_name_are_told_apart(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    text = marked(rng, KEYS[0], 300)
+    (tmp_path / "a.fa").write_text(f">same\n{text}\n>same\n{drawn(rng, 300)}\n>same\n{text}\n")
+    folder = key_folder(tmp_path / "keys", KEYS)
+    assert run("scan", tmp_path / "a.fa", "--keys", folder, "-o", tmp_path / "h").status == 0
+    assert [(hit["id"], hit["offset"]) for hit in hits_of(tmp_path / "h")] == [
+        ("same", 0),
+        ("same", 2 * 307),
+    ]

@@ -30,7 +30,10 @@ import pyarrow as arrow
 import zstandard
 from pyarrow import parquet
 
-from patternmark.scan import kernels, sources
+from patternmark.scan import kernels, sizes, sources
+from patternmark.scan.columns import column
+from patternmark.scan.loaded import Loaded, Piece
+from patternmark.scan.reading import padded
 
 Row = tuple[int, str, int]  # where a record begins, its id, its residues
 FASTA_BITS = [
@@ -52,7 +55,7 @@ QUICK = settings(
 )
 
 
-def rows(found: Iterable[sources.Piece]) -> tuple[list[Row], list[str]]:
+def rows(found: Iterable[Piece]) -> tuple[list[Row], list[str]]:
     """Return the records of all pieces, and the problems."""
     read, problems, numbers = [], [], []
     for piece in found:
@@ -63,6 +66,7 @@ def rows(found: Iterable[sources.Piece]) -> tuple[list[Row], list[str]]:
                 size = int(part.records[i, kernels.RESIDUES])
                 read.append((loaded.begin + part.place(i), part.name(i), size))
         problems += [loaded.problem] if loaded.problem else []
+        loaded.release()  # what comes next is read into the same memory
     assert numbers == list(range(len(numbers)))
     return read, problems
 
@@ -114,10 +118,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Set the sizes of what is read at once."""
 
     def set_sizes(piece: int, read: int, longest: int = 2**28) -> None:
-        monkeypatch.setattr(sources, "PIECE", piece)
-        monkeypatch.setattr(sources, "_READ", read)
-        monkeypatch.setattr(sources, "LONGEST_RECORD", longest)
-        monkeypatch.setattr(sources, "_COMPRESSED", 11)
+        monkeypatch.setattr(sizes, "PIECE", piece)
+        monkeypatch.setattr(sizes, "STREAMED", read)
+        monkeypatch.setattr(sizes, "BEYOND", read)
+        monkeypatch.setattr(sizes, "LONGEST_RECORD", longest)
+        monkeypatch.setattr(sizes, "COMPRESSED", 11)
 
     return set_sizes
 
@@ -170,11 +175,7 @@ def test_pieces_are_the_same_in_a_file_and_in_a_stream(
     small(500, 128)
     content = fasta(100)
     loaded = {
-        way: [
-            (piece.begin, bytes(piece.content) + bytes(piece.beyond))
-            for p in found
-            if (piece := p.load()).size
-        ]
+        way: [(piece.begin, piece.content.tobytes()) for p in found if (piece := p.load()).size]
         for way, found in ways(content, tmp_path, monkeypatch).items()
     }
     assert loaded[""] == loaded[".gz"] == loaded[".zst"] == loaded["-"]
@@ -422,7 +423,7 @@ KINDS = [arrow.string(), arrow.large_string(), arrow.dictionary(arrow.int32(), a
 def test_columns(
     kind: Any, has_ids: bool, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "_ROWS", batch)
+    monkeypatch.setattr(sizes, "ROWS", batch)
     names = [f"p{i}" for i in range(len(SEQUENCES))]
     columns = {
         "sequence": arrow.array(SEQUENCES, kind),
@@ -448,8 +449,8 @@ def test_slices_of_batches(kind: Any, sequences: list[str | None]) -> None:
     whole = arrow.record_batch({"sequence": values, "id": [f"p{i}" for i in range(len(values))]})
     for first in range(len(values) + 1):
         for size in range(len(values) + 1 - first):
-            loaded = sources.column(whole.slice(first, size), first=first)
-            piece = sources.Piece("", 0, lambda loaded=loaded: loaded)  # type: ignore[misc]
+            loaded = column(whole.slice(first, size), first=first)
+            piece = Piece("", 0, lambda loaded=loaded: loaded)  # type: ignore[misc]
             names = [f"p{i}" for i in range(first, first + size)]
             wanted = column_rows(sequences[first : first + size], names)
             assert rows([piece]) == ([(first + i, *row) for i, *row in wanted], [])
@@ -461,12 +462,12 @@ def test_columns_without_rows(tmp_path: Path) -> None:
         parquet.write_table(table, tmp_path / "a.parquet")
         assert rows(sources.pieces(str(tmp_path / "a.parquet"))) == ([], [])
         batch = arrow.record_batch({"sequence": arrow.array([], kind)})
-        assert len(sources.column(batch).offsets) == 1  # type: ignore[arg-type]
+        assert len(column(batch).offsets) == 1  # type: ignore[arg-type]
 
 
 def test_a_row_without_an_id_has_its_number() -> None:
     batch = arrow.record_batch({"sequence": ["AC", "DE"], "id": ["x", None]})
-    loaded = sources.column(batch, first=10)
+    loaded = column(batch, first=10)
     assert [part.name(i) for part in loaded.counted() for i in range(2)] == ["x", "11"]
 
 
@@ -498,6 +499,34 @@ def test_any_bytes_are_read_or_refused(
                 assert start or content[:1] in (b"\x1f", b"\x28", b"P", b"A")
 
 
+def test_pieces_say_how_much_of_a_file_they_take(
+    tmp_path: Path, small: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that progress knows the end, compressed or not."""
+    small(700, 64)
+    content = fasta(100)
+    table = arrow.table({"sequence": ["ACDE" * 20] * 99})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    with arrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+    reads = b"".join(b"@r%d\nACD\n+\nIII\n" % i for i in range(99))
+    (tmp_path / "a.fq").write_bytes(reads)
+    (tmp_path / "a.fq.gz").write_bytes(gzip.compress(reads))
+    ways(content, tmp_path, monkeypatch)
+    names = ["a.fasta", "a.fasta.gz", "a.fasta.zst", "a.parquet", "a.arrow", "a.fq", "a.fq.gz"]
+    for name in names:
+        taken = [piece.bytes for piece in sources.pieces(str(tmp_path / name))]
+        assert len(taken) > 1, name
+        assert all(size >= 0 for size in taken), name
+        assert sum(taken) == (tmp_path / name).stat().st_size, name
+
+
+def test_a_column_that_holds_no_sequences() -> None:
+    batch = arrow.record_batch({"sequence": arrow.array([[1], [2]])})
+    with pytest.raises(InputError, match=r"'sequence' holds list<.*>, not sequences"):
+        column(batch)
+
+
 def test_padding_of_nothing() -> None:
-    assert (sources.Loaded(b"").content, list(sources.Loaded(b"").counted())) == (b"", [])
-    assert np.all(sources.padded(b"") == ord("\n"))
+    assert (Loaded().size, len(Loaded().content), list(Loaded().counted())) == (0, 0, [])
+    assert np.all(padded(b"") == ord("\n"))

@@ -28,6 +28,11 @@ SOURCE, GPU_SOURCE = "scan.json", "scan-gpu.json"
 MACHINES = (1, 10, 100, 1000)
 HITS = (1, 1_000, 1_000_000)  # for which the false discovery rate is worked out
 RATE_OF = {"paper": "two_part", "hardened R=1": "hardened_1", "hardened R=64": "hardened_64"}
+GPU_NAMES = {
+    "paper": "two_parts",
+    "hardened R=1": "hardened_1_nonce",
+    "hardened R=64": "hardened_64_nonces",
+}
 _MEGA, _HOUR = 1e6, 3600.0
 _MEASURED = ("natural", "designs")  # what takes long, and is kept until it is measured anew
 
@@ -84,7 +89,7 @@ def run_scale(
         "sample": sample,
         "bills": bills,
         "packed": packed(setting, rates, size, bills),
-        "gpu": gpu_bills(setting, gpu_rates(folder)),
+        "gpu": gpu_bills(setting, folder),
         "lengths": length_rows(setting, wanted, measured.get("designs")),
         "fewer": fewer_tests(setting, corrections, measured.get("designs")),
         **{name: measured[name] for name in _MEASURED if name in measured},
@@ -286,23 +291,40 @@ def packed(
     }
 
 
-def gpu_rates(folder: Path) -> dict[str, float]:
-    """Return the pairs that a GPU screens in a second, of each kind of key that was measured."""
+def gpu_bills(setting: Setting, folder: Path) -> dict[str, Any] | None:
+    """Return the hours and the price of GPUs, where they were measured (`bench scan-gpu`)."""
     file = folder / GPU_SOURCE
-    measured = _read(file).get("gpu", {}) if file.exists() else {}
-    return {
-        kind: float(measured[kind]["pairs_per_second"])
-        for kind in RATE_OF.values()
-        if kind in measured
-    }
-
-
-def gpu_bills(setting: Setting, rates: dict[str, float]) -> list[dict[str, Any]]:
-    """Return the hours and the price of the first stage on GPUs."""
+    if not file.exists():
+        return None
+    source = _read(file)
+    measured = {row["name"]: row for row in source["rows"]}
     rows = []
-    for scheme, kind in RATE_OF.items():
-        if kind in rates:
-            seconds = setting.num_tests / rates[kind]
-            dollars = seconds / _HOUR * setting.gpu_hour
-            rows.append({"scheme": scheme, "seconds": seconds, "dollars": dollars})
-    return rows
+    for scheme, name in GPU_NAMES.items():
+        if name in measured:
+            seconds, core = gpu_seconds(scheme, setting, measured[name])
+            dollars = seconds["median"] / _HOUR * setting.gpu_hour
+            rows.append({"scheme": scheme, "seconds": seconds, "dollars": dollars, "core": core})
+    about = {name: source[name] for name in ("gpu", "version", "machine")}
+    return about | {"rows": rows}
+
+
+def gpu_seconds(scheme: str, setting: Setting, row: dict[str, Any]) -> tuple[Rate, float]:
+    """Return what one GPU takes: reading by residues, what is left by pairs, in every round.
+
+    And what a core beside it takes for a pair. Of hardened keys every residue counts, of two parts
+    every sequence.
+    """
+    all_residues = setting.proteins * setting.mean_length
+    is_hardened = scheme != "paper"
+
+    def per_pair(where: dict[str, Any]) -> float:
+        length = where["residues"] / where["sequences"]
+        return (setting.mean_length / length if is_hardened else 1.0) / float(where["pairs"])
+
+    times = row["times"]
+    rounds = [
+        read * all_residues / row["residues"]
+        + max(0.0, whole - read) * setting.num_tests * per_pair(row)
+        for read, whole in zip(times["read"], times["device"], strict=True)
+    ]
+    return _rate(rounds), median(times["cpu"]) * per_pair(row["cpu"])

@@ -16,7 +16,7 @@ from patternmark.bench.report import environment
 from patternmark.bench.validity import SCHEMES
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
-from patternmark.scan.judging import _passing, judge
+from patternmark.scan import judging
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import LEVELS, Screen
 from patternmark.simulate import plain_sequences
@@ -66,7 +66,7 @@ def first_stage(
         times = []
         for _ in range(ROUNDS):
             began = perf_counter()
-            judge(read_fasta(raw, len(content)), screen)
+            judging.judge(read_fasta(raw, len(content)), screen)
             times.append((perf_counter() - began) / (sequences * keys))
         found[scheme] = {"median": median(times), "low": min(times), "high": max(times)}
     return found
@@ -98,10 +98,11 @@ def _passed(content: bytes, screen: Screen) -> dict[str, Any]:
     raw = padded(content)
     began, texts = perf_counter(), list[str]()
     for part in read_fasta(raw, len(content)):
-        pairs = _passing(part, screen, np.zeros(LEVELS, dtype=np.int64))
-        texts += part.texts(np.unique(pairs[:, 0]).tolist())
+        found_in = judging.first_stage(part, screen, np.zeros(LEVELS, dtype=np.int64))
+        who = {segment for pairs in found_in for segment in np.unique(pairs[:, 0]).tolist()}
+        texts += part.texts(sorted(who))
     first = perf_counter() - began
-    found = judge(read_fasta(raw, len(content)), screen)
+    found = judging.judge(read_fasta(raw, len(content)), screen)
     second = perf_counter() - began - 2 * first
     low, high = rate_interval(len(texts), found.segments)
     return {
@@ -128,7 +129,7 @@ def _masked(texts: Sequence[str], screen: Screen) -> float | None:
 def _compile(screen: Screen) -> None:
     """Have the loops compiled and made what a scan makes once, whatever its size."""
     content = b">one\nACDEFGHIKLMNPQRSTVWY\n"
-    judge(read_fasta(padded(content), len(content)), screen)
+    judging.judge(read_fasta(padded(content), len(content)), screen)
 
 
 def _fasta(sequences: Sequence[Symbols] | NDArray[np.int64]) -> bytes:

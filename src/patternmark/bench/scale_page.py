@@ -67,6 +67,11 @@ def _answer(result: dict[str, Any]) -> list[str]:
             f"{LABELS[row['scheme']]}: {duration(ten['seconds'])} and {dollars(ten['dollars'])}"
             f"{mostly}"
         )
+    for row in result["gpu"]["rows"][-1:] if result["gpu"] else ():
+        one = duration(row["seconds"]["median"])
+        costs.append(
+            f"{LABELS[row['scheme']]}, one GPU instead: {one} and {dollars(row['dollars'])}"
+        )
     whole = "all of MGnify, " if setting["proteins"] == Setting().proteins else ""
     return [
         f"What does it take to look for the marks of {setting['keys']:,} keys in {whole}"
@@ -81,14 +86,14 @@ def _answer(result: dict[str, Any]) -> list[str]:
 
 def _made(result: dict[str, Any]) -> str:
     source = result["source"]
-    gpu = " and `results/scan-gpu.json`" if result["gpu"] else ""
+    gpu = " and from `results/scan-gpu.json`" if result["gpu"] else ""
     kept = [f"`--{name}`" for key, name in _KEPT.items() if key in result]
     return (
         "**No scan of this size was run.** All follows from rates measured on fewer sequences and "
         f"keys. Made by `patternmark bench scale{_options(result)} -o docs` with patternmark "
         f"{result['version']}, Python {result['python']}, numpy {result['numpy']}, on "
-        f"{result['machine']}, from [`results/scan.json`](results/scan.md){gpu} (patternmark "
-        f"{source['version']}, {source['machine']}); all numbers are in `results/scale.json`."
+        f"{result['machine']}, from [`results/scan.json`](results/scan.md) (patternmark "
+        f"{source['version']}, {source['machine']}){gpu}; all numbers are in `results/scale.json`."
         + (f" What {' and '.join(kept)} measured is kept until given again." if kept else "")
     )
 
@@ -246,15 +251,16 @@ def _gpu(result: dict[str, Any]) -> list[str]:
     if not result["gpu"]:
         return []
     lines = [
-        "The first stage on GPUs, by the rates of `results/scan-gpu.json`, without reading and the "
-        "second stage, which the cores beside them do:",
+        f"On {result['gpu']['gpu']}, by [`results/scan-gpu.json`](results/scan-gpu.md), from bytes "
+        "in memory to what passes the first stage. The second stage of repeats comes on top, on "
+        "cores:",
         "",
-        *table("keys", "GPU-hours:", "cost:"),
+        *table("keys", "GPU-hours:", "on 10 GPUs:", "cost:"),
     ]
-    lines += [
-        f"| {LABELS[row['scheme']]} | {core_hours(row['seconds'])} | {dollars(row['dollars'])} |"
-        for row in result["gpu"]
-    ]
+    for row in result["gpu"]["rows"]:
+        ten = duration(row["seconds"]["median"] / 10)
+        hours, price = ranged(row["seconds"]), dollars(row["dollars"])
+        lines.append(f"| {LABELS[row['scheme']]} | {hours} | {ten} | {price} |")
     return [*lines, ""]
 
 
@@ -279,7 +285,8 @@ def _method(result: dict[str, Any]) -> list[str]:
         f"{'; '.join(kinds)}. `results/scan.json` would give {', '.join(source[:-1])} and "
         f"{source[-1]} ns: the time with many keys less that with one, by key (5,000 of two parts, "
         "64 of one nonce, one of 64 nonces), and by residue for hardened keys. With so few "
-        "hardened keys, what is done once for a sequence counts as theirs.",
+        "hardened keys, what is done once for a sequence counts as theirs."
+        + _other_machine(result),
         f"- *Machines*: two workers were {workers['median']:.2f} times as fast as one (rounds: "
         f"{workers['low']:.2f} to {workers['high']:.2f}; `results/scan.json`). So a core counts "
         f"for {percent(workers['median'] / 2)} of itself, on every machine. More than two workers "
@@ -288,6 +295,16 @@ def _method(result: dict[str, Any]) -> list[str]:
         f"are {-(-result['bytes'] // sizes['piece']):,}. With nearly as many cores some do two, "
         "and the others wait.",
     ]
+
+
+def _other_machine(result: dict[str, Any]) -> str:
+    if not result["gpu"]:
+        return ""
+    cores = [two_digits(1e9 * row["core"]) for row in result["gpu"]["rows"]]
+    return (
+        f" A core of the machine of `results/scan-gpu.json` ({result['gpu']['machine']}) takes "
+        f"{', '.join(cores)} ns: machines differ."
+    )
 
 
 def _limits(result: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from math import ceil
 
 from patternmark.errors import ParameterError
 
-SAMPLE = 2048  # random sequences on which all keys are timed at once
+SAMPLE = 8192  # random sequences on which all keys are timed at once
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,11 @@ from patternmark.scan.files import Scan, needs
 from patternmark.scan.judging import judge
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import Screen
-from patternmark.scan.sources import PIECE
+from patternmark.scan.sizes import PIECE
 
 SEQUENCES, REPEATS = 150_000, 7
 COPIES = 12  # of the sequences in files: enough pieces that the last one matters little
-MEMORY_COPIES = (COPIES // 4, COPIES)
+MEMORY_COPIES = (7, 70)  # one million sequences and ten
 MANY, VERY_MANY = 64, 5_000
 SHARE = 10  # one sequence in so many is used where keys are very many or hardened
 MEMORY_REPEATS = 3
@@ -78,7 +78,7 @@ def run_scan_benchmark(
     return result | {"rows": rows + more_rows + file_rows}
 
 
-def _sizes(content: bytes, sequences: int) -> dict[str, int]:
+def _sizes(content: bytes, sequences: int) -> dict[str, Any]:
     return {
         "sequences": sequences,
         "bytes": len(content),
@@ -86,7 +86,7 @@ def _sizes(content: bytes, sequences: int) -> dict[str, int]:
         "line": WIDTH,
         "share": SHARE,
         "copies": COPIES,
-        "memory_copies": MEMORY_COPIES[0],
+        "memory_copies": list(MEMORY_COPIES),
         "piece": PIECE,
         "pieces": -(-len(content) * COPIES // PIECE),
     }
@@ -133,7 +133,7 @@ def _biopython(content: bytes) -> Work:
 def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, list[dict[str, Any]]]:
     """Time what takes long on some of the sequences, beside one key on all of them."""
     few = max(1, sequences // SHARE)
-    part = content[: _end_of(content, few)]
+    part = content[: end_of(content, few)]
     times = in_turns(
         {
             "one": _judging(content, sequences, SCHEMES["paper"], 1),
@@ -152,7 +152,7 @@ def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, lis
     ]
 
 
-def _end_of(content: bytes, records: int) -> int:
+def end_of(content: bytes, records: int) -> int:
     """Return where the first so many records end."""
     at = 0
     for _ in range(records):
@@ -177,10 +177,9 @@ def _files(
     content: bytes, sequences: int, repeats: int, folder: Path, step: Callable[[str], None]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Time whole scans of files, and measure their memory."""
-    plain, packed, short = folder / "all.fa", folder / "all.fa.gz", folder / "short.fa"
+    plain, packed = folder / "all.fa", folder / "all.fa.gz"
     step("writing files")
     write_copies(content, COPIES, plain)
-    write_copies(content, MEMORY_COPIES[0], short)
     write_copies(gzipped(content), COPIES, packed)
     wanted = sequences * COPIES
     step("files, two workers")
@@ -192,15 +191,22 @@ def _files(
         repeats,
     )
     step("memory")
-    memory: Times = {"short": [], "long": []}
-    for _ in range(min(repeats, MEMORY_REPEATS)):
-        memory["short"].append(_peak_kib(short, sequences * MEMORY_COPIES[0]))
-        memory["long"].append(_peak_kib(plain, wanted))
+    memory = _memory(content, sequences, min(repeats, MEMORY_REPEATS), folder)
     return {"gzip": gzip, "workers": workers, "memory_kib": memory}, [
         row("gzip", gzip["bare"], gzip["scan"], least=0.9),
         row("workers", workers["one"], workers["two"], least=1.8),
         row("memory", memory["long"], memory["short"], most=1.1),
     ]
+
+
+def _memory(content: bytes, sequences: int, repeats: int, folder: Path) -> Times:
+    """Measure the peak of few sequences and of ten times as many, in one file."""
+    memory: Times = {}
+    file = folder / "memory.fa"
+    for name, copies in zip(("short", "long"), MEMORY_COPIES, strict=True):
+        write_copies(content, copies, file)
+        memory[name] = [_peak_kib(file, sequences * copies) for _ in range(repeats)]
+    return memory
 
 
 def _decompress(file: Path) -> None:
@@ -218,7 +224,7 @@ def scan_once(file: Path, workers: int, sequences: int) -> None:
         screen = Screen(numbered_keys(_LABEL, SCHEMES["paper"], 1))
         scan = Scan((str(file),), screen, work, workers)
         scan.begin(resume=False)
-        _expect(sequences, scan.run()[0][1].records)
+        _expect(sequences, scan.run().files[0].found.records)
     finally:
         shutil.rmtree(work)
 

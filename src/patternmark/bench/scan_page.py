@@ -14,7 +14,7 @@ _WHAT = {
     "hardened_64_nonces": "one hardened key of 64 nonces: time, of one key of two parts",
     "hardened_64_keys": "64 hardened keys of one nonce: time, of one key of two parts",
     "workers": "two workers: speed, of one worker, plain file",
-    "memory": "memory at its peak: four times the sequences, of once",
+    "memory": "memory at its peak: ten times the sequences, of once",
 }
 
 
@@ -102,6 +102,6 @@ def _method(result: dict[str, Any]) -> list[str]:
         "and so come from memory and not from a disk. A scan of a file includes its hashes and the "
         "notes to resume from.",
         f"- Memory: the peak of a process of its own with one worker, {low} for "
-        f"{number * sizes['memory_copies']:,} sequences and {high} for "
-        f"{number * sizes['copies']:,}, Python and its libraries included.",
+        f"{number * sizes['memory_copies'][0]:,} sequences and {high} for "
+        f"{number * sizes['memory_copies'][1]:,}, Python and its libraries included.",
     ]

@@ -47,7 +47,7 @@ def scan(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads, or Ray's processes.")] = 1,
     device: Annotated[
-        str, typer.Option(help="cuda: screen keys of two parts on a GPU, if there are very many.")
+        str, typer.Option(help="cuda: do the first stage on a GPU, for very many keys.")
     ] = "cpu",
     engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
     ray_address: Annotated[
@@ -91,15 +91,14 @@ def scan(
     except KeyboardInterrupt:
         say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
         raise typer.Exit(STOPPED) from None
-    rows = corrected(found, screen, **level)
-    content = manifest(found, screen, len(rows), **level) | {"keys_left_out": refused}
-    write_hits(rows, output)
+    written = write_hits(corrected(found, **level), output)
+    content = manifest(found, written, **level) | {"keys_left_out": refused}
     from patternmark.io.files import write_json
 
     write_json(output.with_name(f"{output.name}.json"), content)
     plan.end()
-    _tell(content, rows, output, as_json)
-    if content["skipped"] or refused:
+    _tell(content, output, as_json)
+    if content["num_skipped"] or refused:
         raise typer.Exit(SKIPPED)
 
 
@@ -121,13 +120,12 @@ def _check(fpr: float | None, fdr: float | None) -> None:
 
 def _run(plan: Scan, engine: str, address: str | None) -> Any:
     from patternmark.scan.cluster import run_on_ray
-    from patternmark.scan.sources import is_plain
 
-    # Of what is packed nobody knows how much is in it.
-    known = all(file != "-" and is_plain(file) for file in plan.files)
-    total = sum(Path(file).stat().st_size for file in plan.files) if known else None
+    # Of a pipe nobody knows how much is to come.
+    known = not any(file == "-" or Path(file).is_fifo() for file in plan.files)
+    sizes = [Path(file).stat().st_size for file in plan.files if Path(file).is_file()]
     with progress_of_bytes() as bar:
-        task = bar.add_task("scanning", total=total)
+        task = bar.add_task("scanning", total=sum(sizes) if known else None)
         seen = 0
 
         def step(size: int, records: int) -> None:
@@ -138,21 +136,21 @@ def _run(plan: Scan, engine: str, address: str | None) -> Any:
         return run_on_ray(plan, step, address) if engine == "ray" else plan.run(step)
 
 
-def _tell(content: dict[str, Any], rows: list[dict[str, Any]], output: Path, as_json: bool) -> None:
+def _tell(content: dict[str, Any], output: Path, as_json: bool) -> None:
     """Say what was found and what was left out."""
-    skipped = content["skipped"]
+    skipped, every = content["skipped"], content["num_skipped"]
     for problem in skipped[:_SHOWN]:
         name = f" ({problem['id']})" if problem["id"] else ""
         warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
-    if len(skipped) > _SHOWN:
-        warn(f"and {len(skipped) - _SHOWN} more: see the manifest")
+    if every > _SHOWN:
+        warn(f"and {every - _SHOWN:,} more: see the manifest")
     if as_json:
         print(json.dumps(content, ensure_ascii=False))
         return
     (kind, level) = next(iter(content["correction"].items()))
-    marked = len({(row["file"], row["offset"]) for row in rows})
     say(
-        f"{content['records']:,} sequences, {len(content['keys']):,} keys: {len(rows):,} hits in "
-        f"{marked:,} sequences at {kind.upper()} {level:g} over {content['tests']:,} tests; "
+        f"{content['records']:,} sequences, {len(content['keys']):,} keys: "
+        f"{content['hits']:,} hits in {content['records_with_hits']:,} sequences at "
+        f"{kind.upper()} {level:g} over {content['tests']:,} tests; "
         f"{content['screen']['passed']:,} pairs were judged in full. Wrote {output}"
     )

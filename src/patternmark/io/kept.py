@@ -12,46 +12,71 @@ from patternmark.errors import InputError
 
 
 class Kept:
-    """Finished jobs by their name, in a file of JSON lines; without a path, in memory alone."""
+    """Finished jobs by their name, in a file of JSON lines; without a path, in memory alone.
+
+    Of what is in the file only the places are held in memory.
+    """
 
     def __init__(self, path: Path | None, name_field: str = "job") -> None:
         self._path, self._name_field = path, name_field
         self._rows: dict[str, dict[str, Any]] = {}
-        self._before = b""  # what to write before the next line
+        self._places: dict[str, tuple[int, int]] = {}  # where a line begins, and its size
+        self._end, self._before = 0, b""  # the size of the file; what to write before a line
         if path is None or not path.exists():
             return
         try:
-            content = path.read_bytes()
+            with path.open("rb") as stream:
+                for line in stream:
+                    self._take(line)
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-        self._before = b"" if not content or content.endswith(b"\n") else b"\n"
-        for line in content.splitlines():
-            try:
-                row = json.loads(line)
-                self._rows[row[name_field]] = row
-            except (ValueError, KeyError, TypeError):
-                continue  # cut off as the run was killed: that job is done again
+
+    def _take(self, line: bytes) -> None:
+        try:
+            name = json.loads(line)[self._name_field]
+            self._places[name] = self._end, len(line)
+        except (ValueError, KeyError, TypeError):
+            pass  # cut off as the run was killed: that job is done again
+        self._end += len(line)
+        self._before = b"" if line.endswith(b"\n") else b"\n"
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Return what a finished job gave, or nothing."""
-        return self._rows.get(name)
+        if self._path is None:
+            return self._rows.get(name)
+        if name not in self._places:
+            return None
+        begin, size = self._places[name]
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(begin)
+                row: dict[str, Any] = json.loads(stream.read(size))
+                return row
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self._path}: cannot be read again: {error}") from None
 
     def add(self, row: dict[str, Any]) -> None:
         """Keep a job: one write, so that a line is whole or the last.
 
         What does not fit onto a full disk is an error; all that was kept before stays.
         """
-        self._rows[row[self._name_field]] = row
+        name = row[self._name_field]
         if self._path is None:
+            self._rows[name] = row
             return
         line = self._before + json.dumps(row).encode() + b"\n"
-        self._before = b"\n"  # should this line be cut off
+        written = 0
         try:
             with self._path.open("ab", buffering=0) as stream:
-                if stream.write(line) < len(line):
+                written = stream.write(line)
+                if written < len(line):
                     raise OSError(ENOSPC, os.strerror(ENOSPC))
         except OSError as error:
+            self._end += written
+            self._before = b"\n"  # this line may be cut off
             raise InputError(
                 f"{self._path}: cannot be written: {error.strerror}; what is finished is kept"
             ) from None
-        self._before = b""
+        begin = self._end + len(self._before)
+        self._places[name] = begin, len(line) - len(self._before)
+        self._end, self._before = self._end + len(line), b""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from patternmark.scan.columns import column
 from patternmark.scan.judging import judge
 from patternmark.scan.result import COLUMNS
 from patternmark.scan.screen import Screen
-from patternmark.scan.sources import column
 
 # What cannot be known of one batch is left to whoever has all.
 _LATER = ("log10_p_corrected", "p_corrected")
@@ -39,6 +39,7 @@ def scan_batches(
     for batch in batches:
         loaded = column(batch, sequence, first)
         found = judge(loaded.counted(), screen)
+        loaded.release()
         names = batch.schema.names
         rows = []
         for hit in found.hits:
@@ -49,7 +50,7 @@ def scan_batches(
         facts = {
             b"tests": str(found.segments * len(screen.keys)).encode(),
             b"records": str(found.records).encode(),
-            b"skipped": str(len(found.skipped)).encode(),
+            b"skipped": str(found.num_skipped).encode(),
         }
         schema = hit_schema().with_metadata(facts)
         table = [{name: row[name] for name, _ in HIT_COLUMNS} for row in rows]
@@ -59,6 +60,9 @@ def scan_batches(
 
 def count_tests(batches: Iterable[Any], screen: Screen, sequence: str = "sequence") -> int:
     """Return how many tests a scan of batches makes, for who loses the metadata of hits."""
-    loaded = (column(batch, sequence) for batch in batches)
-    segments = sum(len(part.segments) for batch in loaded for part in batch.counted())
+    segments = 0
+    for batch in batches:
+        loaded = column(batch, sequence)
+        segments += sum(len(part.segments) for part in loaded.counted())
+        loaded.release()
     return segments * len(screen.keys)

@@ -14,13 +14,13 @@ from typing import Any
 
 from patternmark.errors import PatternmarkError
 from patternmark.io.kept import Kept
-from patternmark.scan.files import Scan, Step, found_by_file, piece_name, scan_file, scan_piece
+from patternmark.scan.files import Result, Scan, Step, piece_name, scan_file, scan_piece
 from patternmark.scan.sources import is_plain, num_pieces, plain_piece
 
 _WHOLE = -1  # instead of a piece's number: a file that can only be read from its beginning on
 
 
-def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Any:
+def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
     """Scan all that is not done, on a cluster or, without an address, on this machine."""
     try:
         import ray  # noqa: PLC0415  # the cluster extra
@@ -54,7 +54,7 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Any:
             for row in json.loads(result["rows"]):
                 kept.add(row)
                 step(row["bytes"], row["found"]["records"])
-    return found_by_file(scan, kept)
+    return Result(scan, kept)
 
 
 def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:

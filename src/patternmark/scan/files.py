@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from patternmark._version import __version__
 from patternmark.errors import InputError, PatternmarkError
 from patternmark.io.files import make_folder, write_json
 from patternmark.io.kept import Kept
+from patternmark.scan import sizes
+from patternmark.scan.buffers import BUFFERS
 from patternmark.scan.judging import Found, judge
+from patternmark.scan.loaded import Loaded, Piece
 from patternmark.scan.screen import Screen
-from patternmark.scan.sources import PIECE, Loaded, Piece, pieces
+from patternmark.scan.sources import pieces
 
 SUFFIXES = (".fa", ".fasta", ".faa", ".fas", ".fsa", ".fq", ".fastq", ".parquet", ".arrow")
 _PACKED = ("", ".gz", ".zst")
@@ -46,7 +49,7 @@ class Scan:
             "files": [[shown(file), *_identity(file)] for file in self.files],
             "keys": [key.key_id for key in self.screen.keys],
             "sequence": self.sequence,
-            "piece": PIECE,
+            "piece": sizes.PIECE,
         }
 
     @property
@@ -79,8 +82,8 @@ class Scan:
         self.done_file.unlink(missing_ok=True)
         shutil.rmtree(self.work)
 
-    def run(self, step: Step = lambda size, records: None) -> list[tuple[str, Found, str]]:
-        """Scan all that is not done; return what was found in each file, and its hash."""
+    def run(self, step: Step = lambda size, records: None) -> Result:
+        """Scan all that is not done; return what was found."""
         kept = Kept(self.done_file)
         with ThreadPoolExecutor(self.workers) as pool:
             waiting: set[Future[dict[str, Any]]] = set()
@@ -88,34 +91,81 @@ class Scan:
                 for piece, error in _pieces(file, self.sequence):
                     name = piece_name(index, piece.number)
                     if error:
-                        kept.add({"job": name, **_failed(error)})
+                        kept.add({"job": name, **_failed(file, error)})
                     elif (before := kept.get(name)) is not None and not before["failed"]:
                         _check_same(piece, before)
                         step(piece.bytes, before["found"]["records"])
                     else:
                         waiting.add(pool.submit(scan_piece, name, piece, self.screen))
-                    while len(waiting) > 2 * self.workers:
+                    # One piece may wait for a worker, no more: streams have theirs in memory.
+                    while len(waiting) > self.workers:
                         waiting = _finish(waiting, kept, step)
             while waiting:
                 waiting = _finish(waiting, kept, step)
-        return found_by_file(self, kept)
+        BUFFERS.forget()
+        return Result(self, kept)
 
 
-def found_by_file(scan: Scan, kept: Kept) -> list[tuple[str, Found, str]]:
-    """Put the pieces of each file together: what was found, and the file's hash."""
-    return [(file, *_of_file(kept, index)) for index, file in enumerate(scan.files)]
+class FileFound(NamedTuple):
+    """What was found in a file: sums, without the hits, and its hash."""
+
+    file: str
+    found: Found
+    digest: str
+
+
+class Result:
+    """What a scan found. Hits may be many: they are read from the finished pieces on demand."""
+
+    def __init__(self, scan: Scan, kept: Kept) -> None:
+        self._scan, self._kept = scan, kept
+        self.screen = scan.screen
+        self.files = [self._add_up(index, file) for index, file in enumerate(scan.files)]
+
+    @property
+    def num_tests(self) -> int:
+        """How many pairs of a segment and a key were tested."""
+        return sum(of_file.found.segments for of_file in self.files) * len(self.screen.keys)
+
+    def hits(self) -> Iterator[dict[str, Any]]:
+        """Yield what may be hits, in the order of files, records and keys."""
+        for index, file in enumerate(self._scan.files):
+            for row in self._rows(index):
+                for hit in row["found"]["hits"]:
+                    yield {"file": shown(file), **hit}
+
+    def _rows(self, index: int) -> Iterator[dict[str, Any]]:
+        number = 0
+        while (row := self._kept.get(piece_name(index, number))) is not None:
+            yield row
+            number += 1
+
+    def _add_up(self, index: int, file: str) -> FileFound:
+        """Add up the pieces of a file; its hash is that of their hashes, one after the other."""
+        from xxhash import xxh3_128  # noqa: PLC0415
+
+        found, digest = Found(), xxh3_128()
+        for row in self._rows(index):
+            found.add(Found.of_table(row["found"] | {"hits": []}))
+            digest.update(row["hash"].encode())
+        return FileFound(file, found, str(digest.hexdigest()))
 
 
 def scan_file(file: str, index: int, screen: Screen, sequence: str) -> Iterator[dict[str, Any]]:
     """Scan a whole file, piece by piece."""
     for piece, error in _pieces(file, sequence):
         name = piece_name(index, piece.number)
-        yield {"job": name, **_failed(error)} if error else scan_piece(name, piece, screen)
+        yield {"job": name, **_failed(file, error)} if error else scan_piece(name, piece, screen)
 
 
 def _check_same(piece: Piece, before: dict[str, Any]) -> None:
     """See that what must be read again anyway is what was scanned."""
-    if not piece.bytes and digest_of(piece.load()) != before["hash"]:
+    if not piece.is_loaded:
+        return
+    loaded = piece.load()
+    digest = digest_of(loaded)
+    loaded.release()
+    if digest != before["hash"]:
         raise InputError(f"{piece.file}: is not what was scanned before: start anew")
 
 
@@ -189,8 +239,9 @@ def _pieces(file: str, sequence: str) -> Iterator[tuple[Piece, str]]:
         yield Piece(file, number, lambda: None), str(error)  # type: ignore[arg-type,return-value]
 
 
-def _failed(why: str) -> dict[str, Any]:
-    found = Found(skipped=[{"id": "", "offset": 0, "why": why}])
+def _failed(file: str, why: str) -> dict[str, Any]:
+    found = Found()
+    found.skip("", 0, why.removeprefix(f"{file}: "))  # the manifest names the file beside it
     return {"found": found.to_table(), "hash": "", "bytes": 0, "failed": True}
 
 
@@ -199,28 +250,29 @@ def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
     try:
         loaded = piece.load()
     except InputError as error:
-        return {"job": name, **_failed(str(error))}
+        return {"job": name, **_failed(piece.file, str(error))}
     found = judge(loaded.counted(), screen, loaded.begin)
     if loaded.problem:
-        end = loaded.begin + loaded.size
-        found.skipped.append({"id": "", "offset": end, "why": loaded.problem})
+        found.skip("", loaded.begin + loaded.size, loaded.problem)
+    digest = digest_of(loaded)
+    loaded.release()
     return {
         "job": name,
         "found": found.to_table(),
-        "hash": digest_of(loaded),
-        "bytes": piece.bytes or loaded.size,
+        "hash": digest,
+        "bytes": piece.bytes,
         "failed": False,
     }
 
 
 def digest_of(loaded: Loaded) -> str:
-    """Return the hash of a piece: of its bytes, and of where sequences begin in a column."""
+    """Return the hash of a piece: of its bytes, and of a column's ids and where values begin."""
     from xxhash import xxh3_128  # noqa: PLC0415  # the scan extra
 
-    digest = xxh3_128(loaded.content)
-    digest.update(loaded.beyond)
+    digest = xxh3_128(loaded.content.data)
     if loaded.offsets is not None:
         digest.update(loaded.offsets.tobytes())
+    digest.update(loaded.labels)
     return str(digest.hexdigest())
 
 
@@ -234,18 +286,6 @@ def _finish(
         kept.add(row)
         step(row["bytes"], row["found"]["records"])
     return others
-
-
-def _of_file(kept: Kept, index: int) -> tuple[Found, str]:
-    """Add up the pieces of a file; its hash is that of their hashes, one after the other."""
-    from xxhash import xxh3_128  # noqa: PLC0415
-
-    found, digest, number = Found(), xxh3_128(), 0
-    while (row := kept.get(piece_name(index, number))) is not None:
-        found.add(Found.of_table(row["found"]))
-        digest.update(row["hash"].encode())
-        number += 1
-    return found, str(digest.hexdigest())
 
 
 def needs(module: str) -> None:

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_VALUES = 2**30  # of the product at once
+TORCH_ON_CPU = "cpu:0"  # as a device: "cpu" alone means the compiled loops, without torch
+ALIGNED = 8  # products of half precision are fast where sides are multiples of it
+_VALUES = 2**27  # of the product at once
+_FEW = 2**23  # pairs that are compared with all levels at once
 
 
 class GpuScreen:
@@ -25,12 +28,13 @@ class GpuScreen:
     ) -> None:
         import torch  # noqa: PLC0415  # heavy, and not needed on a CPU
 
-        self._torch, self._device = torch, device
-        # A CPU has no fast half precision; it serves to test this against the compiled loops.
-        self._kind = torch.float16 if device == "cuda" else torch.float32
-        rows = np.vstack([parts, np.ones((1, parts.shape[1]), parts.dtype)])
+        self._torch, self._device, self._kind = torch, device, kind_of(device)
+        letters, self._keys = parts.shape
+        rows = np.zeros((aligned(letters + 1), aligned(self._keys)), dtype=np.int16)
+        rows[:letters, : self._keys] = parts
+        rows[letters] = 1
         self._parts = torch.tensor(rows, device=device).to(self._kind)
-        self._limits = torch.tensor(limits.astype(np.int32), device=device)
+        self._limits = torch.tensor(limits.astype(np.int32), device=device).to(self._kind)
 
     def passing(
         self,
@@ -41,32 +45,49 @@ class GpuScreen:
         tally: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """Return the pairs (segment, key) that pass at the level of that number: [pairs, 2]."""
-        torch, keys = self._torch, self._parts.shape[1]
-        at_once = max(1, _VALUES // keys)
+        torch, width = self._torch, self._parts.shape[0]
+        at_once = max(1, _VALUES // self._parts.shape[1])
         found = [np.zeros((0, 2), dtype=np.int64)]
         levels = torch.zeros(len(tally), dtype=torch.int64, device=self._device)
+        known = torch.tensor(scored, device=self._device)
         # Twice the agreement, less what is scored: 0 where a key says nothing.
-        known = np.column_stack([2 * counts.astype(np.int32), 2 * at_odd - scored])
+        left = torch.zeros((len(scored), width), dtype=self._kind, device=self._device)
+        left[:, : counts.shape[1]] = 2 * torch.tensor(counts, device=self._device)
+        left[:, counts.shape[1]] = 2 * torch.tensor(at_odd, device=self._device) - known
         for first in range(0, len(scored), at_once):
             rows = slice(first, first + at_once)
-            left = torch.tensor(known[rows], device=self._device).to(self._kind)
-            off = (left @ self._parts).abs_()  # [rows, K]
-            limits = self._limits[torch.tensor(scored[rows], device=self._device)]
-            pairs = self._compare(off, limits.to(self._kind), passing, levels)
-            if pairs is not None:
-                found.append(pairs + np.array([first, 0]))
+            off = (left[rows] @ self._parts).abs_()[:, : self._keys]  # [rows, K]
+            pairs = reaching(off, self._limits[known[rows]], passing, levels)
+            found.append(pairs + np.array([first, 0]))
         tally += levels.cpu().numpy()
         return np.concatenate(found)
 
-    def _compare(self, off: Any, limits: Any, passing: int, levels: Any) -> Any:
-        """Count the pairs of each level; return those that pass."""
-        found = None
-        for level in range(limits.shape[1]):
-            reached = off >= limits[:, level, None]
-            number = reached.sum()
-            levels[level] += number
-            if level == passing:
-                found = reached.nonzero().cpu().numpy()
-            if not int(number):
-                break
-        return found
+
+def reaching(off: Any, limits: Any, level: int, tally: Any) -> NDArray[np.int64]:
+    """Count the pairs that reach each level; return those that reach a certain one: [pairs, 2].
+
+    `off` has segments by keys, `limits` segments by levels. Few pairs reach the first level, and
+    none reaches another without it: all are looked at once, and then only these few.
+    """
+    found = []
+    for at in (off >= limits[:, :1]).nonzero().split(_FEW):
+        segment, key = at.T
+        reached = off[segment, key, None] >= limits[segment]  # [few, levels]
+        tally += reached.sum(dim=0)
+        found.append(np.asarray(at[reached[:, level]].cpu()))
+    return np.concatenate(found)
+
+
+def kind_of(device: str) -> Any:
+    """Return the numbers to multiply on a device.
+
+    A CPU has no fast half precision; it serves to test all this against the compiled loops.
+    """
+    import torch  # noqa: PLC0415
+
+    return torch.float16 if torch.device(device).type == "cuda" else torch.float32
+
+
+def aligned(size: int) -> int:
+    """Return a size, or the next that products are fast with."""
+    return -(-size // ALIGNED) * ALIGNED

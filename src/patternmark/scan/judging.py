@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,9 @@ from patternmark.scan.screen import LEVELS, Screen
 
 _RETURN = 13
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
+_SEGMENTS = 2**14  # that are screened together
 KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
+NAMED = 100  # of what was left out of a file; more are counted
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Found:
     passed: int = 0  # pairs of a segment and a key that were judged in full
     tally: NDArray[np.int64] = field(default_factory=lambda: np.zeros(LEVELS, dtype=np.int64))
     hits: list[dict[str, Any]] = field(default_factory=list)
-    skipped: list[dict[str, Any]] = field(default_factory=list)
+    num_skipped: int = 0
+    skipped: list[dict[str, Any]] = field(default_factory=list)  # the first of them
 
     def add(self, other: Found) -> None:
         """Take in what was found in the records that follow."""
@@ -37,7 +40,14 @@ class Found:
         self.passed += other.passed
         self.tally += other.tally
         self.hits += other.hits
-        self.skipped += other.skipped
+        self.num_skipped += other.num_skipped
+        self.skipped += other.skipped[: max(0, NAMED - len(self.skipped))]
+
+    def skip(self, name: str, offset: int, why: str) -> None:
+        """Note what was left out."""
+        self.num_skipped += 1
+        if len(self.skipped) < NAMED:
+            self.skipped.append({"id": name, "offset": offset, "why": why})
 
     def to_table(self) -> dict[str, Any]:
         """Return it for JSON."""
@@ -70,41 +80,58 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
     if bad.any():
         good = ~bad[part.segments[:, loops.RECORD]]
         part = replace(part, segments=part.segments[good], counts=part.counts[good])
-    tally = np.zeros(LEVELS, dtype=np.int64)
-    pairs = _passing(part, screen, tally)
-    return Found(
+    found = Found(
         records=int(len(bad) - bad.sum()),
         residues=int(part.records[~bad, loops.RESIDUES].sum()),
         segments=len(part.segments),
-        passed=len(pairs),
-        tally=tally,
-        hits=_judged(part, pairs, screen, offset),
-        skipped=[_problem(part, int(record), offset) for record in np.flatnonzero(bad)],
     )
+    best: dict[tuple[int, int], dict[str, Any]] = {}
+    for some in _shares(part):
+        for pairs in first_stage(some, screen, found.tally):
+            found.passed += len(pairs)
+            _judge_pairs(some, pairs, screen, offset, best)
+    found.hits = [best[pair] for pair in sorted(best)]
+    for left in np.flatnonzero(bad).tolist():
+        found.skip(part.name(left), offset + part.place(left), _problem(part, left))
+    return found
 
 
-def _passing(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the pairs of a segment and a key that pass the first stage: [pairs, 2]."""
-    found = [np.zeros((0, 2), dtype=np.int64)]
+def _shares(part: Counted) -> Iterator[Counted]:
+    """Yield some segments at a time: of a long record there are many."""
+    for first in range(0, len(part.segments), _SEGMENTS):
+        some = slice(first, first + _SEGMENTS)
+        yield replace(part, segments=part.segments[some], counts=part.counts[some])
+
+
+def first_stage(
+    part: Counted, screen: Screen, tally: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the pairs of a segment and a key that pass the first stage, some at a time: [pairs, 2].
+
+    Of a key those of earlier segments come first. To `tally` it adds how many pairs are at most
+    10^-1, 10^-2 and so on: [LEVELS].
+    """
     if len(screen.two_part):
-        pairs = _two_part(part, screen, tally)
-        found.append(np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]]))
+        for pairs in _two_part(part, screen, tally):
+            yield np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]])
     if screen.hardened and len(part.segments):
         letters, begins = letters_of(part)
         for numbers, group in screen.hardened:
-            pairs = group.passing(letters, begins, screen.passing, tally)
-            found.append(np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]]))
-    return np.concatenate(found)
+            for pairs in group.each_passing(letters, begins, screen.passing, tally):
+                yield np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]])
 
 
-def _two_part(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArray[np.int64]:
+def _two_part(
+    part: Counted, screen: Screen, tally: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
     """Do so for keys of two parts, by their numbers among these."""
     loops = kernels()
     if screen.gpu is not None:
         scored, at_odd = part.segments[:, loops.SCORED], part.segments[:, loops.AT_ODD]
-        return screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
+        yield screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
+        return
     hits = np.empty((_PAIRS + len(screen.two_part), 3), dtype=np.int64)
-    first, found = 0, []
+    first = 0
     while first < len(part.segments):
         number, done = loops.screen_keys(
             part.segments[first:],
@@ -115,21 +142,31 @@ def _two_part(part: Counted, screen: Screen, tally: NDArray[np.int64]) -> NDArra
             tally,
             hits,
         )
-        found.append(hits[:number, :2] + [first, 0])
+        yield hits[:number, :2] + np.array([first, 0])
         first += done
-    return np.concatenate(found) if found else np.zeros((0, 2), dtype=np.int64)
 
 
-def _judged(
-    part: Counted, pairs: NDArray[np.int64], screen: Screen, offset: int
-) -> list[dict[str, Any]]:
+def _judge_pairs(
+    part: Counted,
+    pairs: NDArray[np.int64],
+    screen: Screen,
+    offset: int,
+    best: dict[tuple[int, int], dict[str, Any]],
+) -> None:
     """Judge pairs by `auto`; of a record and a key the best segment is a hit."""
-    best: dict[tuple[int, int], dict[str, Any]] = {}
     loops = kernels()
-    for key in np.unique(pairs[:, 1]).tolist():
-        own = sorted(pairs[pairs[:, 1] == key, 0].tolist())
-        verdicts = screen.detector(key).detect_many(part.texts(own))
-        for segment, verdict in zip(own, verdicts, strict=True):
+    passed = np.unique(pairs[:, 0]).tolist()
+    text_of = dict(zip(passed, part.texts(passed), strict=True))
+    ordered = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+    for of_key in np.split(ordered, np.flatnonzero(np.diff(ordered[:, 1])) + 1):
+        if not len(of_key):
+            continue
+        key, own = int(of_key[0, 1]), of_key[:, 0].tolist()
+        # A long repeat has many segments that are alike.
+        different = list(dict.fromkeys(text_of[segment] for segment in own))
+        verdicts = dict(zip(different, screen.detector(key).detect_many(different), strict=True))
+        for segment in own:
+            verdict = verdicts[text_of[segment]]
             if verdict.log10_p > KEPT_LOG10_P:
                 continue
             record, place, size = part.segments[segment, : loops.SCORED].tolist()
@@ -150,18 +187,12 @@ def _judged(
             before = best.get((record, key))
             if before is None or row["log10_p"] < before["log10_p"]:
                 best[record, key] = row
-    return [best[pair] for pair in sorted(best)]
 
 
-def _problem(part: Counted, record: int, offset: int) -> dict[str, Any]:
-    loops = kernels()
-    at = int(part.records[record, loops.BAD_AT])
-    byte = int(part.raw[at])
+def _problem(part: Counted, record: int) -> str:
+    """Say why a record was left out."""
+    byte = int(part.raw[part.records[record, kernels().BAD_AT]])
     shown = repr(chr(byte)) if 32 <= byte < 127 else f"byte {byte}"
     if byte == _RETURN:
         shown = "a carriage return without a newline"
-    return {
-        "id": part.name(record),
-        "offset": offset + part.place(record),
-        "why": f"{shown} is no letter of a protein",
-    }
+    return f"{shown} is no letter of a protein"

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN, SEPARATOR
 from patternmark.errors import PatternmarkError
+from patternmark.scan import sizes
 from patternmark.scan.screen import AMINO_ACIDS
 
-_BYTES_PER_RECORD = 48  # of a file of short records; where there are more, reading goes on
 _NO_OFFSETS = np.zeros(0, dtype=np.int64)
 
 
@@ -59,15 +59,15 @@ class Counted:
         """Yield the residues of segments; those of one record should follow each other."""
         loops = kernels()
         kinds, _ = tables()
+        is_none = (kinds >= loops.SKIPPED) | (kinds == loops.SEPARATOR)
+        no_residues = bytes(np.flatnonzero(is_none).tolist())
         last, residues = -1, b""
         for segment in segments:
             number, place, size = self.segments[segment, : loops.SCORED].tolist()
             if number != last:  # a long record has many segments, and is gone through once
                 record = self.records[number]
                 body = self.raw[record[loops.HEAD_END] : record[loops.END]]
-                kind = kinds[body]
-                kept = (kind < loops.SKIPPED) & (kind != loops.SEPARATOR)
-                last, residues = number, bytes(body[kept])
+                last, residues = number, body.tobytes().translate(None, no_residues)
             yield residues[place : place + size].decode("ascii")
 
 
@@ -113,27 +113,19 @@ def tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return kinds, places
 
 
-def padded(*parts: bytes | memoryview) -> NDArray[np.uint8]:
-    """Return bytes with the room behind them that the loops need; other threads go on meanwhile."""
-    size = sum(map(len, parts))
-    raw = np.empty(size + kernels().SLACK, dtype=np.uint8)
-    at = 0
-    for part in parts:
-        raw[at : at + len(part)] = np.frombuffer(part, dtype=np.uint8)
-        at += len(part)
-    raw[size:] = ord("\n")
+def padded(content: bytes) -> NDArray[np.uint8]:
+    """Return bytes with the room behind them that the loops need."""
+    raw = np.full(len(content) + kernels().SLACK, ord("\n"), dtype=np.uint8)
+    raw[: len(content)] = np.frombuffer(content, dtype=np.uint8)
     return raw
 
 
 def read_fasta(raw: NDArray[np.uint8], size: int) -> Iterator[Counted]:
     """Yield the records of raw[:size], which begins with one, a part at a time."""
     loops = kernels()
-    at = 0
-    room = size // _BYTES_PER_RECORD + 1024
+    at, room = 0, sizes.RECORDS
     while at < size:
-        records = np.empty((room, loops.RECORD_COLUMNS), dtype=np.int64)
-        segments = np.empty((room + loops.ROOM, loops.SEGMENT_COLUMNS), dtype=np.int64)
-        counts = np.empty((len(segments), len(AMINO_ACIDS)), dtype=np.int16)
+        records, segments, counts = _arrays(sizes.RECORDS, room)
         number, given, after = loops.read_sequences(
             raw, at, size, _NO_OFFSETS, *tables(), records, segments, counts
         )
@@ -149,17 +141,26 @@ def read_column(
 ) -> Iterator[Counted]:
     """Yield sequences that stand in a buffer one after the other, a part at a time."""
     loops = kernels()
-    first = 0
-    room = len(offsets) + 1024
+    first, room = 0, sizes.RECORDS
     while first < len(offsets) - 1:
-        records = np.empty((len(offsets) - 1 - first, loops.RECORD_COLUMNS), dtype=np.int64)
-        segments = np.empty((room + loops.ROOM, loops.SEGMENT_COLUMNS), dtype=np.int64)
-        counts = np.empty((len(segments), len(AMINO_ACIDS)), dtype=np.int16)
+        some = offsets[first : first + sizes.RECORDS + 1]
+        records, segments, counts = _arrays(len(some) - 1, room)
         number, given, _ = loops.read_sequences(
-            raw, 0, 0, offsets[first:], *tables(), records, segments, counts
+            raw, 0, 0, some, *tables(), records, segments, counts
         )
         if number == 0:
             room *= 4
             continue
         yield Counted(raw, records[:number], segments[:given], counts[:given], first, ids)
         first += number
+
+
+def _arrays(records: int, segments: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return what records, segments and their counts are written to."""
+    loops = kernels()
+    segments += loops.ROOM
+    return (
+        np.empty((records, loops.RECORD_COLUMNS), dtype=np.int64),
+        np.empty((segments, loops.SEGMENT_COLUMNS), dtype=np.int64),
+        np.empty((segments, len(AMINO_ACIDS)), dtype=np.int16),
+    )

@@ -8,18 +8,20 @@ as p = 1, which can only take hits away).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from math import log10
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from patternmark._version import __version__
 from patternmark.io.files import put_in_place
-from patternmark.scan.files import shown
+from patternmark.scan import sizes
+from patternmark.scan.files import Result, shown
 from patternmark.scan.judging import Found
-from patternmark.scan.screen import SURVIVORS, Screen
-
-Files = Sequence[tuple[str, Found, str]]
+from patternmark.scan.screen import SURVIVORS
 
 COLUMNS = (
     ("id", "string"),
@@ -36,60 +38,78 @@ COLUMNS = (
     ("segment_start", "int64"),
     ("segment_end", "int64"),
 )
+_ROWS = 2**16  # of Parquet that are written at once
+
+
+class Written(NamedTuple):
+    """How many hits there are, and in how many records."""
+
+    hits: int
+    records: int
 
 
 def corrected(
-    files: Files, screen: Screen, *, fpr: float | None, fdr: float | None
-) -> list[dict[str, Any]]:
-    """Return the hits, in the order of files, records and keys."""
-    tests = num_tests(files, screen)
-    rows = [{"file": shown(file)} | hit for file, found, _ in files for hit in found.hits]
-    ranked = sorted(range(len(rows)), key=lambda i: rows[i]["log10_p"])
-    smallest = 0.0
-    by_rank: dict[int, float] = {}
-    for rank in range(len(ranked), 0, -1):
-        row = ranked[rank - 1]
-        shared = log10(rank) if fdr is not None else 0.0
-        value = min(0.0, rows[row]["log10_p"] + log10(max(tests, 1)) - shared)
-        smallest = min(smallest, value)  # Benjamini and Hochberg: no better rank is worse
-        by_rank[row] = smallest if fdr is not None else value
+    result: Result, *, fpr: float | None = None, fdr: float | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the hits, in the order of files, records and keys."""
+    correct = _bonferroni(result) if fdr is None else _benjamini_hochberg(result)
     level = log10(fdr if fdr is not None else fpr or 1.0)
-    return [
-        row | {"log10_p_corrected": by_rank[i], "p_corrected": 10.0 ** by_rank[i]}
-        for i, row in enumerate(rows)
-        if by_rank[i] <= level
-    ]
+    for row in result.hits():
+        value = min(0.0, correct(row["log10_p"]))
+        if value <= level:
+            yield row | {"log10_p_corrected": value, "p_corrected": 10.0**value}
 
 
-def num_tests(files: Files, screen: Screen) -> int:
-    """Return how many pairs of a segment and a key were tested."""
-    return sum(found.segments for _, found, _ in files) * len(screen.keys)
+def _bonferroni(result: Result) -> Callable[[float], float]:
+    tests = log10(max(result.num_tests, 1))
+    return lambda log10_p: log10_p + tests
 
 
-def write_hits(rows: Sequence[dict[str, Any]], file: Path) -> None:
+def _benjamini_hochberg(result: Result) -> Callable[[float], float]:
+    """Return what corrects a p-value by its rank; no better rank is worse."""
+    ranked = np.sort(np.fromiter((row["log10_p"] for row in result.hits()), dtype=np.float64))
+    ranks = np.arange(1, len(ranked) + 1)
+    values = ranked + log10(max(result.num_tests, 1)) - np.log10(ranks)
+    smallest = np.minimum.accumulate(values[::-1])[::-1]
+    return lambda log10_p: float(smallest[np.searchsorted(ranked, log10_p)])
+
+
+def write_hits(rows: Iterable[dict[str, Any]], file: Path) -> Written:
     """Write Parquet, whole or not at all; the same hits give the same bytes."""
     import pyarrow as arrow  # noqa: PLC0415  # the scan extra
     from pyarrow import parquet  # noqa: PLC0415
 
     schema = arrow.schema([(name, kind) for name, kind in COLUMNS])
-    table = arrow.Table.from_pylist(
-        [{name: row[name] for name, _ in COLUMNS} for row in rows], schema=schema
-    )
-    put_in_place(file, lambda path: parquet.write_table(table, path, compression="zstd"))
+    hits = records = 0
+
+    def write(path: Path) -> None:
+        nonlocal hits, records
+        left, before = iter(rows), None
+        with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+            while some := list(islice(left, _ROWS)):
+                table = [{name: row[name] for name, _ in COLUMNS} for row in some]
+                writer.write_table(arrow.Table.from_pylist(table, schema=schema))
+                for row in some:
+                    record = row["file"], row["offset"]
+                    records += record != before  # those of one record follow each other
+                    before = record
+                hits += len(some)
+
+    put_in_place(file, write)
+    return Written(hits, records)
 
 
 def manifest(
-    files: Files, screen: Screen, num_hits: int, *, fpr: float | None, fdr: float | None
+    result: Result, written: Written, *, fpr: float | None = None, fdr: float | None = None
 ) -> dict[str, Any]:
     """Return what was scanned and what all p-values looked like; nothing in it tells when."""
-    total = Found()
-    for _, found, _ in files:
-        total.add(found)
-    tests = num_tests(files, screen)
+    total, screen = Found(), result.screen
+    for of_file in result.files:
+        total.add(of_file.found)
     return {
         "patternmark": __version__,
         "correction": {"fdr": fdr} if fdr is not None else {"fpr": fpr},
-        "tests": tests,
+        "tests": result.num_tests,
         "records": total.records,
         "residues": total.residues,
         "segments": total.segments,
@@ -105,19 +125,24 @@ def manifest(
             "at_most": [f"1e-{level + 1}" for level in range(len(total.tally))],
             "pairs": total.tally.tolist(),
         },
-        "hits": num_hits,
+        "hits": written.hits,
+        "records_with_hits": written.records,
+        "hash": f"xxh3-128 of the hex xxh3-128 of pieces, of what begins in {sizes.PIECE} bytes",
         "inputs": [
             {
                 "file": shown(file),
                 "records": found.records,
                 "residues": found.residues,
-                "hash": f"xxh3-128 of the hashes of its pieces: {digest}",
-                "skipped": len(found.skipped),
+                "hash": digest,
+                "skipped": found.num_skipped,
             }
-            for file, found, digest in files
+            for file, found, digest in result.files
         ],
+        "num_skipped": total.num_skipped,
         "skipped": [
-            {"file": shown(file)} | problem for file, found, _ in files for problem in found.skipped
+            {"file": shown(file)} | problem
+            for file, found, _ in result.files
+            for problem in found.skipped
         ],
         "signatures": screen.signatures,
     }

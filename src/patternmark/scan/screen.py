@@ -32,6 +32,7 @@ from patternmark.null.binomial import binomial_log_tail, least_count
 
 if TYPE_CHECKING:
     from patternmark.scan.gpu import GpuScreen
+    from patternmark.scan.gpu_hardened import GpuHardened
     from patternmark.scan.hardened import HardenedGroup
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
@@ -45,7 +46,7 @@ class Screen:
     """The keys of a scan."""
 
     def __init__(self, keys: Sequence[Key], device: str = "cpu") -> None:
-        """On a GPU (`cuda`) the first stage of keys of two parts is done there."""
+        """On a GPU (`cuda`) the first stage is done there."""
         if not keys:
             raise ParameterError("there are no keys to look for")
         for key in keys:
@@ -66,8 +67,9 @@ class Screen:
         return np.ascontiguousarray(np.array(members)[:, letters].T.astype(np.int16))
 
     @cached_property
-    def hardened(self) -> list[tuple[NDArray[np.int64], HardenedGroup]]:
+    def hardened(self) -> list[tuple[NDArray[np.int64], HardenedGroup | GpuHardened]]:
         """Hardened keys by the shape of their schedules: their numbers, and what screens them."""
+        from patternmark.scan.gpu_hardened import GpuHardened  # noqa: PLC0415
         from patternmark.scan.hardened import HardenedGroup  # noqa: PLC0415  # numba, too
 
         numbers_of: dict[Any, list[int]] = {}
@@ -76,10 +78,12 @@ class Screen:
             if p.is_hardened:
                 shape = (p.period, p.block, p.starts, p.nonces)
                 numbers_of.setdefault(shape, []).append(number)
-        return [
-            (np.array(numbers), HardenedGroup([self.keys[i] for i in numbers]))
-            for numbers in numbers_of.values()
-        ]
+        found: list[tuple[NDArray[np.int64], HardenedGroup | GpuHardened]] = []
+        for numbers in numbers_of.values():
+            group = HardenedGroup([self.keys[i] for i in numbers])
+            on_cpu = self.device == "cpu"
+            found.append((np.array(numbers), group if on_cpu else GpuHardened(group, self.device)))
+        return found
 
     @cached_property
     def gpu(self) -> GpuScreen | None:

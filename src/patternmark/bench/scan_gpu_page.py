@@ -25,7 +25,9 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         f"{first['keys']:,} keys of two parts and {first['sequences']:,} sequences, from bytes in "
         f"memory to what was found: **{_number(first['seconds'])} seconds**, "
-        f"{_number(first['ratio']['ratio'])} times as fast as one thread of the CPU.",
+        f"{_number(first['ratio']['ratio'])} times as fast as one thread of the CPU. At this rate "
+        "10^11 pairs of a key and a residue take "
+        f"{_number(1e11 / first['key_residues_per_second'])} seconds.",
         "",
         "## Speed",
         "",

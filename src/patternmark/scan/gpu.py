@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 TORCH_ON_CPU = "cpu:0"  # as a device: "cpu" alone means the compiled loops, without torch
 ALIGNED = 8  # products of half precision are fast where sides are multiples of it
 _VALUES = 2**27  # of the product at once
+_COUNTED = 3  # levels that one pair in a thousand reaches
 _FEW = 2**23  # pairs that are compared with all levels at once
 
 
@@ -66,15 +67,19 @@ class GpuScreen:
 def reaching(off: Any, limits: Any, level: int, tally: Any) -> NDArray[np.int64]:
     """Count the pairs that reach each level; return those that reach a certain one: [pairs, 2].
 
-    `off` has segments by keys, `limits` segments by levels. Few pairs reach the first level, and
-    none reaches another without it: all are looked at once, and then only these few.
+    `off` has segments by keys, `limits` segments by levels. What reaches a level reaches all before
+    it. So many pairs reach the first ones that it is faster to count them than to list them; then
+    few are left to look at.
     """
+    counted = min(level, _COUNTED)
+    for number in range(counted):
+        tally[number] += (off >= limits[:, number, None]).sum()
     found = []
-    for at in (off >= limits[:, :1]).nonzero().split(_FEW):
+    for at in (off >= limits[:, counted, None]).nonzero().split(_FEW):
         segment, key = at.T
-        reached = off[segment, key, None] >= limits[segment]  # [few, levels]
-        tally += reached.sum(dim=0)
-        found.append(np.asarray(at[reached[:, level]].cpu()))
+        reached = off[segment, key, None] >= limits[segment, counted:]  # [few, levels]
+        tally[counted:] += reached.sum(dim=0)
+        found.append(np.asarray(at[reached[:, level - counted]].cpu()))
     return np.concatenate(found)
 
 

@@ -149,9 +149,9 @@ def _repeats(result: dict[str, Any], natural: dict[str, Any], row: dict[str, Any
         f"**Repeats are not chance.** Of {natural['sequences']:,} natural proteins (`--natural`: "
         f"{natural['mean_length']:.0f} residues on average) and {row['keys']:,} keys of two parts "
         f"{row['passed']:,} pairs passed, {amount(times)} times as many as by chance. They are of "
-        f"{row['segments_passed']} segments ({share} in a thousand; {low} to {high}, 95 % interval, "
-        f"were they unrelated), of which the second stage masks {percent(row['masked'])} as repeats "
-        f"(the median). The smallest p-value that it gave any of these pairs is {_smallest(row)}. "
+        f"{row['segments_passed']} segments ({share} in a thousand; {low} to {high}, 95 % "
+        f"interval, were they unrelated), of which the second stage masks {percent(row['masked'])} "
+        f"as repeats (the median). The smallest p-value that it gave any of these pairs is {_smallest(row)}. "
         f"It took {1e3 * row['seconds']:.1f} ms a pair. Were the proteins of this page as rich in "
         f"repeats, {amount(paid['pairs']['natural'])} pairs would pass, and take {hours} "
         "core-hours. That is counted below; metagenomes may have more repeats or fewer.",

@@ -151,9 +151,9 @@ def _repeats(result: dict[str, Any], natural: dict[str, Any], row: dict[str, Any
         f"{row['passed']:,} pairs passed, {amount(times)} times as many as by chance. They are of "
         f"{row['segments_passed']} segments ({share} in a thousand; {low} to {high}, 95 % "
         f"interval, were they unrelated), of which the second stage masks {percent(row['masked'])} "
-        f"as repeats (the median). The smallest p-value that it gave any of these pairs is {_smallest(row)}. "
-        f"It took {1e3 * row['seconds']:.1f} ms a pair. Were the proteins of this page as rich in "
-        f"repeats, {amount(paid['pairs']['natural'])} pairs would pass, and take {hours} "
+        "as repeats (the median). The smallest p-value that it gave any of these pairs is "
+        f"{_smallest(row)}. It took {1e3 * row['seconds']:.1f} ms a pair. Were the proteins of "
+        f"this page as rich in repeats, {amount(paid['pairs']['natural'])} pairs would pass, and take {hours} "
         "core-hours. That is counted below; metagenomes may have more repeats or fewer.",
         "",
     ]

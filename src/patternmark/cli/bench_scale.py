@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ from patternmark.cli.output import Verbose, progress, say, warn
 
 _DEFAULT = Setting()
 _RESULTS = "results"  # the folder of JSON in that of pages
+
+Step = Callable[[str], None]
 
 
 @bench_app.command(name="scale")
@@ -57,8 +60,8 @@ def bench_scale(
     """
     from patternmark.bench.pages import place_of
     from patternmark.bench.scale import NAME, kept_from, read_source, run_scale
-    from patternmark.bench.scale_measured import first_stage, second_stage
     from patternmark.bench.scale_page import to_markdown
+    from patternmark.io.files import make_folder, write_json, write_text
 
     setting = Setting(
         proteins, segments, mean_length, keys, fpr, fdr, cores, files, disk, core_hour, gpu_hour
@@ -66,33 +69,35 @@ def bench_scale(
     own = (results if output is None else output / _RESULTS) / f"{NAME}.json"
     read_source(results)  # what is not there is told before anything is measured
     with progress("steps") as bar:
-        task = bar.add_task("reading", total=None)
+        task = bar.add_task("starting", total=None)
 
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)
 
-        step("the second stage")
-        pairs = {
-            "second": second_stage(mean_length, seed),
-            "first": first_stage(mean_length, keys, sample, seed, step),
-        }
-        measured = kept_from(own)
-        measured |= _natural(natural, setting, step) | _designs(
-            structures, setting, device, seed, step
-        )
-        result = run_scale(setting, results, pairs, sample, measured)
+        pairs = _pairs(setting, sample, seed, step)
+        measured = kept_from(own) | _natural(natural, setting, step)
+        measured |= _designs(structures, setting, device, seed, step)
+    result = run_scale(setting, results, pairs, sample, measured)
     page = to_markdown(result)
     show(result, page, None, as_json)
     if output is not None:
-        from patternmark.io.files import make_folder, write_json, write_text
-
         make_folder(own.parent)
         write_json(own, result)
         write_text(place_of(own), page)
         say(f"wrote {place_of(own)} and {own}")
 
 
-def _natural(files: list[str] | None, setting: Setting, step: Any) -> dict[str, Any]:
+def _pairs(setting: Setting, sample: int, seed: int, step: Step) -> dict[str, Any]:
+    """Time both stages."""
+    from patternmark.bench.scale_measured import first_stage, second_stage
+
+    step("the second stage")
+    second = second_stage(setting.mean_length, seed)
+    first = first_stage(setting.mean_length, setting.keys, sample, seed, step)
+    return {"first": first, "second": second}
+
+
+def _natural(files: list[str] | None, setting: Setting, step: Step) -> dict[str, Any]:
     """Measure what passes the first stage, if there are files."""
     if not files:
         return {}
@@ -108,7 +113,7 @@ def _natural(files: list[str] | None, setting: Setting, step: Any) -> dict[str, 
 
 
 def _designs(
-    structures: list[Path] | None, setting: Setting, device: str, seed: int, step: Any
+    structures: list[Path] | None, setting: Setting, device: str, seed: int, step: Step
 ) -> dict[str, Any]:
     """Design and measure, if there are structures."""
     if not structures:

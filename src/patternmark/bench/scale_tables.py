@@ -153,8 +153,9 @@ def _repeats(result: dict[str, Any], natural: dict[str, Any], row: dict[str, Any
         f"interval, were they unrelated), of which the second stage masks {percent(row['masked'])} "
         "as repeats (the median). The smallest p-value that it gave any of these pairs is "
         f"{_smallest(row)}. It took {1e3 * row['seconds']:.1f} ms a pair. Were the proteins of "
-        f"this page as rich in repeats, {amount(paid['pairs']['natural'])} pairs would pass, and take {hours} "
-        "core-hours. That is counted below; metagenomes may have more repeats or fewer.",
+        f"this page as rich in repeats, {amount(paid['pairs']['natural'])} pairs would pass, and "
+        f"take {hours} core-hours. That is counted below; metagenomes may have more repeats or "
+        "fewer.",
         "",
     ]
 

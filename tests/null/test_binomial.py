@@ -13,6 +13,7 @@ from patternmark import ParameterError
 from patternmark.null.binomial import (
     binomial_log_tail,
     hypergeometric_log_tail,
+    least_count,
     trinomial_log_tail,
 )
 
@@ -33,6 +34,17 @@ def test_binomial_tails_are_exact(n: int, of_256: int, data: st.DataObject) -> N
     p = Fraction(of_256, 256)
     found = float(binomial_log_tail(k, n, float(p)))
     assert found == pytest.approx(ln(exact_tail(k, n, p)), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("p", "ways"), [(Fraction(1, 10), 2), (Fraction(1, 10**9), 1024)])
+def test_the_least_count_is_that_of_rational_arithmetic(p: Fraction, ways: int) -> None:
+    n = np.arange(90)
+    wanted = [
+        next((k for k in range(i + 1) if ways * exact_tail(k, i, Fraction(1, 2)) <= p), i + 1)
+        for i in n.tolist()
+    ]
+    assert least_count(n, ln(p), ways).tolist() == wanted
+    assert wanted[3] == 4  # too few: not even all of them
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 2), Fraction(1, 4), Fraction(7, 16)])

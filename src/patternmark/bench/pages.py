@@ -13,6 +13,7 @@ from patternmark.bench import (
     detectors_page,
     null,
     protein,
+    scale_page,
     scan_gpu_page,
     scan_page,
     secrecy,
@@ -32,6 +33,7 @@ _PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "design-cuda": design.to_markdown,
     "protein": protein.to_markdown,
     "detectors": detectors_page.to_markdown,
+    "scale": scale_page.to_markdown,
     "scan": scan_page.to_markdown,
     "scan-gpu": scan_gpu_page.to_markdown,
     "secrecy": secrecy.to_markdown,
@@ -42,6 +44,7 @@ _PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "translation-speed-cpu": translation_speed.to_markdown,
     "translation-speed-cuda": translation_speed.to_markdown,
 }
+_FOR_USERS = {"scale"}  # their pages stand with the documentation, above the results
 _TRANSLATION = "translation"  # and whatever else its results are called
 
 
@@ -57,6 +60,12 @@ def read_result(file: Path) -> dict[str, Any]:
     if name == PAPER or name in _PAGES or str(name).startswith(_TRANSLATION):
         return dict(result)
     raise InputError(f"{file}: is no result of `patternmark bench`")
+
+
+def place_of(file: Path, folder: Path | None = None) -> Path:
+    """Return where the page of a result belongs: beside it, or in another folder."""
+    above = file.parent.parent if file.stem in _FOR_USERS else file.parent
+    return (folder or above) / f"{file.stem}.md"
 
 
 def page_of(file: Path) -> tuple[dict[str, Any], str]:

@@ -103,7 +103,7 @@ def page(
     verbose: Verbose = False,
 ) -> None:
     """Make the pages of results anew, and the figures of `paper`, beside them or in a folder."""
-    from patternmark.bench.pages import PAPER, page_of
+    from patternmark.bench.pages import PAPER, page_of, place_of
     from patternmark.bench.paper.figures import draw_all
     from patternmark.bench.paper.run import TASKS
     from patternmark.io.files import write_text
@@ -111,15 +111,14 @@ def page(
     differ = 0
     for file in files:
         result, made = page_of(file)
-        folder = output or file.parent
-        place = folder / f"{file.stem}.md"
+        place = place_of(file, output)
         if check:
             if _text_of(place) != made:
                 differ += 1
                 fail(f"{place}: differs from what {file} gives: make it anew with `bench page`")
             continue
         write_text(place, made)
-        figures = draw_all(result, TASKS, folder) if result["benchmark"] == PAPER else []
+        figures = draw_all(result, TASKS, place.parent) if result["benchmark"] == PAPER else []
         say(f"wrote {place}" + (f" and {len(figures)} figures" if figures else ""))
     if differ:
         raise typer.Exit(1)

@@ -48,6 +48,24 @@ def binomial_log_tail(
     return result
 
 
+def least_count(trials: ArrayLike, log_p: float, ways: int = 1) -> NDArray[np.int64]:
+    """Return the least count of fair coins whose tail, times the ways there are, is at most p.
+
+    It is trials + 1 where not even all of them are enough.
+
+    >>> least_count([4, 5, 10], log(0.125), ways=2)  # 2/16, 2/32 and 2 * 56/1024
+    array([4, 5, 8])
+    """
+    n, _ = whole_numbers(trials, 0)
+    # The tail falls as the count grows: halve the range in which it crosses p.
+    low, high = np.full(n.shape, -1), n + 1
+    while np.any(high - low > 1):
+        middle = (low + high) // 2
+        is_enough = log(ways) + binomial_log_tail(middle, n, 0.5) <= log_p
+        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
+    return np.asarray(high)
+
+
 def upper_log_tail(
     k: NDArray[np.int64], n: NDArray[np.int64], p: NDArray[np.float64]
 ) -> NDArray[np.float64]:

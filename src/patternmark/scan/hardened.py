@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from patternmark.alphabet import PROTEIN
 from patternmark.errors import ParameterError
 from patternmark.key import Key
-from patternmark.null.binomial import binomial_log_tail
+from patternmark.null.binomial import least_count
 from patternmark.scan.reading import kernels
 from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
 from patternmark.schedule import HardenedSchedule, protein_pairs
@@ -242,12 +242,6 @@ def places_in_pairs() -> NDArray[np.int64]:
 @cache
 def _limits(ways: int) -> NDArray[np.int64]:
     """Return the least count of each n whose tail, times the ways there are, is 10^-level."""
-    n = np.repeat(np.arange(LONGEST + 1)[:, None], LEVELS, axis=1)
-    wanted = -np.arange(1, LEVELS + 1) * log(10.0) - log(ways)
-    # The tail falls as more agree. Half of n is likely in itself: no level is reached there.
-    low, high = n // 2, n + 1
-    while np.any(high - low > 1):
-        middle = (low + high) // 2
-        is_enough = binomial_log_tail(middle, n, 0.5) <= wanted
-        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
-    return high
+    n = np.arange(LONGEST + 1)
+    levels = range(1, LEVELS + 1)
+    return np.stack([least_count(n, -level * log(10.0), ways) for level in levels], axis=1)

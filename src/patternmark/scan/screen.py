@@ -28,8 +28,7 @@ from patternmark.chain import KeyChain
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.key import Key
-from patternmark.null.binomial import binomial_log_tail
-from patternmark.null.walk import phase_log_tail
+from patternmark.null.binomial import binomial_log_tail, least_count
 
 if TYPE_CHECKING:
     from patternmark.scan.gpu import GpuScreen
@@ -147,12 +146,6 @@ def _limits() -> NDArray[np.int16]:
 
     Where none is small enough it is more than n.
     """
-    n = np.repeat(np.arange(LONGEST + 1)[:, None], LEVELS, axis=1)
-    wanted = -np.arange(1, LEVELS + 1) * log(10.0)
-    # The tail falls as more agree: halve the range in which it crosses the level.
-    low, high = n // 2, n + 1  # p(low) is above the level, p(high) is not, or there is none
-    while np.any(high - low > 1):
-        middle = (low + high) // 2
-        is_enough = phase_log_tail(middle, n) <= wanted
-        low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
-    return (2 * high - n).astype(np.int16)
+    n = np.arange(LONGEST + 1)
+    least = [least_count(n, -level * log(10.0), ways=2) for level in range(1, LEVELS + 1)]
+    return (2 * np.stack(least, axis=1) - n[:, None]).astype(np.int16)

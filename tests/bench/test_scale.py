@@ -72,8 +72,8 @@ NATURAL = {
     "rows": [
         {
             "scheme": scheme, "keys": 100, "segments": 1000, "passed": 50 * (scheme == "paper"),
-            "segments_passed": 4, "masked": 0.8, "low": 0.002, "high": 0.01, "seconds": 0.002,
-            "smallest_log10_p": -3.5,
+            "segments_passed": 4, "left": 3, "masked": 0.8, "low": 0.002, "high": 0.01,
+            "seconds": 0.002, "smallest_log10_p": -3.5,
         }
         for scheme in SCHEMES
     ],
@@ -275,7 +275,8 @@ def test_repeats_pass_the_first_stage_and_not_the_second() -> None:
     assert row["segments_passed"] == 1
     assert 5 < row["passed"] < 35  # keys that part Q from A: 10 in 19
     assert row["masked"] > 0.9
-    assert row["smallest_log10_p"] is None or row["smallest_log10_p"] > -9
+    assert row["left"] == 0
+    assert row["smallest_log10_p"] is None
 
 
 def result_of(folder: Path, **measured: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from math import comb, log10
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,12 @@ from pyarrow import parquet  # noqa: E402
 
 from patternmark import Detector  # noqa: E402
 from patternmark.errors import InputError  # noqa: E402
-from patternmark.null.walk import phase_log_tail  # noqa: E402
 from patternmark.profile import HARDENED  # noqa: E402
 from patternmark.scan import sizes, sources  # noqa: E402
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402
-from patternmark.scan.judging import judge  # noqa: E402
-from patternmark.scan.reading import padded, read_fasta  # noqa: E402
 from patternmark.scan.result import COLUMNS, Written, corrected, manifest, write_hits  # noqa: E402
-from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
+from patternmark.scan.screen import Screen  # noqa: E402
 from tests.conftest import Outcome, no_file_over  # noqa: E402
 from tests.scan.made import (  # noqa: E402
     a_key,
@@ -65,47 +62,6 @@ EXPECTED = {(f"s{number}", KEYS[number // 50 % 5].key_id) for number in range(0,
 
 def hits_of(file: Path) -> list[dict[str, Any]]:
     return list(parquet.read_table(file).to_pylist())
-
-
-def test_counts_are_those_of_the_library(rng: np.random.Generator) -> None:
-    sequences = [drawn(rng, n) for n in (1, 2, 33, 64, 65, 300, 1024, 2048)]
-    data = fasta(sequences)
-    (part,) = read_fasta(padded(data), len(data))
-    screen = Screen(KEYS)
-    off = 2 * part.segments[:, 4, None] - part.segments[:, 3, None]
-    off = off + 2 * part.counts.astype(int) @ screen.parts.astype(int)
-    for column, key in enumerate(KEYS):
-        found = Detector(key, "phase", mask_repeats=False).detect_many(sequences)
-        for row, verdict in enumerate(found):
-            n = verdict.num_tokens_scored
-            assert n == part.segments[row, 3]
-            assert max(off[row, column], -off[row, column]) == 2 * verdict.statistic - n
-            # The tally's levels follow from the same p-value.
-            level = screen.limits[n] <= abs(int(off[row, column]))
-            assert level.sum() == min(LEVELS, int(-verdict.log10_p + 1e-9))
-
-
-def test_limits_are_the_first_that_are_small_enough() -> None:
-    limits = Screen(KEYS[:1]).limits
-    for n in (0, 1, 10, 57, 300, LONGEST):
-        for level in (0, 4, 15):
-            agree = (n + int(limits[n, level])) // 2
-            assert (n + int(limits[n, level])) % 2 == 0
-            if agree > n:
-                assert phase_log_tail(n, n) > -(level + 1) * np.log(10) or n == 0
-                continue
-            assert phase_log_tail(agree, n) <= -(level + 1) * np.log(10)
-            assert phase_log_tail(agree - 1, n) > -(level + 1) * np.log(10)
-
-
-def test_what_the_first_stage_loses_is_a_binomial_tail() -> None:
-    screen = Screen(KEYS)
-    n, rate = 60, 0.7
-    least = (n + int(screen.limits[n, screen.passing - 1])) // 2
-    exact = sum(comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(least))
-    assert screen.lost(rate, n) == pytest.approx(exact)
-    assert screen.lost(0.9, 10) == 1.0  # so short a one cannot pass
-    assert screen.lost(0.85, 260) < 1e-9
 
 
 def test_marks_are_found_with_their_keys(run: Run, content: bytes, tmp_path: Path) -> None:
@@ -445,38 +401,6 @@ def test_batches_of_arrow(content: bytes) -> None:
     significant = [row for row in rows if row["log10_p"] + log10(tests) <= -2]
     assert {(row["id"], row["key_id"]) for row in significant} == EXPECTED
     assert all(ids[row["offset"]] == row["id"] and row["file"] == "x" for row in rows)
-
-
-def test_long_records_are_judged_in_segments(rng: np.random.Generator) -> None:
-    before, after = drawn(rng, 5001), drawn(rng, 3000)
-    text = before + marked(rng, KEYS[1], 600) + after
-    data = fasta([text])
-    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS))
-    assert found.residues == len(text)
-    assert found.segments == -(-len(text) // 1024) - 1
-    (hit,) = [hit for hit in found.hits if hit["log10_p"] < -8]
-    assert hit["key_id"] == KEYS[1].key_id
-    assert hit["length"] == len(text)
-    assert 4000 < hit["segment_start"] < 5300
-    assert 5300 < hit["segment_end"] < 6700
-
-
-def test_segments_that_are_alike_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long repeat is no reason to wait: its segments pass the first stage one and all."""
-    members = KEYS[0].partition.members[:, :20]
-    letters = [Detector(KEYS[0]).key.profile.alphabet.letters[np.argmax(m)] for m in members]
-    data = fasta(["".join(letters) * 50_000])
-    judged = []
-    plain = Detector.detect_many
-
-    def counted(self: Detector, sequences: Any, *more: Any) -> Any:
-        judged.append(len(sequences))
-        return plain(self, sequences, *more)
-
-    monkeypatch.setattr(Detector, "detect_many", counted)
-    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS[:1]))
-    assert found.passed == found.segments == 97
-    assert sum(judged) <= 2  # all are the same but the last, which is shorter
 
 
 def test_many_bad_records_are_counted_and_some_named(tmp_path: Path) -> None:

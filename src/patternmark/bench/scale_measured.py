@@ -94,26 +94,35 @@ def natural_pairs(
 
 
 def _passed(content: bytes, screen: Screen) -> dict[str, Any]:
+    """Count pairs that pass by their counts, and those of them that are left to the second stage.
+
+    What comes after the first stage is timed by itself.
+    """
     _compile(screen)
-    raw = padded(content)
-    began, texts = perf_counter(), list[str]()
+    raw, texts = padded(content), list[str]()
+    segments = passed = left = 0
+    seconds, best = 0.0, list[float]()
     for part in read_fasta(raw, len(content)):
-        found_in = judging.first_stage(part, screen, np.zeros(LEVELS, dtype=np.int64))
-        who = {segment for pairs in found_in for segment in np.unique(pairs[:, 0]).tolist()}
+        segments += len(part.segments)
+        found = list(judging.first_stage(part, screen, np.zeros(LEVELS, dtype=np.int64)))
+        who = {segment for pairs in found for segment in np.unique(pairs[:, 0]).tolist()}
         texts += part.texts(sorted(who))
-    first = perf_counter() - began
-    found = judging.judge(read_fasta(raw, len(content)), screen)
-    second = perf_counter() - began - 2 * first
-    low, high = rate_interval(len(texts), found.segments)
+        passed += sum(map(len, found))
+        began, hits = perf_counter(), judging.Best()
+        left += judging.second_stage(part, found, screen, 0, hits)
+        seconds += perf_counter() - began
+        best += [hit["log10_p"] for hit in hits.values()]
+    low, high = rate_interval(len(texts), segments)
     return {
-        "segments": found.segments,
-        "passed": found.passed,
+        "segments": segments,
+        "passed": passed,
+        "left": left,
         "segments_passed": len(texts),
         "masked": _masked(texts, screen),
         "low": low,  # of the share of such segments
         "high": high,
-        "seconds": max(0.0, second) / found.passed if found.passed else None,  # of a pair
-        "smallest_log10_p": min((hit["log10_p"] for hit in found.hits), default=None),
+        "seconds": seconds / passed if passed else None,  # of a pair
+        "smallest_log10_p": min(best, default=None),
     }
 
 

@@ -148,21 +148,26 @@ def _repeats(result: dict[str, Any], natural: dict[str, Any], row: dict[str, Any
     return [
         f"**Repeats are not chance.** Of {natural['sequences']:,} natural proteins (`--natural`: "
         f"{natural['mean_length']:.0f} residues on average) and {row['keys']:,} keys of two parts "
-        f"{row['passed']:,} pairs passed, {amount(times)} times as many as by chance. They are of "
-        f"{row['segments_passed']} segments ({share} in a thousand; {low} to {high}, 95 % "
-        f"interval, were they unrelated), of which the second stage masks {percent(row['masked'])} "
-        "as repeats (the median). The smallest p-value that it gave any of these pairs is "
-        f"{_smallest(row)}. It took {1e3 * row['seconds']:.1f} ms a pair. Were the proteins of "
-        f"this page as rich in repeats, {amount(paid['pairs']['natural'])} pairs would pass, and "
-        f"take {hours} core-hours. That is counted below; metagenomes may have more repeats or "
+        f"{row['passed']:,} pairs passed by their counts, {amount(times)} times as many as by "
+        f"chance. They are of {row['segments_passed']} segments ({share} in a thousand; {low} to "
+        f"{high}, 95 % interval, were they unrelated), of which {percent(row['masked'])} are "
+        "repeats (the median). So a scan masks repeats before it judges a segment in full, once "
+        f"for all keys: {_left(row)} It took {1e3 * row['seconds']:.2g} ms a pair. Were the "
+        f"proteins of this page as rich in repeats, {amount(paid['pairs']['natural'])} pairs would "
+        f"pass by their counts, and take {hours} core-hours. That is counted below; metagenomes "
+        "may have more repeats or "
         "fewer.",
         "",
     ]
 
 
-def _smallest(row: dict[str, Any]) -> str:
+def _left(row: dict[str, Any]) -> str:
+    """Say what was left to judge in full, and what came of it."""
+    if not row["left"]:
+        return "no pair was left."
     smallest = row["smallest_log10_p"]
-    return "above 0.01" if smallest is None else power_of_ten(smallest)
+    best = "above 0.01" if smallest is None else power_of_ten(smallest)
+    return f"{row['left']:,} pairs were left, of which the smallest p-value is {best}."
 
 
 def fewer_lines(result: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Both stages on counted segments: what passes the first is judged by `auto`."""
+"""Both stages on counted segments: what passes the first, not by repeats, is judged by `auto`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 
 from patternmark.scan.reading import Counted, kernels, letters_of
 from patternmark.scan.screen import LEVELS, Screen
+from patternmark.scan.unrepeated import unrepeated
 
 _RETURN = 13
 _PAIRS = 2**16  # that may pass at once, besides those of one segment
 _SEGMENTS = 2**14  # that are screened together
 KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
 NAMED = 100  # of what was left out of a file; more are counted
+
+
+Best = dict[tuple[int, int], dict[str, Any]]  # the hits of records and keys, by their numbers
 
 
 @dataclass
@@ -79,12 +83,10 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
         residues=int(residues.sum() - residues[bad].sum()),
         segments=len(part.segments),
     )
-    best: dict[tuple[int, int], dict[str, Any]] = {}
+    best: Best = {}
     for some in _shares(part):
-        for pairs in first_stage(some, screen, found.tally):
-            if len(pairs):
-                found.passed += len(pairs)
-                _judge_pairs(some, pairs, screen, offset, best)
+        passed = first_stage(some, screen, found.tally)
+        found.passed += second_stage(some, passed, screen, offset, best)
     found.hits = [best[pair] for pair in sorted(best)]
     for record in bad.tolist():
         found.skip(part.name(record), offset + part.place(record), _problem(part, record))
@@ -154,12 +156,21 @@ def _two_part(
         first += done
 
 
+def second_stage(
+    part: Counted, passed: Iterable[NDArray[np.int64]], screen: Screen, offset: int, best: Best
+) -> int:
+    """Judge pairs that do not pass by repeats alone; return how many. `best` gets what is found."""
+    judged = 0
+    for pairs in passed:
+        left = unrepeated(part, pairs, screen) if len(pairs) else pairs
+        if len(left):
+            judged += len(left)
+            _judge_pairs(part, left, screen, offset, best)
+    return judged
+
+
 def _judge_pairs(
-    part: Counted,
-    pairs: NDArray[np.int64],
-    screen: Screen,
-    offset: int,
-    best: dict[tuple[int, int], dict[str, Any]],
+    part: Counted, pairs: NDArray[np.int64], screen: Screen, offset: int, best: Best
 ) -> None:
     """Judge pairs by `auto`; of a record and a key the best segment is a hit."""
     loops = kernels()

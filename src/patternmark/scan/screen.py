@@ -7,9 +7,10 @@ What is at most 10^-5 / keys, so that about one segment in a hundred thousand ha
 goes to the second: the detector `auto`, whose p-value is the one reported.
 
 What the first stage loses. A mark that agrees at rate q in n scored positions passes unless a
-binomial count stays below the limit: `lost` is that probability, exactly. What must be significant
-among millions of pairs is far beyond the limit, so that it is next to nothing: see docs/scan.md.
-Leaving pairs out never makes a false positive.
+binomial count stays below the limit: `lost` is that probability, exactly. Scored is what `auto`
+scores: where a sequence repeats itself, what is left must pass as well (`unrepeated`). What must be
+significant among millions of pairs is far beyond the limit, so that it is next to nothing: see
+docs/scan.md. Leaving pairs out never makes a false positive.
 """
 
 from __future__ import annotations
@@ -65,6 +66,13 @@ class Screen:
         members = [self.keys[i].partition.members[0] for i in self.two_part]
         letters = [PROTEIN.letters.index(letter) for letter in AMINO_ACIDS]
         return np.ascontiguousarray(np.array(members)[:, letters].T.astype(np.int16))
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """Where each key stands among those of two parts, -1 where it is none: [K]."""
+        columns = np.full(len(self.keys), -1, dtype=np.int64)
+        columns[self.two_part] = np.arange(len(self.two_part))
+        return columns
 
     @cached_property
     def hardened(self) -> list[tuple[NDArray[np.int64], HardenedGroup | GpuHardened]]:

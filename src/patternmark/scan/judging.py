@@ -96,14 +96,17 @@ def _judge(part: Counted, screen: Screen, offset: int) -> Found:
 def _bad_records(part: Counted) -> NDArray[np.intp]:
     """Return the numbers of records that have a byte that is no letter; it is written down."""
     loops = kernels()
-    if part.ids is None:
-        for record in np.flatnonzero(part.records[:, loops.RESIDUES] == 0):
+    residues, bad_at = part.records[:, loops.RESIDUES], part.records[:, loops.BAD_AT]
+    if part.ids is None and residues.min(initial=1) == 0:
+        for record in np.flatnonzero(residues == 0):
             # Where lines end with a carriage return alone, all is header.
             start, end = part.records[record, [loops.START, loops.HEAD_END]].tolist()
             bare = np.flatnonzero(part.raw[start : end - 1] == _RETURN)
             if len(bare):
-                part.records[record, loops.BAD_AT] = start + bare[0]
-    return np.flatnonzero(part.records[:, loops.BAD_AT] >= 0)
+                bad_at[record] = start + bare[0]
+    if bad_at.max(initial=-1) < 0:
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(bad_at >= 0)
 
 
 def _shares(part: Counted) -> Iterator[Counted]:

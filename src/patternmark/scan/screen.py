@@ -40,7 +40,7 @@ AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
 LONGEST = 2048  # residues of a segment
 SURVIVORS = 5  # digits: how rarely a segment passes by chance, with any key
 LEVELS = 16  # of the tally: p-values of 10^-1 to 10^-16
-_KEPT_DETECTORS = 256
+_KEPT_DETECTORS = 32  # those of many nonces have tables of some MiB
 
 
 class Screen:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from math import comb, log
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
 
 from patternmark import Detector
 from patternmark.null.walk import phase_log_tail
+from patternmark.scan import screen as screen_module
 from patternmark.scan.judging import judge
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import LEVELS, LONGEST, Screen
@@ -131,3 +134,29 @@ def test_what_is_left_of_repeats_is_counted_as_auto_counts_it() -> None:
         found = unrepeated(part, every, screen)
         assert found.tolist() == [list(pair) for pair in expected]
         assert 0 < len(found) < len(every)
+
+
+def test_threads_share_the_detectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which few are kept: one may be let go while another thread takes it."""
+    monkeypatch.setattr(screen_module, "_KEPT_DETECTORS", 1)
+    screen, failed = Screen(KEYS), []
+
+    def use(first: int) -> None:
+        try:
+            for i in range(3000):
+                key = (first + i) % len(KEYS)
+                assert screen.detector(key).key is KEYS[key]
+        except Exception as error:  # of a thread: it would be lost
+            failed.append(error)
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [Thread(target=use, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert not failed

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from patternmark.scan.gpu import aligned, kind_of, reaching
 from patternmark.scan.hardened import (
+    FirstStage,
     HardenedGroup,
     check_level,
     checked_segments,
@@ -45,7 +46,7 @@ _TILE = 128  # rows of a product are multiples of so many: a GPU does as many si
 _WHOLE_BLOCKS = 16  # windows are multiples of so many blocks, which keeps them aligned
 
 
-class GpuHardened:
+class GpuHardened(FirstStage):
     """Screens segments by the keys of a group, with the results of `HardenedGroup`."""
 
     def __init__(self, group: HardenedGroup, device: str = "cuda") -> None:
@@ -62,35 +63,6 @@ class GpuHardened:
         signs = [*(1 - 2 * (in_pairs % 2)), 0]
         self._sign_of = torch.tensor(signs, dtype=torch.float32, device=device)
 
-    def passing(
-        self,
-        letters: NDArray[np.uint8],
-        begins: NDArray[np.int64],
-        passing_level: int,
-        tally: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Return the pairs (segment, key) whose p-value is at most 10^-passing_level: [pairs, 2].
-
-        To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
-        """
-        check_level(passing_level, tally)
-        letters, begins, sizes = checked_segments(letters, begins)
-        torch, found = self._torch, []
-        text = torch.tensor(letters, device=self._device)
-        levels = torch.zeros(len(tally), dtype=torch.int64, device=self._device)
-        # Segments of about one size share a window, which is as long as the longest of them.
-        order = np.argsort(sizes, kind="stable")
-        for keys in self._keys_at_once():
-            signs = self._signs(keys)
-            for own in np.split(order, self._edges(len(order), len(keys))):
-                sums, scored = self._sums(text, begins[own], sizes[own])
-                best = self._best(sums, signs, sizes[own])[:, : len(keys)]
-                limits = 2 * self._limits[scored] - scored[:, None]
-                pairs = reaching(best, limits.to(self._kind), passing_level - 1, levels)
-                found.append(np.column_stack([own[pairs[:, 0]], keys.start + pairs[:, 1]]))
-        tally += levels.cpu().numpy()
-        return in_order(found)
-
     def each_passing(
         self,
         letters: NDArray[np.uint8],
@@ -98,8 +70,24 @@ class GpuHardened:
         passing_level: int,
         tally: NDArray[np.int64],
     ) -> Iterator[NDArray[np.int64]]:
-        """Yield the same pairs, as `HardenedGroup` does: here all at once."""
-        yield self.passing(letters, begins, passing_level, tally)
+        """Yield the pairs that pass, those of some keys at a time."""
+        check_level(passing_level, tally)
+        letters, begins, sizes = checked_segments(letters, begins)
+        torch = self._torch
+        text = torch.tensor(letters, device=self._device)
+        # Segments of about one size share a window, which is as long as the longest of them.
+        order = np.argsort(sizes, kind="stable")
+        for keys in self._keys_at_once():
+            signs, found = self._signs(keys), []
+            levels = torch.zeros(len(tally), dtype=torch.int64, device=self._device)
+            for own in np.split(order, self._edges(len(order), len(keys))):
+                sums, scored = self._sums(text, begins[own], sizes[own])
+                best = self._best(sums, signs, sizes[own])[:, : len(keys)]
+                limits = 2 * self._limits[scored] - scored[:, None]
+                pairs = reaching(best, limits.to(self._kind), passing_level - 1, levels)
+                found.append(np.column_stack([own[pairs[:, 0]], keys.start + pairs[:, 1]]))
+            tally += levels.cpu().numpy()
+            yield in_order(found)
 
     def _keys_at_once(self) -> Iterator[range]:
         """Yield the numbers of keys whose columns fit."""

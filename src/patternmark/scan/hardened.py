@@ -16,6 +16,7 @@ that stays in the nearest cache.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from math import gcd, log
@@ -37,12 +38,35 @@ _PAIRS = 2**16  # that may pass at once, besides those of one segment
 _KEPT_BYTES = 2**27  # of tables; those of more keys are made anew for every part that is read
 
 
-class HardenedGroup:
-    """Hardened keys of proteins whose schedules have the same shape.
+class FirstStage(ABC):
+    """Finds the pairs of a segment and a key whose p-value is small: [pairs, 2].
 
-    Letters are their places in `AMINO_ACIDS`; what is not one, such as 20, is not scored. Segments
-    stand one after the other, the s-th is letters[begins[s] : begins[s + 1]].
+    Segments stand one after the other, the s-th is letters[begins[s] : begins[s + 1]]; letters are
+    their places in `AMINO_ACIDS`; what is not one, such as 20, is not scored.
     """
+
+    limits: NDArray[np.int64]  # the least count of each p-value of the tally: [n + 1, LEVELS]
+
+    @abstractmethod
+    def each_passing(
+        self,
+        letters: NDArray[np.uint8],
+        begins: NDArray[np.int64],
+        passing_level: int,
+        tally: NDArray[np.int64],
+    ) -> Iterator[NDArray[np.int64]]:
+        """Yield pairs of at most 10^-passing_level, some at a time, of a key by their segments.
+
+        To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
+        """
+
+    def passing(self, *given: Any) -> NDArray[np.int64]:
+        """Return all of these pairs, sorted by segments and then by keys."""
+        return in_order([*self.each_passing(*given)])
+
+
+class HardenedGroup(FirstStage):
+    """Hardened keys of proteins whose schedules have the same shape."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         if not keys:
@@ -58,30 +82,13 @@ class HardenedGroup:
             key.require_secret()
         self.period, self.block, self.starts, self.nonces = shape
         self.stride = self.period // self.starts
+        self.limits = _limits(self.nonces * self.starts)
         schedule = self.keys[0].schedule
         assert isinstance(schedule, HardenedSchedule)  # noqa: S101
         self.schedule = schedule
         loops = kernels("hardened_kernels")
         self._groups = -(-self.starts // loops.ABREAST)
         self._width = self.starts + self._groups * loops.ABREAST  # of a table's row: any turn fits
-
-    @cached_property
-    def limits(self) -> NDArray[np.int64]:
-        """The least count of each p-value of the tally: [n + 1, LEVELS]; none: n + 1."""
-        return _limits(self.nonces * self.starts)
-
-    def passing(
-        self,
-        letters: NDArray[np.uint8],
-        begins: NDArray[np.int64],
-        passing_level: int,
-        tally: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Return the pairs (segment, key) whose p-value is at most 10^-passing_level: [pairs, 2].
-
-        To `tally` it adds how many pairs are at most 10^-1, 10^-2 and so on: [LEVELS].
-        """
-        return in_order([*self.each_passing(letters, begins, passing_level, tally)])
 
     def each_passing(
         self,
@@ -90,7 +97,7 @@ class HardenedGroup:
         passing_level: int,
         tally: NDArray[np.int64],
     ) -> Iterator[NDArray[np.int64]]:
-        """Yield the same pairs, some at a time, of each key those of earlier segments first."""
+        """Yield the pairs that pass, some at a time."""
         check_level(passing_level, tally)
         loops = kernels("hardened_kernels")
         places, edges, scored = self._laid_out(letters, begins)

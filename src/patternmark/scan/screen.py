@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from math import ceil, log, log10
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,7 @@ from patternmark.null.binomial import binomial_log_tail, least_count
 
 if TYPE_CHECKING:
     from patternmark.scan.gpu import GpuScreen
-    from patternmark.scan.gpu_hardened import GpuHardened
-    from patternmark.scan.hardened import HardenedGroup
+    from patternmark.scan.hardened import FirstStage
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
 LONGEST = 2048  # residues of a segment
@@ -75,7 +75,7 @@ class Screen:
         return columns
 
     @cached_property
-    def hardened(self) -> list[tuple[NDArray[np.int64], HardenedGroup | GpuHardened]]:
+    def hardened(self) -> list[tuple[NDArray[np.int64], FirstStage]]:
         """Hardened keys by the shape of their schedules: their numbers, and what screens them."""
         from patternmark.scan.gpu_hardened import GpuHardened  # noqa: PLC0415
         from patternmark.scan.hardened import HardenedGroup  # noqa: PLC0415  # numba, too
@@ -86,7 +86,7 @@ class Screen:
             if p.is_hardened:
                 shape = (p.period, p.block, p.starts, p.nonces)
                 numbers_of.setdefault(shape, []).append(number)
-        found: list[tuple[NDArray[np.int64], HardenedGroup | GpuHardened]] = []
+        found: list[tuple[NDArray[np.int64], FirstStage]] = []
         for numbers in numbers_of.values():
             group = HardenedGroup([self.keys[i] for i in numbers])
             on_cpu = self.device == "cpu"
@@ -112,14 +112,18 @@ class Screen:
         return sorted({self.detector(i).signature.partition("|")[2] for i in first.values()})
 
     def detector(self, key: int) -> Detector:
-        """Return the detector of a key; those of the last ones are kept."""
-        if key in self._detectors:
-            self._detectors.move_to_end(key)
-        else:
-            self._detectors[key] = Detector(self.keys[key])
+        """Return the detector of a key; those of the last ones are kept, for all threads."""
+        found = self._detectors.get(key)
+        # Another thread may let one go meanwhile; a lock could not be sent to workers.
+        with suppress(KeyError):
+            if found is not None:
+                self._detectors.move_to_end(key)
+                return found
+        found = self._detectors[key] = Detector(self.keys[key])
+        with suppress(KeyError):
             if len(self._detectors) > _KEPT_DETECTORS:
                 self._detectors.popitem(last=False)
-        return self._detectors[key]
+        return found
 
     def lost(self, rate: float, scored: int, key: int = 0) -> float:
         """Return how likely an intact mark is lost that agrees at a rate: it does not pass."""

@@ -30,7 +30,12 @@ def column_rows(sequences: list[str | None], names: list[str]) -> list[tuple[int
     return [(i, *row) for i, row in enumerate(zip(names, sizes, strict=True))]
 
 
-KINDS = [arrow.string(), arrow.large_string(), arrow.dictionary(arrow.int32(), arrow.string())]
+KINDS = [
+    arrow.string(),
+    arrow.large_string(),
+    arrow.string_view(),
+    arrow.dictionary(arrow.int32(), arrow.string()),
+]
 
 
 @pytest.mark.parametrize("kind", [arrow.string(), arrow.large_string()])
@@ -70,6 +75,14 @@ def test_slices_of_batches(kind: Any, sequences: list[str | None]) -> None:
             names = [f"p{i}" for i in range(first, first + size)]
             wanted = column_rows(sequences[first : first + size], names)
             assert rows([piece]) == ([(first + i, *row) for i, *row in wanted], [])
+
+
+@pytest.mark.parametrize("kind", [arrow.binary(), arrow.large_binary(), arrow.binary_view()])
+def test_bytes_that_are_no_text_are_those_of_their_row(kind: Any) -> None:
+    loaded = column(arrow.record_batch({"sequence": arrow.array([b"ACD", b"\xff", None], kind)}))
+    assert loaded.offsets is not None
+    assert loaded.offsets.tolist() == [0, 3, 4, 4]
+    assert loaded.content.tobytes() == b"ACD\xff"
 
 
 def test_columns_without_rows(tmp_path: Path) -> None:

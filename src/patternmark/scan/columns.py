@@ -105,7 +105,11 @@ def _as_large(values: Any) -> Any:
     import pyarrow as arrow  # noqa: PLC0415
 
     # Bytes that are no text are no reason to lose a file: they are those of bad records.
-    is_binary = arrow.types.is_binary(values.type) or arrow.types.is_large_binary(values.type)
+    kinds = arrow.types
+    is_binary = any(
+        is_kind(values.type)
+        for is_kind in (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view)
+    )
     values = values.cast(arrow.large_binary() if is_binary else arrow.large_string())
     return values.fill_null(b"" if is_binary else "") if values.null_count else values
 

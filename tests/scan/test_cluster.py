@@ -110,7 +110,8 @@ def test_ray_gives_the_same_bytes_though_a_worker_is_killed(folder: Path, tmp_pa
         ray.shutdown()
     assert killer.killed
     assert written(found, tmp_path / "ray.parquet") == expected
-    assert len(list(found.hits())) > 50
+    copies = found.files[0].found.records // 3001  # of which each has one mark
+    assert len(list(found.hits())) == copies + 1 > 20
     assert found.files[1].found.records == 3001
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,97 @@ def test_a_column_that_holds_no_sequences() -> None:
     batch = arrow.record_batch({"sequence": arrow.array([[1], [2]])})
     with pytest.raises(InputError, match=r"'sequence' holds list<.*>, not sequences"):
         column(batch)
+
+
+DAMAGED = """
+import random, sys
+from pathlib import Path
+from patternmark.errors import InputError
+from patternmark.scan import sources
+from patternmark.scan.judging import judge
+from patternmark.scan.screen import Screen
+from tests.scan.made import a_key
+
+folder, screen = Path(sys.argv[1]), Screen([a_key(1)])
+refused = 0
+for name in ("a.arrow", "a.parquet"):
+    content = (folder / name).read_bytes()
+    for seed in range(120):
+        rng, broken = random.Random(seed), bytearray(content)
+        for _ in range(rng.randint(1, 3)):
+            broken[rng.randrange(8, len(broken))] = rng.randrange(256)
+        (folder / "broken").write_bytes(broken)
+        try:
+            for piece in sources.pieces(str(folder / "broken")):
+                loaded = piece.load()
+                found = judge(loaded.counted(), screen)
+                for part in loaded.counted():
+                    [part.name(i) for i in range(len(part.records))]
+                loaded.release()
+        except InputError:
+            refused += 1
+print(refused)
+"""
+
+
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    """They say where values lie, and the loops would look there: a process of its own may die."""
+    names = [f"p{i}" for i in range(40)]
+    table = arrow.table({"id": names, "sequence": ["ACDEFGHIKL" * (1 + i % 5) for i in range(40)]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with arrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=15)
+    done = subprocess.run(
+        [sys.executable, "-c", DAMAGED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert 0 < int(done.stdout) < 240
+
+
+def test_batches_are_cut_and_joined_to_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their size in the file: the memory of a scan depends on it."""
+    monkeypatch.setattr(sizes, "PIECE", 2000)
+    short, long = ["ACDE"] * 500, ["ACDEFGHIKL" * 30] * 40
+    coded = arrow.array(long).dictionary_encode()
+    for number, values in enumerate((short, long, coded)):
+        table = arrow.table({"sequence": values})
+        parquet.write_table(table, tmp_path / "a.parquet", row_group_size=7)
+        with arrow.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+            writer.write_table(table)
+        for name in ("a.parquet", "a.arrow"):
+            loaded = [piece.load() for piece in sources.pieces(str(tmp_path / name))]
+            assert all(one.size <= 2000 for one in loaded), (number, name)
+            assert len(loaded) < (10 if number == 0 else 41), (number, name)
+            found = rows(Piece("", i, lambda one=one: one) for i, one in enumerate(loaded))  # type: ignore[misc]
+            assert [size for _, _, size in found[0]] == [
+                len(str(v)) for v in table["sequence"].to_pylist()
+            ]
+
+
+def test_a_value_that_is_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "LONGEST_RECORD", 100)
+    batch = arrow.record_batch({"sequence": ["ACD", "W" * 101, "EF"], "id": ["a", "b", "c"]})
+    loaded = column(batch)
+    assert "left out" in loaded.problem
+    assert rows([Piece("", 0, lambda: loaded)])[0] == [(0, "a", 3), (1, "b", 0), (2, "c", 2)]
+
+
+def test_ids_that_are_no_text() -> None:
+    ids = arrow.array([b"x\xff", b"y"], arrow.binary()).view(arrow.string())
+    loaded = column(arrow.record_batch({"sequence": ["AC", "DE"], "id": ids}))
+    assert [part.name(i) for part in loaded.counted() for i in range(2)] == ["x\ufffd", "y"]
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    table = arrow.Table.from_arrays([arrow.array(["AC"])] * 2, names=["sequence", "sequence"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet"):
+        rows(sources.pieces(str(tmp_path / "a.parquet")))
+    with pytest.raises(InputError, match="not sequences"):
+        column(arrow.record_batch({"sequence": [1, 2]}))

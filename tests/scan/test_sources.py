@@ -122,6 +122,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(sizes, "BEYOND", read)
         monkeypatch.setattr(sizes, "LONGEST_RECORD", longest)
         monkeypatch.setattr(sizes, "COMPRESSED", 11)
+        monkeypatch.setattr(sizes, "ZSTD", 11)
 
     return set_sizes
 
@@ -268,6 +269,15 @@ def test_damage_within(tmp_path: Path, small: Callable[..., None]) -> None:
             _, problems = rows(sources.pieces(str(tmp_path / "broken")))
             # A header's time is not checked by anything; all else is.
             assert len(problems) == 1 or (compress is gzip.compress and at == 5)
+
+
+def test_zstd_that_begins_with_a_frame_to_skip(tmp_path: Path, small: Callable[..., None]) -> None:
+    """As pzstd writes it."""
+    small(1000, 64)
+    content = fasta(20)
+    skipped = b"\x53\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
+    (tmp_path / "a.zst").write_bytes(skipped + zstandard.compress(content))
+    assert rows(sources.pieces(str(tmp_path / "a.zst"))) == (expected(content), [])
 
 
 def test_zeros_behind_gzip_are_no_damage(tmp_path: Path, small: Callable[..., None]) -> None:

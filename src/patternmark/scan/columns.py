@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from patternmark.errors import InputError, PatternmarkError
 from patternmark.scan import sizes
 from patternmark.scan.buffers import BUFFERS
-from patternmark.scan.loaded import Loaded, Piece
+from patternmark.scan.loaded import TOO_LONG, Loaded, Piece
 
 
 def column_pieces(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Piece]:
@@ -30,8 +30,7 @@ def column_pieces(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Pie
             opened = _parquet if is_parquet else _arrow
             total, batches = opened(path, sequence, stack)
             size, first = os.path.getsize(path), 0
-            small = (some for batch in batches for some in _sliced(batch, sequence))
-            for number, batch in enumerate(small):
+            for number, batch in enumerate(_of_pieces(batches, sequence)):
                 load = partial(column, batch, sequence, first)
                 after = first + len(batch)
                 taken = size * after // total - size * first // total
@@ -39,7 +38,8 @@ def column_pieces(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Pie
                 first = after
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    except (arrow.ArrowException, OSError) as error:
+    # Of a damaged file names may be no text, and columns not be there.
+    except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
@@ -63,12 +63,39 @@ def _arrow(path: str, sequence: str, stack: ExitStack) -> tuple[int, Iterator[An
     return reader.count_rows(), (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
-def _sliced(batch: Any, sequence: str) -> Iterator[Any]:
-    """Cut a batch into such as have the bytes of a piece, about: writers make them of any size."""
-    size = batch.column(sequence).nbytes
+def _of_pieces(batches: Iterable[Any], sequence: str) -> Iterator[Any]:
+    """Cut and join batches to such as have the bytes of a piece, about: they are of any size."""
+    import pyarrow as arrow  # noqa: PLC0415
+
+    waiting: list[Any] = []
+    size = 0
+    for batch in batches:
+        names = [name for name in batch.schema.names if name in (sequence, "id")]
+        checked = {name: _as_bytes(batch.column(name)) for name in dict.fromkeys(names)}
+        for part, own in _sliced(arrow.record_batch(checked), sequence):
+            if waiting and size + own > sizes.PIECE:
+                yield arrow.concat_batches(waiting)
+                waiting, size = [], 0
+            waiting.append(part)
+            size += own
+    if waiting:
+        yield arrow.concat_batches(waiting)
+
+
+def _sliced(batch: Any, sequence: str) -> Iterator[tuple[Any, int]]:
+    """Cut a batch into such as have the bytes of a piece at most; yield them and these."""
+    import pyarrow as arrow  # noqa: PLC0415
+
+    values, size = batch.column(sequence), batch.nbytes
+    is_coded = arrow.types.is_dictionary(values.type)
+    if is_coded:  # as large as if all were the longest
+        longest = max((len(v.as_py() or b"") for v in values.dictionary), default=0)
+        size += longest * len(batch)
     rows = max(1, len(batch) * sizes.PIECE // max(size, sizes.PIECE))
     for first in range(0, len(batch), rows):
-        yield batch.slice(first, rows)
+        part = batch.slice(first, rows)
+        # Codes of several batches mean different things: these are not joined.
+        yield part, sizes.PIECE if is_coded else size * len(part) // len(batch)
 
 
 def _check_column(sequence: str, names: list[str]) -> None:
@@ -84,38 +111,72 @@ def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
     import pyarrow as arrow  # noqa: PLC0415
 
     _check_column(sequence, batch.schema.names)
-    values = batch.column(sequence)
     try:
-        offsets, content = _laid_out(_as_large(values))
-    except arrow.ArrowException:
-        raise InputError(f"column {sequence!r} holds {values.type}, not sequences") from None
-    ids = batch.column("id") if "id" in batch.schema.names else None
+        values = _as_bytes(batch.column(sequence))
+        if not _is_text(values.type):
+            raise InputError(f"column {sequence!r} holds {values.type}, not sequences")
+        ids = _as_bytes(batch.column("id")) if "id" in batch.schema.names else None
+        offsets, content = _laid_out(values)
+        labels = _labels(ids)
+    except (arrow.ArrowException, LookupError) as error:
+        raise InputError(f"column {sequence!r} cannot be read: {error}") from None
 
     def name(row: int) -> str:
         found = None if ids is None else ids[row].as_py()
+        if isinstance(found, bytes):
+            return found.decode("utf-8", "replace")
         return str(first + row if found is None else found)
 
-    buffer = BUFFERS.take(len(content))
+    buffer, problem = BUFFERS.take(len(content)), ""
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) > sizes.LONGEST_RECORD:
+        problem = TOO_LONG
+        short = lengths <= sizes.LONGEST_RECORD
+        content = content[np.repeat(short, lengths)]
+        offsets = np.concatenate([[0], np.cumsum(lengths * short)])
     buffer.append(content)
-    return Loaded(buffer, 0, buffer.size, first, offsets, name, _labels(ids))
+    return Loaded(buffer, 0, buffer.size, first, offsets, name, labels, problem)
 
 
-def _as_large(values: Any) -> Any:
-    """Return a column as text or, for bytes that may be no text, as bytes; nulls are empty."""
+def _is_text(kind: Any) -> bool:
+    """Tell whether a column holds text or bytes, if only codes of them."""
     import pyarrow as arrow  # noqa: PLC0415
 
-    # Bytes that are no text are no reason to lose a file: they are those of bad records.
-    kinds = arrow.types
-    is_binary = any(
-        is_kind(values.type)
-        for is_kind in (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view)
+    kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
+    return kind in (
+        *(arrow.string(), arrow.large_string(), arrow.string_view()),
+        *(arrow.binary(), arrow.large_binary(), arrow.binary_view()),
+        arrow.null(),
     )
-    values = values.cast(arrow.large_binary() if is_binary else arrow.large_string())
-    return values.fill_null(b"" if is_binary else "") if values.null_count else values
+
+
+def _as_bytes(values: Any) -> Any:
+    """Return a column whose values lie where it says; text as bytes.
+
+    A damaged file may send a reader anywhere. Bytes that are no text are no reason to lose a file:
+    they are those of bad records.
+    """
+    import pyarrow as arrow  # noqa: PLC0415
+
+    bytes_of = {
+        arrow.string(): arrow.binary(),
+        arrow.large_string(): arrow.large_binary(),
+        arrow.string_view(): arrow.binary_view(),
+    }
+    if values.type in bytes_of:
+        values = values.view(bytes_of[values.type])
+    values.validate(full=True)
+    return values
 
 
 def _laid_out(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where the values of a large column begin, and their bytes."""
+    """Return where the values of a column of text begin, and their bytes; nulls are empty."""
+    import pyarrow as arrow  # noqa: PLC0415
+
+    if arrow.types.is_dictionary(values.type):
+        values = _as_bytes(values.dictionary_decode())
+    values = values.cast(arrow.large_binary())
+    values = values.fill_null(b"") if values.null_count else values
     _, ends, data = values.buffers()
     offsets = np.zeros(1, dtype=np.int64)  # where there are no rows, there need be no buffer
     if len(values):
@@ -128,12 +189,9 @@ def _laid_out(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 def _labels(ids: Any) -> bytes:
     """Return ids as they are hashed."""
-    import pyarrow as arrow  # noqa: PLC0415
-
     if ids is None:
         return b""
-    try:
-        offsets, content = _laid_out(_as_large(ids))
-    except arrow.ArrowException:  # of a kind that has no text of its own
+    if not _is_text(ids.type):
         return repr(ids.to_pylist()).encode()
+    offsets, content = _laid_out(ids)
     return offsets.tobytes() + content.tobytes()

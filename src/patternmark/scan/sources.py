@@ -40,7 +40,7 @@ from patternmark.scan.streams import (
     stream_pieces,
 )
 
-_PACKED = (PARQUET, ARROW, GZIP, ZSTD)
+_PACKED = (PARQUET, ARROW, GZIP, *ZSTD)
 
 
 def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
@@ -60,7 +60,7 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     if start.startswith((PARQUET, ARROW)):
         yield from column_pieces(path, sequence, is_parquet=start.startswith(PARQUET))
-    elif start.startswith((GZIP, ZSTD, b"@")):
+    elif start.startswith((GZIP, *ZSTD, b"@")):
         with ExitStack() as stack:
             file = stack.enter_context(open(path, "rb", buffering=0))
             yield from stream_pieces(path, _source(path, file, start))

@@ -21,7 +21,9 @@ from patternmark.scan.loaded import (
     next_record,
 )
 
-GZIP, ZSTD, PARQUET, ARROW = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"ARROW1"
+GZIP, PARQUET, ARROW = b"\x1f\x8b", b"PAR1", b"ARROW1"
+# Or a frame to be skipped, as pzstd begins its files with.
+ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16)))
 
 
 class Source(Protocol):
@@ -63,6 +65,7 @@ class Decompressed:
         self._frame: Any = None
         self._rest = b""
         self._skipped = skipped  # bytes to leave out at the beginning
+        self._at_once = sizes.COMPRESSED if start.startswith(GZIP) else sizes.ZSTD
 
     def position(self) -> int:
         """Return how many bytes of the file were read."""
@@ -72,7 +75,7 @@ class Decompressed:
         """Add some bytes to a buffer; return whether there may be more."""
         wanted = buffer.size + sizes.STREAMED
         while buffer.size < wanted:
-            rest = self._rest or self._file.read(sizes.COMPRESSED)
+            rest = self._rest or self._file.read(self._at_once)
             self._rest = b""
             if not rest:
                 if self._frame is not None:
@@ -154,7 +157,7 @@ def stream_pieces(path: str, source: Source) -> Iterator[Piece]:
     """Yield the pieces of FASTA or FASTQ."""
     stream = _Stream(source)
     stream.read()
-    if stream.buffer.starts_with(GZIP, ZSTD, PARQUET, ARROW):
+    if stream.buffer.starts_with(GZIP, *ZSTD, PARQUET, ARROW):
         raise InputError(f"{path}: a stream must be FASTA or FASTQ: decompress it first")
     is_fastq = stream.buffer.starts_with(b"@")
     before = 0

@@ -25,9 +25,11 @@ pytest.importorskip("xxhash", reason="pip install 'patternmark[scan]'")
 from pyarrow import parquet  # noqa: E402
 
 from patternmark import Detector  # noqa: E402
-from patternmark.errors import InputError  # noqa: E402
+from patternmark.errors import InputError, PatternmarkError  # noqa: E402
+from patternmark.io.files import held  # noqa: E402
+from patternmark.io.kept import Kept  # noqa: E402
 from patternmark.profile import HARDENED  # noqa: E402
-from patternmark.scan import sizes, sources  # noqa: E402
+from patternmark.scan import cluster, files, sizes, sources  # noqa: E402
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402
 from patternmark.scan.result import COLUMNS, Written, corrected, manifest, write_hits  # noqa: E402
@@ -435,3 +437,63 @@ def test_records_of_one_name_are_told_apart(run: Run, tmp_path: Path) -> None:
         ("same", 0),
         ("same", 2 * 307),
     ]
+
+
+def test_what_was_read_is_not_given_up_for_an_error(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "PIECE", 20_000)
+    scan = a_scan(content, tmp_path)
+    whole = scan.run().files[0].found.to_table()
+
+    def fails(path: str, sequence: str) -> Any:
+        raise InputError(f"{path}: the disk hums")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "pieces", fails)
+        with pytest.raises(InputError, match=r"a\.fa: was read before and is not now: the disk hums"):
+            scan.run()
+    assert scan.run().files[0].found.to_table() == whole
+
+
+def test_two_runs_do_not_share_a_folder(run: Run, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.fa").write_bytes(content)
+    keys = key_folder(tmp_path / "keys", KEYS)
+    command = ("scan", tmp_path / "a.fa", "--keys", keys, "-o", tmp_path / "h")
+    with held(tmp_path / "h.scan"):
+        done = run(*command)
+    assert done.status == 2
+    assert "another run is at work" in done.err
+    assert run(*command).status == 0
+    one, other = Kept(tmp_path / "kept"), Kept(tmp_path / "kept")
+    one.add({"job": "a"})
+    other.add({"job": "b"})
+    one.add({"job": "c"})
+    with pytest.raises(InputError, match="another run"):
+        one.get("c")
+
+
+def test_links_in_folders(run: Run, content: bytes, tmp_path: Path) -> None:
+    """Are followed, each file once; what leads nowhere is told."""
+    inputs, elsewhere = tmp_path / "in", tmp_path / "elsewhere"
+    inputs.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "a.fa").write_bytes(content)
+    (inputs / "linked").symlink_to(elsewhere)
+    (inputs / "back").symlink_to(inputs)
+    (inputs / "again.fa").symlink_to(elsewhere / "a.fa")
+    (inputs / "broken.fa").symlink_to(tmp_path / "nowhere")
+    found = files.expand([str(inputs)])
+    assert [Path(file).name for file in found] == ["again.fa", "broken.fa"]
+    keys = key_folder(tmp_path / "keys", KEYS)
+    done = run("scan", inputs, "--keys", keys, "-o", tmp_path / "h", "--json")
+    assert done.status == 3
+    assert "broken.fa" in done.err
+    assert done.objects[0]["records"] == 400
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "nowhere:99999"):
+        with pytest.raises(PatternmarkError, match="cannot be reached"):
+            cluster._check_reachable(address)
+    cluster._check_reachable("auto")

@@ -63,7 +63,8 @@ def _meaning(has_designs: bool) -> list[str]:
         "- From the length given on, no longer one falls below the share. What is longer than "
         "2,048 residues is judged in segments of 2,048.",
         "- *Lost* is the chance that a design does not pass the first stage (`Screen.lost`), at "
-        "the length where half are found. By its count it would not have been found anyway.",
+        "the length where half are found. By its count it would not have been found anyway. "
+        "Designs that repeat themselves may be lost however long they are ([why](scan.md)).",
     ]
     if has_designs:
         lines.insert(

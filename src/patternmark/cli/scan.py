@@ -64,6 +64,7 @@ def scan(
     Beside the hits stands a manifest, OUTPUT.json: what was scanned, what was left out and why, and
     how all p-values are distributed. The status is 3 where something was left out.
     """
+    from patternmark.io.files import held, write_json
     from patternmark.scan.files import Scan, expand, needs
     from patternmark.scan.result import corrected, manifest, write_hits
     from patternmark.scan.screen import Screen
@@ -85,18 +86,17 @@ def scan(
         bar.advance(task, len(screen.keys))
     work = output.with_name(f"{output.name}.scan")
     plan = Scan(files, screen, work, workers, sequence_column)
-    plan.begin(resume)
-    try:
-        found = _run(plan, engine, ray_address)
-    except KeyboardInterrupt:
-        say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
-        raise typer.Exit(STOPPED) from None
-    written = write_hits(corrected(found, **level), output)
-    content = manifest(found, written, **level) | {"keys_left_out": refused}
-    from patternmark.io.files import write_json
-
-    write_json(output.with_name(f"{output.name}.json"), content)
-    plan.end()
+    with held(work):  # a run that is still alive must not be gone on with
+        plan.begin(resume)
+        try:
+            found = _run(plan, engine, ray_address)
+        except KeyboardInterrupt:
+            say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
+            raise typer.Exit(STOPPED) from None
+        written = write_hits(corrected(found, **level), output)
+        content = manifest(found, written, **level) | {"keys_left_out": refused}
+        write_json(output.with_name(f"{output.name}.json"), content)
+        plan.end()
     _tell(content, output, as_json)
     if content["num_skipped"] or refused:
         raise typer.Exit(SKIPPED)

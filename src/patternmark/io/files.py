@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,25 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Have a folder for oneself, where the system can tell; others are refused meanwhile."""
+    try:
+        import fcntl  # noqa: PLC0415  # not on Windows
+    except ImportError:
+        yield
+        return
+    make_folder(folder)
+    with (folder / "lock").open("wb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another run is at work there: wait for it") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

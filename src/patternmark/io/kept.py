@@ -51,9 +51,11 @@ class Kept:
             with self._path.open("rb") as stream:
                 stream.seek(begin)
                 row: dict[str, Any] = json.loads(stream.read(size))
-                return row
         except (OSError, ValueError) as error:
             raise InputError(f"{self._path}: cannot be read again: {error}") from None
+        if row.get(self._name_field) != name:
+            raise InputError(f"{self._path}: was written by another run at the same time")
+        return row
 
     def add(self, row: dict[str, Any]) -> None:
         """Keep a job: one write, so that a line is whole or the last.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 from typing import Any
 
 from patternmark.errors import PatternmarkError
@@ -17,6 +18,7 @@ from patternmark.io.kept import Kept
 from patternmark.scan.files import Result, Scan, Step, piece_name, scan_file, scan_piece
 from patternmark.scan.sources import is_plain, num_pieces, plain_piece
 
+_PATIENCE = 10.0  # seconds
 _WHOLE = -1  # instead of a piece's number: a file that can only be read from its beginning on
 
 
@@ -29,6 +31,8 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
         raise PatternmarkError(
             "--engine ray needs ray: pip install 'patternmark[scan,cluster]'"
         ) from None
+    if address:
+        _check_reachable(address)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
         # Ray would look for a cluster by itself, and talk much.
@@ -52,9 +56,20 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
 
         for result in data.map(scanned).iter_rows():
             for row in json.loads(result["rows"]):
-                kept.add(row)
+                scan.keep(kept, row)
                 step(row["bytes"], row["found"]["records"])
     return Result(scan, kept)
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody answers: Ray would try for minutes, and say nothing."""
+    host, found, port = address.rpartition("://")[2].rpartition(":")
+    if not found:  # such as auto
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise PatternmarkError(f"--ray-address {address}: cannot be reached: {error}") from None
 
 
 def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:

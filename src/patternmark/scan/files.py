@@ -91,7 +91,7 @@ class Scan:
                 for piece, error in _pieces(file, self.sequence):
                     name = piece_name(index, piece.number)
                     if error:
-                        kept.add({"job": name, **_failed(file, error)})
+                        self.keep(kept, {"job": name, **_failed(file, error)})
                     elif (before := kept.get(name)) is not None and not before["failed"]:
                         _check_same(piece, before)
                         step(piece.bytes, before["found"]["records"])
@@ -100,11 +100,33 @@ class Scan:
                     # Those of streams wait in memory: one may, no more.
                     most = self.workers if piece.is_loaded else 4 * self.workers
                     while len(waiting) > most:
-                        waiting = _finish(waiting, kept, step)
+                        waiting = self._finish(waiting, kept, step)
             while waiting:
-                waiting = _finish(waiting, kept, step)
+                waiting = self._finish(waiting, kept, step)
         BUFFERS.forget()
         return Result(self, kept)
+
+    def _finish(
+        self, waiting: set[Future[dict[str, Any]]], kept: Kept, step: Step
+    ) -> set[Future[dict[str, Any]]]:
+        """Keep what is done; return what is not."""
+        done, others = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            row = future.result()
+            self.keep(kept, row)
+            step(row["bytes"], row["found"]["records"])
+        return others
+
+    def keep(self, kept: Kept, row: dict[str, Any]) -> None:
+        """Keep a finished piece; never one that failed in place of one that did not."""
+        before = kept.get(row["job"]) if row["failed"] else None
+        if before is not None and not before["failed"]:
+            file = self.files[int(row["job"].partition("/")[0])]
+            why = row["found"]["skipped"][0]["why"]
+            raise InputError(
+                f"{shown(file)}: was read before and is not now: {why}: --resume later"
+            )
+        kept.add(row)
 
 
 class FileFound(NamedTuple):
@@ -180,9 +202,8 @@ def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:
         if not os.path.isdir(path):
             found.append(path)
             continue
-        every = sorted(str(file) for file in Path(path).rglob("*") if file.is_file())
         written = None if output is None else os.path.realpath(output)
-        own = [f for f in every if _is_sequences(f) and os.path.realpath(f) != written]
+        own = [f for f in _walked(path) if os.path.realpath(f) != written]
         if not own:
             raise InputError(f"{path}: there is no file of sequences in this folder")
         found += own
@@ -195,6 +216,30 @@ def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:
             raise InputError(f"{file}: is what -o would overwrite: choose another output")
         seen.add(place)
     return tuple(found)
+
+
+def _walked(folder: str) -> list[str]:
+    """Return what looks like sequences in a folder, each file once, also behind links.
+
+    A link that leads nowhere is one of them: it cannot be read, and that is told.
+    """
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename}: cannot be listed: {error.strerror}")
+
+    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        for name in sorted(filter(_is_sequences, files)):
+            file = os.path.join(place, name)
+            found.setdefault(os.path.realpath(file), file)
+    return sorted(found.values())
 
 
 def shown(file: str) -> str:
@@ -275,18 +320,6 @@ def digest_of(loaded: Loaded) -> str:
         digest.update(loaded.offsets.tobytes())
     digest.update(loaded.labels)
     return str(digest.hexdigest())
-
-
-def _finish(
-    waiting: set[Future[dict[str, Any]]], kept: Kept, step: Step
-) -> set[Future[dict[str, Any]]]:
-    """Keep what is done; return what is not."""
-    done, others = wait(waiting, return_when=FIRST_COMPLETED)
-    for future in done:
-        row = future.result()
-        kept.add(row)
-        step(row["bytes"], row["found"]["records"])
-    return others
 
 
 def needs(module: str) -> None:

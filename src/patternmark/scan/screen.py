@@ -7,10 +7,11 @@ What is at most 10^-5 / keys, so that about one segment in a hundred thousand ha
 goes to the second: the detector `auto`, whose p-value is the one reported.
 
 What the first stage loses. A mark that agrees at rate q in n scored positions passes unless a
-binomial count stays below the limit: `lost` is that probability, exactly. Scored is what `auto`
-scores: where a sequence repeats itself, what is left must pass as well (`unrepeated`). What must be
-significant among millions of pairs is far beyond the limit, so that it is next to nothing: see
-docs/scan.md. Leaving pairs out never makes a false positive.
+binomial count stays below the limit: `lost` is that probability, exactly, for a sequence that does
+not repeat itself. What must be significant among millions of pairs is far beyond the limit, so that
+it is next to nothing: see docs/scan.md. Repeats are counted with the rest at first, and may dilute
+a mark, or speak against it where a copy stands an odd number of places further on; and what is left
+without them must pass as well (`unrepeated`). Leaving pairs out never makes a false positive.
 """
 
 from __future__ import annotations
@@ -126,7 +127,10 @@ class Screen:
         return found
 
     def lost(self, rate: float, scored: int, key: int = 0) -> float:
-        """Return how likely an intact mark is lost that agrees at a rate: it does not pass."""
+        """Return how likely an intact mark is lost that agrees at a rate: it does not pass.
+
+        The sequence is taken to have no repeats.
+        """
         if self.keys[key].profile.is_hardened:
             limits = next(group.limits for numbers, group in self.hardened if key in numbers)
             least = int(limits[scored, self.passing - 1])

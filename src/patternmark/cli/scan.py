@@ -140,7 +140,8 @@ def _tell(content: dict[str, Any], output: Path, as_json: bool) -> None:
     """Say what was found and what was left out."""
     skipped, every = content["skipped"], content["num_skipped"]
     for problem in skipped[:_SHOWN]:
-        name = f" ({problem['id']})" if problem["id"] else ""
+        name = "".join(c if c.isprintable() else "?" for c in problem["id"])  # no terminal's orders
+        name = f" ({name})" if name else ""
         warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
     if every > _SHOWN:
         warn(f"and {every - _SHOWN:,} more: see the manifest")

@@ -21,6 +21,7 @@ arrow = pytest.importorskip("pyarrow", reason="pip install 'patternmark[scan]'")
 
 from pyarrow import parquet  # noqa: E402
 
+from patternmark.errors import PatternmarkError  # noqa: E402
 from patternmark.scan.batches import hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Result, Scan  # noqa: E402
 from patternmark.scan.result import corrected, write_hits  # noqa: E402
@@ -113,6 +114,15 @@ def test_ray_gives_the_same_bytes_though_a_worker_is_killed(folder: Path, tmp_pa
     copies = found.files[0].found.records // 3001  # of which each has one mark
     assert len(list(found.hits())) == copies + 1 > 20
     assert found.files[1].found.records == 3001
+
+
+def test_no_cluster_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="pip install 'patternmark[cluster]'")
+    from patternmark.scan.cluster import run_on_ray
+
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # no cluster of others is found
+    with pytest.raises(PatternmarkError, match="--ray-address auto"):
+        run_on_ray(a_scan(folder, tmp_path / "w"), lambda size, records: None, "auto")
 
 
 def test_spark_maps_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,12 +36,15 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
         # Ray would look for a cluster by itself, and talk much.
-        ray.init(
-            address=address or "local",
-            num_cpus=None if address else scan.workers,
-            log_to_driver=False,
-            include_dashboard=False,
-        )
+        try:
+            ray.init(
+                address=address or "local",
+                num_cpus=None if address else scan.workers,
+                log_to_driver=False,
+                include_dashboard=False,
+            )
+        except ConnectionError as error:
+            raise PatternmarkError(f"--ray-address {address}: {error}") from None
     kept = Kept(scan.done_file)
     items = _items(scan, kept)
     if items:

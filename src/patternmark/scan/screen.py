@@ -107,10 +107,10 @@ class Screen:
         return _limits()
 
     @property
-    def signatures(self) -> list[str]:
-        """What shaped the results, besides the keys: one for each kind of key."""
+    def kinds(self) -> list[str]:
+        """How keys are judged, as signatures say it: one for each kind of key."""
         first = {key.profile.canonical: i for i, key in reversed(list(enumerate(self.keys)))}
-        return sorted({self.detector(i).signature.partition("|")[2] for i in first.values()})
+        return sorted({self.detector(i).settings_of_any_key for i in first.values()})
 
     def detector(self, key: int) -> Detector:
         """Return the detector of a key; those of the last ones are kept, for all threads."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
+from patternmark.evidence import markov
 from patternmark.key import Key
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
@@ -48,6 +49,10 @@ class RatioStatistic:
         self.ratio = ratio_of(key, self.mixture, schedule)
         self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.schedule.nonces
+        # Along a path every coin of a text is tossed once: coins are independent whatever it says.
+        # Two halves of equal size (the paper's scheme) are not quite that.
+        many = key.profile.alphabet.has_many_symbols
+        self._holds_for_any = many and key.profile.is_hardened
         rates = _rates(key, schedule)
         best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
         self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
@@ -61,6 +66,7 @@ class RatioStatistic:
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
         longest = np.array([_longest(reading) for reading in readings])
         log_p, floor = (self.log_p(ratio, scored, longest) for ratio in (total, most))
+        p_any = markov(total)
         payloads = [likeliest_nonce(row) for row in by_nonce]
         return [
             Measurement(
@@ -70,6 +76,7 @@ class RatioStatistic:
                 log_p_floor=float(floor[i]),
                 payload=payloads[i][0],
                 payload_error=payloads[i][1],
+                log_p_any=float(p_any[i]) if self._holds_for_any else None,
             )
             for i in range(len(readings))
         ]
@@ -146,11 +153,6 @@ class AutoStatistic(RatioStatistic):
         if self._null is None:
             return super().log_p(log_ratio, scored, longest)
         return self._null.log_tail(log_ratio, scored, self._nonces, longest)
-
-
-def markov(log_ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ln of Markov's bound of an e-value: 1 / E, at most 1."""
-    return np.asarray(np.minimum(-log_ratio, 0.0))
 
 
 def _longest(reading: Reading) -> int:

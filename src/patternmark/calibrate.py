@@ -233,5 +233,5 @@ def check_num_keys(num_keys: int, fpr: float) -> None:
         needed = int(np.ceil(1.0 / fpr - 1e-6)) - 1
         raise ParameterError(
             f"among {num_keys} fresh keys no p-value is below {least:.2g}: "
-            f"an FPR of {fpr:g} needs {needed} or more"
+            f"an FPR of {fpr:g} needs {needed} fresh keys or more"
         )

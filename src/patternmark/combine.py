@@ -135,7 +135,7 @@ def _log_ps(
     """Return ln p of every record, from its verdict where there is one."""
     if verdicts is None:
         readings = detector.read(records, scored, rates)
-        return [found.log_p for found in detector.statistic.measure(readings)]
+        return [found.log_p for found in detector.measure(readings)]
     if len(verdicts) != len(records):
         raise ParameterError(f"{len(verdicts)} verdicts were given for {len(records)} records")
     for verdict in verdicts:

@@ -99,7 +99,7 @@ class Detector:
         names = [str(i + 1) for i in range(len(sequences))] if ids is None else list(ids)
         encoded = [self.encode(*pair) for pair in zip(sequences, names, strict=True)]
         readings = self.read(encoded, scored, rates)
-        measurements = self.statistic.measure(readings)
+        measurements = self.measure(readings)
         nothing = [None] * len(encoded)
         signatures = [
             self.signature_of([ids], [mask], [expected])
@@ -144,6 +144,10 @@ class Detector:
             reading._replace(rates=checked_rates(expected, len(reading.symbols)))
             for reading, expected in pairs
         ]
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure what was read; of no record there is nothing to measure."""
+        return self.statistic.measure(readings) if readings else []
 
     def encode(self, sequence: str | ArrayLike, name: str) -> NDArray[np.int64]:
         """Return the symbols of a record; errors say its name."""

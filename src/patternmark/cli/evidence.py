@@ -19,6 +19,7 @@ from patternmark.calibrate import (
 from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
 from patternmark.detect import Detector
+from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.verdict import Status, format_p
 
@@ -39,7 +40,10 @@ def num_fresh_keys(wanted: int | None, fpr: float, *, decides: bool) -> int:
     """Return how many fresh keys to compare with: none unless asked for."""
     number = (DEFAULT_NULL_KEYS if decides else 0) if wanted is None else wanted
     if decides:
-        check_num_keys(number, fpr)
+        try:
+            check_num_keys(number, fpr)
+        except ParameterError as error:
+            raise ParameterError(f"{error}: set --null-keys") from None
     return number
 
 

@@ -22,7 +22,7 @@ from patternmark.scan import sizes
 from patternmark.scan.files import Result, shown
 from patternmark.scan.judging import Found
 from patternmark.scan.screen import SURVIVORS
-from patternmark.signature import joined, keys_part
+from patternmark.signature import joined
 from patternmark.verdict import LN10
 
 COLUMNS = (
@@ -78,16 +78,9 @@ def signatures(result: Result, *, fpr: float | None = None, fdr: float | None = 
 
     How many tests a p-value was corrected for is part of it: it depends on what was scanned.
     """
-    screen = result.screen
     ((bounded, level),) = _correction(fpr, fdr).items()
-    shared = joined(
-        f"screen:{screen.passing}",
-        f"{bounded}:{float(level)!r}",
-        f"tests:{result.num_tests}",
-        f"v:{__version__}",
-    )
-    keys = keys_part([key.key_id for key in screen.keys])
-    return [joined(keys, kind, shared) for kind in screen.kinds]
+    corrected_for = f"{bounded}:{float(level)!r}|tests:{result.num_tests}"
+    return [joined(one, corrected_for) for one in result.screen.signatures]
 
 
 def write_hits(rows: Iterable[dict[str, Any]], file: Path, signatures: Sequence[str]) -> Written:

@@ -108,6 +108,10 @@ def test_who_has_a_p_value_for_any_sequence(
     verdict = Detector(key, detector).detect(ids)
     assert verdict.log10_p_any == pytest.approx(min(0.0, -verdict.statistic / log(10)))
     assert verdict.log10_p_any >= verdict.log10_p
+    # A path through a long text may come round and meet a coin twice.
+    lengths = [(512 - 4) * 2 // 3 + more for more in (0, 1)]
+    found = Detector(key, detector).detect_many([text(TOKENS, n, rng) for n in lengths])
+    assert [one.p_any is None for one in found] == [False, True]
     # Coins that count twice, halves of equal size, amino acids: it would not hold.
     assert Detector(key, detector, mask_repeats=False).detect(ids).p_any is None
     assert Detector(Key.of(secret, Profile(TOKENS)), detector).detect(ids).p_any is None

@@ -1,9 +1,11 @@
+from collections.abc import Callable
 from math import exp, log
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from patternmark import Detector, Key, Marker, ParameterError, Profile
+from patternmark import Detector, Key, Marker, ParameterError, Profile, save_key
 from patternmark.derive import Secret
 from patternmark.evidence import (
     DEFAULT_FPR,
@@ -17,7 +19,10 @@ from patternmark.evidence import (
 )
 from patternmark.reading import Reading
 from patternmark.statistics import Measurement, NullCurve
+from tests.conftest import Outcome
 from tests.synthetic import plain, text, vocabulary
+
+Run = Callable[..., Outcome]
 
 TOKENS = vocabulary(2000)
 
@@ -117,3 +122,19 @@ def test_who_has_a_p_value_for_any_sequence(
     assert Detector(Key.of(secret, Profile(TOKENS)), detector).detect(ids).p_any is None
     protein = Detector(Key.of(secret, Profile(scheme="hardened")), detector).detect(plain(80, rng))
     assert protein.p_any is None
+
+
+@pytest.mark.parametrize("scheme", ["hardened", "paper"])
+def test_detect_shows_the_column_where_there_is_something_to_show(
+    scheme: str, run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    profile = Profile.for_text(TOKENS) if scheme == "hardened" else Profile(TOKENS)
+    save_key(Key.of(secret, profile), tmp_path / "t.key")
+    file = tmp_path / "x.jsonl"
+    file.write_text("".join(f"{text(TOKENS, n, rng).tolist()}\n" for n in (50, 400)))
+    assert ("p_any" in run("detect", file, "--key", tmp_path / "t.key").out) is (
+        scheme == "hardened"
+    )
+    short, long = run("detect", file, "--key", tmp_path / "t.key", "--json").objects
+    assert long["p_any"] is long["log10_p_any"] is None
+    assert (short["p_any"] is not None) is (scheme == "hardened")

@@ -1,14 +1,15 @@
 from collections.abc import Callable
-from math import log
+from dataclasses import replace
+from math import log, log10
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Detector, Key, Marker, Profile, load_key
-from patternmark.combine import combine, combine_texts, similar_groups
+from patternmark import PROTEIN, Detector, Key, Marker, ParameterError, Profile, Verdict, load_key
+from patternmark.combine import Rule, combine, similar_groups
 from patternmark.derive import Secret
-from patternmark.statistics.base import combined
+from patternmark.evidence import fisher
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, text, vocabulary, write_fasta
 
@@ -46,24 +47,63 @@ def test_likeness_is_passed_on(rng: np.random.Generator) -> None:
     assert groups == ((0, 1, 2),)
 
 
-def test_within_a_group_the_best_counts_and_groups_multiply(rng: np.random.Generator) -> None:
-    one, other = PROTEIN.encode(plain(100, rng)), PROTEIN.encode(plain(100, rng))
-    copies = combine([-9.0, -3.0, -5.0], [one, one, one], PROTEIN)
-    assert copies.log_p == pytest.approx(-9.0 + log(3))
-    both = combine([-9.0, -3.0, -5.0], [one, one, other], PROTEIN)
-    assert both.log_p == pytest.approx(combined([-9.0 + log(2), -5.0]))
-    assert combine([0.0, 0.0], [one, one], PROTEIN).log_p == 0.0
-    assert combine([], [], PROTEIN).log_p == 0.0
+def records_and_verdicts(
+    key: Key, records: list[str], log_ps: list[float]
+) -> tuple[Detector, list[str], list[Verdict]]:
+    """Return records with verdicts that have the p-values wanted."""
+    judge = Detector(key)
+    made = judge.detect_many(records)
+    pairs = zip(made, log_ps, strict=True)
+    return judge, records, [replace(v, log10_p=log_p / log(10)) for v, log_p in pairs]
 
 
-def test_the_combined_p_value_holds_for_copies_and_strangers(rng: np.random.Generator) -> None:
-    sequences = [PROTEIN.encode(plain(60, rng)) for _ in range(4)]
+def combined_log_p(key: Key, records: list[str], log_ps: list[float]) -> float:
+    judge, records, verdicts = records_and_verdicts(key, records, log_ps)
+    return combine(judge, records, verdicts=verdicts).log_p
+
+
+def test_within_a_group_the_best_counts_and_groups_multiply(
+    secret: Secret, rng: np.random.Generator
+) -> None:
+    key = Key.of(secret, Profile())
+    one, other = plain(100, rng), plain(100, rng)
+    copies = combined_log_p(key, [one] * 3, [-9.0, -3.0, -5.0])
+    assert copies == pytest.approx(-9.0 + log(3))
+    both = combined_log_p(key, [one, one, other], [-9.0, -3.0, -5.0])
+    assert both == pytest.approx(fisher([-9.0 + log(2), -5.0]))
+    assert combined_log_p(key, [one, one], [0.0, 0.0]) == 0.0
+    assert combined_log_p(key, [], []) == 0.0
+    assert combined_log_p(key, [one, other], [-float("inf"), 0.0]) == -float("inf")
+
+
+def test_verdicts_save_measuring_and_must_be_of_the_detector(
+    secret: Secret, rng: np.random.Generator
+) -> None:
+    key = Key.of(secret, Profile())
+    judge, records = Detector(key), [marked(key, 80, rng, delta=1.0) for _ in range(3)]
+    verdicts = judge.detect_many(records)
+    measured, known = combine(judge, records), combine(judge, records, verdicts=verdicts)
+    assert measured.log_p == pytest.approx(known.log_p)
+    assert measured.signature == known.signature
+    with pytest.raises(ParameterError, match="was not made by this detector"):
+        combine(Detector(key, "phase"), records, verdicts=verdicts)
+    with pytest.raises(ParameterError, match="2 verdicts were given for 3 records"):
+        combine(judge, records, verdicts=verdicts[:2])
+
+
+def test_the_combined_p_value_holds_for_copies_and_strangers(
+    secret: Secret, rng: np.random.Generator
+) -> None:
+    sequences = [plain(60, rng) for _ in range(4)]
     records = [sequences[0]] * 5 + sequences[1:]
-    found = []
+    key, found = Key.of(secret, Profile()), []
+    judge, _, verdicts = records_and_verdicts(key, records, [0.0] * 8)
     for _ in range(400):
         shared = rng.random()  # copies have one p-value between them
         p_values = [shared] * 5 + rng.random(3).tolist()
-        found.append(combine([log(p) for p in p_values], records, PROTEIN).log_p)
+        pairs = zip(verdicts, p_values, strict=True)
+        drawn = [replace(verdict, log10_p=log10(p)) for verdict, p in pairs]
+        found.append(combine(judge, records, verdicts=drawn).log_p)
     for level in (0.05, 0.2):
         hits = np.count_nonzero(np.array(found) <= log(level))
         assert hits <= 400 * level + 4 * np.sqrt(400 * level)
@@ -79,7 +119,7 @@ def test_detect_adds_one_p_value_for_all(
     *single, together = run(*arguments, "--json").objects
     assert len(single) == 13
     assert (together["combined"], together["num_records"], together["num_groups"]) == (True, 12, 12)
-    by_hand = combined([v["log10_p"] * log(10) for v in single[:12]])
+    by_hand = fisher([v["log10_p"] * log(10) for v in single[:12]])
     assert together["log10_p"] == pytest.approx(by_hand / log(10))
     assert together["prediction"] is True
     assert together["p_value"] < min(v["p_value"] for v in single)
@@ -130,7 +170,7 @@ def test_texts_that_begin_alike_are_no_evidence(
     assert len(similar_groups(records, TOKENS)) == 60  # less than a third is the same
     master = Key.of(secret, OF_TEXTS[name])
     judges = [Detector(master.derive(f"{i}"), detector) for i in range(60)]
-    found = np.array([combine_texts(d, records, [None] * 60).log_p for d in judges])
+    found = np.array([combine(d, records).log_p for d in judges])
     assert np.count_nonzero(found <= log(0.01)) <= 3
     assert np.count_nonzero(found <= log(0.1)) <= 14
 
@@ -143,10 +183,30 @@ def test_short_texts_show_their_mark_together(
     marker, judge = Marker(key, delta=2.0), Detector(key)
     records = [text(TOKENS, 25, rng, marker) for _ in range(40)]
     scored = [np.zeros(25, dtype=bool), *[None] * 39]  # a prompt alone says nothing
-    found = combine_texts(judge, records, scored)
+    found = combine(judge, records, scored)
     assert found.log_p < log(1e-6)
     assert (found.num_records, found.groups[0]) == (40, (1,))
-    again = combine_texts(judge, [records[1], records[1]], [None, None])
+    again = combine(judge, [records[1], records[1]])
     assert again.groups == ((0,),)
     assert again.log_p == pytest.approx(judge.detect(records[1]).log10_p * log(10))
-    assert combine_texts(judge, [], []).log_p == 0.0
+    assert combine(judge, []).log_p == 0.0
+
+
+@pytest.mark.parametrize("masks", [True, False])
+def test_the_valid_rule_is_picked_whoever_calls(
+    masks: bool, secret: Secret, rng: np.random.Generator
+) -> None:
+    """One marked text a hundred times says what it says once, also where repeats are counted."""
+    key = Key.of(secret, OF_TEXTS["hardened"])
+    judge = Detector(key, mask_repeats=masks)
+    records = [text(TOKENS, 40, rng, Marker(key, delta=2.0))] * 100
+    found = combine(judge, records)
+    assert found.how is Rule.COINS
+    assert found.log_p == pytest.approx(Detector(key).detect(records[0]).log10_p * log(10))
+    assert "|repeats:masked|" in found.signature
+    protein = combine(Detector(Key.of(secret, Profile())), [plain(50, rng)])
+    assert protein.how is Rule.GROUPS
+    table = protein.to_dict()
+    assert table["method"] == "fisher over groups of similar records, bonferroni within"
+    assert table["prediction"] is protein.prediction is False
+    assert table["signature"] == protein.signature

@@ -16,7 +16,7 @@ from patternmark import (
     SequenceError,
 )
 from patternmark.derive import Secret
-from patternmark.verdict import format_p, p_value_of
+from patternmark.verdict import Status, format_p, p_value_of
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
 
@@ -38,7 +38,8 @@ def test_a_verdict_says_everything(halves: Key) -> None:
     assert verdict.prediction
     assert verdict.signature == (
         f"key:{halves.key_id}|scheme:paper|alphabet:protein|l:2|delta_at:logits"
-        "|detector:pattern|m:5|null:uniform|repeats:counted|v:0.2.0.dev0"
+        "|detector:pattern|m:5|null:uniform|repeats:counted|fpr:0.001|v:0.2.0.dev0"
+        "|scored:all|call:p"
     )
 
 
@@ -68,17 +69,30 @@ def test_batches_judge_each_sequence_alone(halves: Key, rng: np.random.Generator
     together = detector.detect_many(batch)
     alone = [detector.detect(ids, id=str(i + 1)) for i, ids in enumerate(batch)]
     assert together == alone
-    assert detector.detect_many([]) == []
+    assert detector.detect_many([]) == Detector(halves).detect_many([]) == []
 
 
 def test_too_short_is_an_answer_of_its_own(halves: Key) -> None:
     detector = Detector(halves, "pattern", mask_repeats=False)
-    assert "too short to tell" in detector.detect("AMAM").note
-    assert "too short to tell" in detector.detect("AMAMAMAMA").note  # 2^-8 at best
-    assert "nothing to score" in detector.detect("XXXX").note
-    assert "empty" in detector.detect("").note
+    cases = {
+        "AMAM": (Status.NOTHING_TO_SCORE, "too short to tell at any FPR"),  # no pattern at all
+        "AMAMAMAMA": (Status.TOO_SHORT, "too short to tell at FPR 0.001"),  # 2^-8 at best
+        "XXXX": (Status.NOTHING_TO_SCORE, "nothing to score: no symbol"),
+        "": (Status.NOTHING_TO_SCORE, "nothing to score: empty"),
+        "A" * 100: (Status.NO_MARK, ""),
+        "AM" * 50: (Status.MARKED, ""),
+    }
+    for sequence, (status, note) in cases.items():
+        verdict = detector.detect(sequence)
+        assert verdict.status is status
+        assert verdict.note.startswith(note)
+        assert verdict.prediction is (status is Status.MARKED)
+        assert json.loads(verdict.to_json())["status"] == status.value
     assert detector.detect("XXXX").p_value == 1.0
     assert detector.detect("A" * 100).note == ""
+    assert [status.value for status in Status] == [
+        "marked", "no_mark", "too_short", "nothing_to_score",
+    ]  # fmt: skip
 
 
 def test_another_m_and_another_null(halves: Key) -> None:

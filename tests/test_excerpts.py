@@ -150,7 +150,7 @@ def test_all_that_goes_with_a_verdict(
     assert (found.num_sequences, found.num_keys) == (1, 4)
     ranks = rank_p_values(Detector, key, judge.read(texts), 9)
     assert ranks[0] == 0.1
-    together = combine([v.log10_p for v in verdicts], texts, tokens)
+    together = combine(judge, texts)
     assert len(together.groups) == 2
 
 

@@ -6,7 +6,7 @@ import patternmark
 PUBLIC = [
     "NO_KEY", "PROTEIN", "PROTEIN_BACKGROUND", "Alphabet", "Detector", "InputError", "Key",
     "KeyChain", "KeyFileError", "Marker", "ParameterError", "Partition", "PatternNull",
-    "PatternmarkError", "Patterns", "Profile", "SequenceError", "Verdict", "__version__",
+    "PatternmarkError", "Patterns", "Profile", "SequenceError", "Status", "Verdict", "__version__",
     "load_key", "save_key",
 ]  # fmt: skip
 

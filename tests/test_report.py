@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
 from patternmark.derive import Secret
 from patternmark.report import ReportEntry, render_report
-from patternmark.report_figures import interval
 from patternmark.verdict import format_p
 from tests.conftest import SECRET_HEX
 
@@ -178,16 +177,6 @@ def test_marked_designs_are_compared_with_unmarked(detector: Detector) -> None:
     assert page.tags.count("svg") == 2 * 5 + 2
     one_kind = render_report(detector, entries[:2], title="x")
     assert "Marked against unmarked" not in one_kind
-
-
-@pytest.mark.parametrize(
-    ("n", "t"), [(2, 12.706), (11, 2.228), (12, 2.2010), (31, 2.0423), (1001, 1.9623)]
-)
-def test_the_interval_is_students(n: int, t: float) -> None:
-    values = np.arange(n, dtype=float)
-    mean, half = interval(values)
-    assert mean == pytest.approx((n - 1) / 2)
-    assert half == pytest.approx(t * values.std(ddof=1) / n**0.5, rel=2e-4)
 
 
 def test_token_ids_are_shown_as_they_are(secret: Secret, rng: np.random.Generator) -> None:

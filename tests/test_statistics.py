@@ -10,12 +10,12 @@ from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, Para
 from patternmark.alignment import local_paths, slip_paths
 from patternmark.alphabet import SEPARATOR
 from patternmark.derive import Secret
+from patternmark.evidence import fisher
 from patternmark.likelihood import UNREAD
 from patternmark.null.local import LocalRules
 from patternmark.phases import around
 from patternmark.plot import plot_verdicts
 from patternmark.report import ReportEntry, render_report
-from patternmark.statistics.base import combined
 from patternmark.track import AGREES, Tracker
 from tests.conftest import SECRET_HEX
 
@@ -86,7 +86,7 @@ def test_chains_of_a_record_add_up(scheme: str, name: str, rng: np.random.Genera
     both = detector.detect(np.concatenate([parts[0], [-1], parts[1]]))
     assert both.length == 230
     if name in ("phase", "slip"):
-        expected = combined([one * np.log(10), two * np.log(10)]) / np.log(10)
+        expected = fisher([one * np.log(10), two * np.log(10)]) / np.log(10)
         assert both.log10_p == pytest.approx(expected, rel=1e-9)
     if name != "local":  # which looks for one stretch
         assert both.log10_p < min(one, two)

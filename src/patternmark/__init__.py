@@ -31,7 +31,7 @@ from patternmark.null import PatternNull
 from patternmark.partition import Partition
 from patternmark.patterns import Patterns
 from patternmark.profile import Profile
-from patternmark.verdict import Verdict
+from patternmark.verdict import Status, Verdict
 
 __all__ = [
     "NO_KEY",
@@ -51,6 +51,7 @@ __all__ = [
     "Patterns",
     "Profile",
     "SequenceError",
+    "Status",
     "Verdict",
     "__version__",
     "load_key",

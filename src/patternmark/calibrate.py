@@ -21,12 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark._version import __version__
 from patternmark.derive import Secret
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError
+from patternmark.evidence import rank_p_value
 from patternmark.intervals import rate_interval
 from patternmark.key import Key
 from patternmark.reading import Reading
+from patternmark.signature import joined
 
 NOMINAL = (0.1, 0.01, 0.001, 1e-4, 1e-5)
 ALARMING = 1.5  # times the nominal rate
@@ -116,7 +119,7 @@ def calibrate(
     return Calibration(
         key_id=key.key_id,
         detector=judge.statistic.name,
-        signature=judge.signature,
+        signature=joined(judge.settings, f"null_keys:{num_keys}", f"v:{__version__}"),
         num_sequences=trials,
         num_keys=num_keys + 1,
         levels=_rates(hits.sum(axis=0), trials * (num_keys + 1)),
@@ -180,15 +183,14 @@ def rank_p_values(
 ) -> list[float]:
     """Return (1 + fresh keys that do as well) / (1 + fresh keys) for every record.
 
-    If the key had no part in a sequence, it is one of 1 + K keys drawn alike, and its rank among
-    them is uniform: a valid p-value whatever the sequence is.
+    It is valid whatever the sequence is: see `evidence.rank_p_value`.
     """
     own = _statistics(make_detector(key), readings)
     as_good = np.zeros(len(readings), dtype=np.int64)
     for number in range(num_keys):
         as_good += _statistics(make_detector(fresh_key(key, number)), readings) >= own
         step()
-    return [float(p) for p in (1 + as_good) / (1 + num_keys)]
+    return [float(p) for p in rank_p_value(as_good, num_keys)]
 
 
 def _statistics(detector: Detector, readings: Sequence[Reading]) -> NDArray[np.float64]:
@@ -217,7 +219,7 @@ def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
             return (
                 f"{file}: this key called {rate.fpr:.2%} of {rate.trials} unmarked sequences "
                 f"marked at a nominal {rate.nominal:.1%} (at least {rate.low:.2%}): its p-values "
-                "are too small for such sequences; see --null keys"
+                "are too small for such sequences: call by rank among fresh keys instead"
             )
     return None
 
@@ -226,9 +228,10 @@ def check_num_keys(num_keys: int, fpr: float) -> None:
     """Refuse a number of fresh keys with which no rank can reach the false positive rate."""
     if num_keys < 1:
         raise ParameterError("at least one fresh key is needed to compare with")
-    if 1.0 / (1 + num_keys) > fpr:
+    least = float(rank_p_value(0, num_keys))
+    if least > fpr:
         needed = int(np.ceil(1.0 / fpr - 1e-6)) - 1
         raise ParameterError(
-            f"among {num_keys} fresh keys no p-value is below {1.0 / (1 + num_keys):.2g}: "
-            f"for an FPR of {fpr:g} give --null-keys {needed} or more"
+            f"among {num_keys} fresh keys no p-value is below {least:.2g}: "
+            f"an FPR of {fpr:g} needs {needed} fresh keys or more"
         )

@@ -20,21 +20,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.detect import Detector
+from patternmark.errors import ParameterError
+from patternmark.evidence import bonferroni, fisher, is_below, markov
 from patternmark.likelihood import UNREAD
 from patternmark.reading import Reading
-from patternmark.statistics.base import combined
+from patternmark.signature import joined
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
+from patternmark.verdict import LN10, Verdict, finite_or_none, p_value_of
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike
 _WORD = 4
+Groups = tuple[tuple[int, ...], ...]
 _NOTHING = -1  # separators and unscored symbols: equal to none
+
+
+class Rule(StrEnum):
+    """How p-values of several records are combined: the valid way for their alphabet."""
+
+    GROUPS = "fisher over groups of similar records, bonferroni within"
+    COINS = "as chains of one record, in which every secret coin counts once"
 
 
 @dataclass(frozen=True)
@@ -42,38 +54,122 @@ class Combined:
     """The evidence of a whole set."""
 
     num_records: int
-    groups: tuple[tuple[int, ...], ...]  # of record numbers
+    groups: Groups  # of record numbers; of texts, those that say something new
     log_p: float
+    fpr: float
+    how: Rule
+    key_id: str
+    signature: str
+
+    @property
+    def prediction(self) -> bool:
+        """Whether the set as a whole carries the mark."""
+        return is_below(self.log_p, self.fpr)
+
+    @property
+    def log10_p(self) -> float:
+        return self.log_p / LN10 + 0.0  # never minus zero
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "combined": True,
+            "num_records": self.num_records,
+            "num_groups": len(self.groups),
+            "p_value": p_value_of(self.log_p),
+            "log10_p": finite_or_none(self.log10_p),
+            "prediction": self.prediction,
+            "fpr": self.fpr,
+            "method": str(self.how),
+            "key_id": self.key_id,
+            "signature": self.signature,
+        }
 
 
 def combine(
-    log_ps: Sequence[float], records: Sequence[NDArray[np.int64]], alphabet: Alphabet
+    detector: Detector,
+    records: Sequence[str | ArrayLike],
+    scored: Sequence[NDArray[np.bool_] | None] | None = None,
+    rates: Sequence[NDArray[np.float64] | None] | None = None,
+    *,
+    verdicts: Sequence[Verdict] | None = None,
 ) -> Combined:
-    """Combine p-values of records, given with their symbols: see the module on why this holds."""
-    groups = similar_groups(records, alphabet)
-    smallest = [min(0.0, min(log_ps[i] for i in group) + log(len(group))) for group in groups]
-    return Combined(len(records), groups, combined(smallest))
+    """Return one p-value for records, by the rule that holds for their alphabet.
+
+    `scored` and `rates` are those of `Detector.detect_many`. `verdicts` of this detector on the
+    same records, if there are any, save measuring proteins again. The p-values of the detector are
+    combined: ranks among the same fresh keys are not independent.
+    """
+    if detector.key.profile.alphabet.has_many_symbols and not detector.mask_repeats:
+        # One p-value of many texts holds only if every coin counts once.
+        detector = Detector(detector.key, detector.statistic, fpr=detector.fpr)
+        verdicts = None
+    encoded = [detector.encode(record, str(i + 1)) for i, record in enumerate(records)]
+    nothing = [None] * len(encoded)
+    masks, expected = list(scored or nothing), list(rates or nothing)
+    if detector.key.profile.alphabet.has_many_symbols:
+        how, (groups, log_p) = Rule.COINS, _of_texts(detector, encoded, masks)
+    else:
+        log_ps = _log_ps(detector, encoded, masks, expected, verdicts)
+        how, (groups, log_p) = Rule.GROUPS, _of_groups(log_ps, encoded, detector)
+    return Combined(
+        num_records=len(encoded),
+        groups=groups,
+        log_p=log_p,
+        fpr=detector.fpr,
+        how=how,
+        key_id=detector.key.key_id,
+        signature=joined(
+            detector.signature_of(encoded, masks, expected), f"combined:{how.name.lower()}"
+        ),
+    )
 
 
-def combine_texts(
+def _log_ps(
     detector: Detector,
     records: Sequence[NDArray[np.int64]],
     scored: Sequence[NDArray[np.bool_] | None],
-) -> Combined:
+    rates: Sequence[NDArray[np.float64] | None],
+    verdicts: Sequence[Verdict] | None,
+) -> list[float]:
+    """Return ln p of every record, from its verdict where there is one."""
+    if verdicts is None:
+        readings = detector.read(records, scored, rates)
+        return [found.log_p for found in detector.measure(readings)]
+    if len(verdicts) != len(records):
+        raise ParameterError(f"{len(verdicts)} verdicts were given for {len(records)} records")
+    for verdict in verdicts:
+        if not detector.made(verdict):
+            raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
+    return [verdict.log10_p * LN10 for verdict in verdicts]
+
+
+def _of_groups(
+    log_ps: Sequence[float], records: Sequence[NDArray[np.int64]], detector: Detector
+) -> tuple[Groups, float]:
+    """Combine p-values of records, given with their symbols: see the module on why this holds."""
+    groups = similar_groups(records, detector.key.profile.alphabet)
+    best = [bonferroni(min(log_ps[i] for i in group), len(group)) for group in groups]
+    return groups, fisher([float(log_p) for log_p in best])
+
+
+def _of_texts(
+    detector: Detector,
+    records: Sequence[NDArray[np.int64]],
+    scored: Sequence[NDArray[np.bool_] | None],
+) -> tuple[Groups, float]:
     """Combine texts, given as token ids and which positions count; a group says something new."""
     reading = detector.read(*_as_one(records, scored))[0]
     said = reading.symbols != UNREAD
     groups = tuple((i,) for i, chain in enumerate(reading.chains) if said[chain].any())
     if detector.key.schedule.nonces == 1 or len(groups) <= 1:
-        log_p = detector.statistic.measure([reading])[0].log_p if groups else 0.0
-    else:  # chains of a record have one nonce, texts each their own
-        texts = [Reading(part, (slice(0, len(part)),)) for part in reading.parts]
-        found = detector.statistic.measure(texts)
-        if detector.statistic.name in (AutoStatistic.name, RatioStatistic.name):
-            log_p = min(0.0, -sum(one.statistic for one in found))  # e-values multiply
-        else:
-            log_p = combined([one.log_p for one in found])
-    return Combined(len(records), groups, log_p)
+        return groups, detector.statistic.measure([reading])[0].log_p if groups else 0.0
+    # Chains of a record have one nonce, texts each their own.
+    texts = [Reading(part, (slice(0, len(part)),)) for part in reading.parts]
+    found = detector.statistic.measure(texts)
+    if detector.statistic.name in (AutoStatistic.name, RatioStatistic.name):
+        return groups, float(markov(sum(one.statistic for one in found)))  # e-values multiply
+    return groups, fisher([one.log_p for one in found])
 
 
 def _as_one(
@@ -88,9 +184,7 @@ def _as_one(
     return [np.concatenate(ids[:-1] or [between])], [np.concatenate(masks[:-1] or [between < 0])]
 
 
-def similar_groups(
-    records: Sequence[NDArray[np.int64]], alphabet: Alphabet
-) -> tuple[tuple[int, ...], ...]:
+def similar_groups(records: Sequence[NDArray[np.int64]], alphabet: Alphabet) -> Groups:
     """Group records that are alike, directly or through others.
 
     Alike are two that have more than 30 % of the shorter one's residues in common at equal

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from math import ceil, log
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,16 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark._version import __version__
 from patternmark.alphabet import SEPARATOR
 from patternmark.chain import KeyChain
-from patternmark.errors import ParameterError, SequenceError
+from patternmark.errors import SequenceError
+from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below
 from patternmark.key import Key
 from patternmark.reading import Reading, checked_rates, read_many
+from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
-from patternmark.verdict import LN10, Verdict, p_value_of
-
-DEFAULT_FPR = 1e-3
-# These begin the notes of sequences that nothing could be said of, whatever their symbols.
-NOTHING = "nothing to score: "
-TOO_SHORT = "too short to tell at any FPR: "
+from patternmark.verdict import CALL_BY_P, LN10, Status, Verdict, p_value_of
 
 
 class Detector:
@@ -46,15 +45,38 @@ class Detector:
         null: KeyChain | None = None,
         mask_repeats: bool = True,
     ) -> None:
-        if not 0.0 < fpr < 1.0:
-            raise ParameterError(f"a false positive rate lies between 0 and 1, not {fpr}")
         self.key = key
-        self.fpr = fpr
+        self.fpr = checked_fpr(fpr)
         if isinstance(detector, str):
             detector = make_statistic(detector, key, m=m, null=null)
         self.statistic = detector
         self.mask_repeats = mask_repeats
-        self.signature = _signature(key, self.statistic, mask_repeats)
+
+    @cached_property
+    def settings_of_any_key(self) -> str:
+        """What shapes a p-value besides the key itself."""
+        profile = self.key.profile
+        return joined(
+            f"scheme:{profile.scheme}|alphabet:{profile.alphabet.name}",
+            f"l:{profile.num_keys}|delta_at:{profile.delta_at}",
+            f"detector:{self.statistic.name}",
+            self.statistic.signature,
+            f"repeats:{'masked' if self.mask_repeats else 'counted'}",
+        )
+
+    @cached_property
+    def settings(self) -> str:
+        """What shapes a p-value."""
+        return joined(f"key:{self.key.key_id}", self.settings_of_any_key)
+
+    @cached_property
+    def signature(self) -> str:
+        """What shapes all verdicts; that of a verdict adds what was said of its record."""
+        return joined(self.settings, f"fpr:{self.fpr!r}", f"v:{__version__}")
+
+    def made(self, verdict: Verdict) -> bool:
+        """Whether a verdict was made with these settings."""
+        return verdict.signature.startswith(f"{self.signature}|")
 
     def detect(self, sequence: str | ArrayLike, id: str = "") -> Verdict:
         """Judge one sequence, given as letters or as token ids."""
@@ -75,14 +97,29 @@ class Detector:
         """
         sequences = list(sequences)
         names = [str(i + 1) for i in range(len(sequences))] if ids is None else list(ids)
-        encoded = [self._encode(*pair) for pair in zip(names, sequences, strict=True)]
+        encoded = [self.encode(*pair) for pair in zip(sequences, names, strict=True)]
         readings = self.read(encoded, scored, rates)
-        lengths = [int(np.count_nonzero(ids != SEPARATOR)) for ids in encoded]
-        measurements = self.statistic.measure(readings)
-        counted = [reading.num_scored for reading in readings]
-        return [
-            self._verdict(*row) for row in zip(names, lengths, counted, measurements, strict=True)
+        measurements = self.measure(readings)
+        nothing = [None] * len(encoded)
+        signatures = [
+            self.signature_of([ids], [mask], [expected])
+            for ids, mask, expected in zip(
+                encoded, scored or nothing, rates or nothing, strict=True
+            )
         ]
+        lengths = [int(np.count_nonzero(ids != SEPARATOR)) for ids in encoded]
+        counted = [reading.num_scored for reading in readings]
+        rows = zip(names, lengths, counted, measurements, signatures, strict=True)
+        return [self._verdict(*row) for row in rows]
+
+    def signature_of(
+        self,
+        records: Sequence[NDArray[np.int64]],
+        scored: Sequence[NDArray[np.bool_] | None],
+        rates: Sequence[NDArray[np.float64] | None],
+    ) -> str:
+        """Return the signature of what is said of encoded records by their p-value."""
+        return joined(self.signature, scored_part(records, scored), rates_part(rates), CALL_BY_P)
 
     def read(
         self,
@@ -108,14 +145,22 @@ class Detector:
             for reading, expected in pairs
         ]
 
-    def _encode(self, name: str, sequence: str | ArrayLike) -> NDArray[np.int64]:
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure what was read; of no record there is nothing to measure."""
+        return self.statistic.measure(readings) if readings else []
+
+    def encode(self, sequence: str | ArrayLike, name: str) -> NDArray[np.int64]:
+        """Return the symbols of a record; errors say its name."""
         try:
             return self.key.profile.alphabet.encode(sequence)
         except SequenceError as error:
             raise SequenceError(f"sequence {name!r}: {error}") from None
 
-    def _verdict(self, id: str, length: int, scored: int, found: Measurement) -> Verdict:
-        is_marked = found.log_p <= log(self.fpr)
+    def _verdict(
+        self, id: str, length: int, scored: int, found: Measurement, signature: str
+    ) -> Verdict:
+        status = self._status(scored, found)
+        is_marked = status is Status.MARKED
         return Verdict(
             id=id,
             length=length,
@@ -128,32 +173,41 @@ class Detector:
             prediction=is_marked,
             fpr=self.fpr,
             key_id=self.key.key_id,
-            signature=self.signature,
+            signature=signature,
+            status=status,
             note=self._note(length, scored, found),
+            **self._for_any(found),
             segment=found.segment,
             payload=found.payload if is_marked else None,
             payload_error=found.payload_error if is_marked else None,
         )
 
+    def _for_any(self, found: Measurement) -> dict[str, Any]:
+        """Return the p-value that holds for any sequence, in the fields of a verdict."""
+        # A text has one only where every coin counts once.
+        counts_twice = self.key.profile.alphabet.has_many_symbols and not self.mask_repeats
+        if found.log_p_any is None or counts_twice:
+            return {}
+        log_p = found.log_p_any
+        return {"p_any": p_value_of(log_p), "log10_p_any": log_p / LN10 + 0.0}
+
+    def _status(self, scored: int, found: Measurement) -> Status:
+        if is_below(found.log_p, self.fpr):
+            return Status.MARKED
+        if scored == 0 or found.log_p_floor == 0.0:
+            return Status.NOTHING_TO_SCORE
+        return Status.NO_MARK if is_below(found.log_p_floor, self.fpr) else Status.TOO_SHORT
+
     def _note(self, length: int, scored: int, found: Measurement) -> str:
         if scored == 0:
-            return NOTHING + ("empty" if length == 0 else "no symbol carries a key")
+            why = "empty" if length == 0 else "no symbol carries a key"
+            return f"nothing to score: {why}"
         if found.log_p_floor == 0.0:
-            return f"{TOO_SHORT}too few symbols in a row carry a key"
-        if found.log_p_floor > log(self.fpr):
+            return "too short to tell at any FPR: too few symbols in a row carry a key"
+        if not is_below(found.log_p_floor, self.fpr):
             needed = ceil(scored * log(self.fpr) / found.log_p_floor)
             return (
                 f"too short to tell at FPR {self.fpr:g}, whatever its sequence: "
                 f"about {needed} scored symbols are the least"
             )
         return ""
-
-
-def _signature(key: Key, statistic: Statistic, mask_repeats: bool) -> str:
-    profile = key.profile
-    repeats = "masked" if mask_repeats else "counted"
-    return (
-        f"key:{key.key_id}|scheme:{profile.scheme}|alphabet:{profile.alphabet.name}"
-        f"|l:{profile.num_keys}|delta_at:{profile.delta_at}"
-        f"|detector:{statistic.name}|{statistic.signature}|repeats:{repeats}|v:{__version__}"
-    )

@@ -15,18 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark._version import __version__
 from patternmark.bit_screen import BitScreen, Progress
-from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.detect import Detector
 from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
 from patternmark.key import Key
 from patternmark.reading import Reading
 from patternmark.screen import Screen
+from patternmark.signature import joined, keys_part, scored_part, short_hash
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import needs_excerpts
 from patternmark.statistics.ratio import is_cyclic
@@ -84,15 +87,16 @@ class Identification:
     fpr: float
     best: Suspect
     runner_up: Suspect | None
+    signature: str
 
     @property
     def prediction(self) -> bool:
         """Whether the best key marked it, at the false positive rate for all keys together."""
-        return self.best.log_p <= log(self.fpr)
+        return is_below(self.best.log_p, self.fpr)
 
     @property
     def note(self) -> str:
-        if self.prediction and self.runner_up and self.runner_up.log_p <= log(self.fpr):
+        if self.prediction and self.runner_up and is_below(self.runner_up.log_p, self.fpr):
             return "the runner-up is below the FPR as well: compare the two"
         return "" if self.num_tokens_scored else "nothing to score"
 
@@ -109,6 +113,7 @@ class Identification:
             "correction": "bonferroni",
             "fpr": self.fpr,
             "note": self.note,
+            "signature": self.signature,
             **more,
         }
 
@@ -127,10 +132,8 @@ class Identifier:
         """`progress` is told how many keys a thorough screen is through with, of how many."""
         if not candidates:
             raise ParameterError("there are no keys to choose from")
-        if not 0.0 < fpr < 1.0:
-            raise ParameterError(f"a false positive rate lies between 0 and 1, not {fpr}")
         self.candidates = list(candidates)
-        self.fpr, self._progress = fpr, progress
+        self.fpr, self._shortlist, self._progress = checked_fpr(fpr), shortlist, progress
         self.alphabet = self.candidates[0].key.profile.alphabet
         for other in self.candidates:
             if other.key.profile.alphabet != self.alphabet:
@@ -162,6 +165,7 @@ class Identifier:
         readings = [
             self._detector(group.numbers[0]).read(list(sequences), scored) for group in self._groups
         ]
+        masks = [None] * len(sequences) if scored is None else scored
         result = []
         for at in range(0, len(sequences), _BATCH):
             some = [of_group[at : at + _BATCH] for of_group in readings]
@@ -176,9 +180,26 @@ class Identifier:
                         fpr=self.fpr,
                         best=suspects[0],
                         runner_up=suspects[1] if len(suspects) > 1 else None,
+                        signature=joined(
+                            self.signature, scored_part([sequences[row]], [masks[row]])
+                        ),
                     )
                 )
         return result
+
+    @cached_property
+    def signature(self) -> str:
+        """What shapes all results: the keys, how each kind of them is judged, the correction."""
+        kinds = sorted({self._detector(g.numbers[0]).settings_of_any_key for g in self._groups})
+        many = f"kinds:{len(kinds)}-{short_hash(kind.encode() for kind in kinds)}"
+        return joined(
+            keys_part([candidate.key.key_id for candidate in self.candidates]),
+            kinds[0] if len(kinds) == 1 else many,
+            f"shortlist:{self._shortlist}",
+            "correction:bonferroni",
+            f"fpr:{self.fpr!r}",
+            f"v:{__version__}",
+        )
 
     def _grouped(self, shortlist: int) -> list[_Group]:
         """Group keys by the shape of their schedules."""
@@ -206,7 +227,7 @@ class Identifier:
         if not found:
             return True
         best = self._corrected(min(log_p for log_p, _ in found.values()))
-        return reading.num_scored > 0 and best > log(self.fpr)
+        return reading.num_scored > 0 and not is_below(best, self.fpr)
 
     def _picked(self, stage: int, readings: Readings, records: list[int]) -> dict[int, list[int]]:
         """Return the keys that a stage picks, each with the records it is picked for."""
@@ -242,7 +263,7 @@ class Identifier:
         return Suspect(self.candidates[number], number, log_p, self._corrected(log_p))
 
     def _corrected(self, log_p: float) -> float:
-        return min(0.0, log_p + log(len(self.candidates)))
+        return float(bonferroni(log_p, len(self.candidates)))
 
     def _detector(self, number: int) -> Detector:
         if number not in self._detectors:

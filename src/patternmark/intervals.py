@@ -1,12 +1,16 @@
-"""The exact interval of a rate and the tail of a count, fast for millions of trials."""
+"""Intervals of rates and of means, and the tail of a count, fast for millions of trials."""
 
 from __future__ import annotations
 
-from math import exp, lgamma, log, log1p, sqrt
+from math import exp, lgamma, log, log1p, nan, sqrt
+from typing import Any, TypeVar
 
-_TINY = 1e-300
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 _STEPS = 10_000
 _HALVINGS = 60
+_Number = TypeVar("_Number", float, NDArray[np.float64])
 
 
 def rate_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -32,7 +36,7 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
     return 1.0 if hits <= 0 else _beta_cdf(rate, hits, trials - hits + 1)
 
 
-def student_quantile(degrees: int, confidence: float = 0.95) -> float:
+def student_quantile(degrees: float, confidence: float = 0.95) -> float:
     """Return how many standard errors of so few values the middle of Student's t reaches.
 
     >>> round(student_quantile(5), 3), round(student_quantile(10_000), 2)
@@ -40,6 +44,25 @@ def student_quantile(degrees: int, confidence: float = 0.95) -> float:
     """
     share = _beta_quantile(confidence, 0.5, degrees / 2.0)  # of t^2 / (t^2 + degrees)
     return sqrt(degrees * share / (1.0 - share))
+
+
+def mean_interval(values: ArrayLike) -> dict[str, Any]:
+    """Return the mean of independent values with its 95 % interval by Student's t.
+
+    One value says nothing of the interval: `low`, `high` and `half` (its half width) are nan then.
+
+    >>> {name: round(x, 4) for name, x in mean_interval([1.0, 2.0, 3.0]).items()}
+    {'mean': 2.0, 'low': -0.4841, 'high': 4.4841, 'half': 2.4841, 'n': 3}
+    """
+    found = np.asarray(values, dtype=np.float64)
+    mean, n = float(found.mean()), len(found)
+    half = student_quantile(n - 1) * standard_error(found) if n > 1 else nan
+    return {"mean": mean, "low": mean - half, "high": mean + half, "half": half, "n": n}
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Return the standard error of a mean; nan of one value."""
+    return float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else nan
 
 
 def _beta_quantile(share: float, a: float, b: float) -> float:
@@ -56,26 +79,25 @@ def _beta_cdf(x: float, a: float, b: float) -> float:
         return float(x >= 1.0)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
     if x < (a + 1.0) / (a + b + 2.0):
-        return front * _fraction(x, a, b) / a
-    return 1.0 - front * _fraction(1.0 - x, b, a) / b
+        return front * beta_fraction(x, a, b, _STEPS) / a
+    return 1.0 - front * beta_fraction(1.0 - x, b, a, _STEPS) / b
 
 
-def _fraction(x: float, a: float, b: float) -> float:
-    """Lentz's evaluation; it converges fast on the side of the mean that `_beta_cdf` chooses."""
-    c, d = 1.0, 1.0 / _away_from_0(1.0 - (a + b) * x / (a + 1.0))
+def beta_fraction(x: _Number, a: _Number, b: _Number, most_steps: int) -> _Number:
+    """Return the continued fraction of the incomplete beta function, of numbers or of arrays.
+
+    I_x(a, b) is x^a (1 - x)^b / (a B(a, b)) times this. Lentz's method; it converges fast, and no
+    denominator comes near 0, where x is below the mean a / (a + b) or little above.
+    """
+    c, d = x * 0.0 + 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
     value = d
-    for m in range(1, _STEPS):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1.0 / _away_from_0(1.0 + term * d)
-            c = _away_from_0(1.0 + term / c)
-            value *= c * d
-        if abs(c * d - 1.0) < 1e-15:
+    for m in range(1, most_steps):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d = 1.0 / (1.0 + term * d)
+            c = 1.0 + term / c
+            value = value * (c * d)
+        if np.all(abs(c * d - 1.0) < 1e-15):
             break
     return value
-
-
-def _away_from_0(x: float) -> float:
-    return x if abs(x) > _TINY else _TINY

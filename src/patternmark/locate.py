@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import SEPARATOR
-from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.detect import Detector
 from patternmark.errors import SequenceError
+from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below
 from patternmark.key import Key
 from patternmark.likelihood import UNREAD
-from patternmark.null.bounds import local_log_bound
-from patternmark.null.local import LocalNull, LocalRules
+from patternmark.null.local import LocalRules
 from patternmark.reading import Reading
+from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
@@ -71,6 +71,7 @@ class Located:
     segments: tuple[Segment, ...]
     log_p: float
     num_tokens_scored: int
+    signature: str
 
 
 class Locator:
@@ -79,16 +80,15 @@ class Locator:
     def __init__(self, key: Key, *, fpr: float = DEFAULT_FPR) -> None:
         self._detector = Detector(key, "local", fpr=fpr)
         self._statistic = LocalStatistic(key, excerpt_of(key, [])[0])
-        self._exact = LocalNull(self._statistic.rules)
-        self._num_phases = key.schedule.period * key.schedule.nonces
-        self.key, self.fpr = key, fpr
+        self.key, self.fpr = key, self._detector.fpr
+        self.signature = self._detector.signature
 
     def in_protein(
         self, symbols: NDArray[np.int64], scored: NDArray[np.bool_] | None = None
     ) -> Located:
         """Locate in an encoded sequence; its chains are searched one by one."""
         readings = self._detector.read([symbols], [scored])
-        return self._search(readings, None)
+        return self._search(readings, None, scored_part([symbols], [scored]))
 
     def in_dna(self, sequence: str) -> Located:
         """Locate in the six frames of DNA or RNA; chains are separated by / or :."""
@@ -102,12 +102,15 @@ class Locator:
         encode = self.key.profile.alphabet.encode
         texts = ["/".join(frame.protein for frame in frame_set) for frame_set in frames]
         readings = self._detector.read([encode(text) for text in texts])
-        return self._search(readings, frames)
+        return self._search(readings, frames, "frames:6")
 
     def _search(
-        self, readings: Sequence[Reading], frames: Sequence[Sequence[Frame]] | None
+        self, readings: Sequence[Reading], frames: Sequence[Sequence[Frame]] | None, what: str
     ) -> Located:
-        """Search until nothing is found; `readings` are the frames, or the protein alone."""
+        """Search until nothing is found; `readings` are the frames, or the protein alone.
+
+        `what` is searched, as the signature says it.
+        """
         excerpt, numbered = excerpt_of(self.key, readings)
         statistic = self._statistic if excerpt is None else LocalStatistic(self.key, excerpt)
         left = [Reading(r.symbols.copy(), r.chains) for r in numbered]
@@ -118,16 +121,16 @@ class Locator:
             best = min(range(len(left)), key=lambda row: measured[row].log_p)
             place = measured[best].segment
             if search == 1:
-                first_log_p = min(0.0, measured[best].log_p + log(len(left)))
+                first_log_p = float(bonferroni(measured[best].log_p, len(left)))
             if place is None:
                 break
-            chances = log(len(left)) + log(search)
+            chances = len(left) * search
             chain, start, end, score = _best_piece(statistic, left[best], place)
-            log_p = self._log_p(left[best], score) + chances
-            if log_p > log(self.fpr):  # no piece is enough by itself: is the whole?
+            log_p = float(bonferroni(self._log_p(left[best], score), chances))
+            if not is_below(log_p, self.fpr):  # no piece is enough by itself: is the whole?
                 chain, start, end, score = _whole(left[best], measured[best])
-                log_p = measured[best].log_p + chances
-            if log_p > log(self.fpr):
+                log_p = float(bonferroni(measured[best].log_p, chances))
+            if not is_below(log_p, self.fpr):
                 break
             frame = None
             if frames is not None:
@@ -138,17 +141,12 @@ class Locator:
                 of_chain = None if frames is None else frames[row][chain]
                 _mask(reading.symbols[reading.chains[chain]], of_chain, start, end)
         scored = max(reading.num_scored for reading in readings)
-        return Located(tuple(segments), first_log_p, scored)
+        return Located(tuple(segments), first_log_p, scored, joined(self.signature, what))
 
     def _log_p(self, reading: Reading, score: int) -> float:
         """Return ln P(chance has a stretch of this score in what is left of the record)."""
-        rules, scored = self._statistic.rules, reading.num_scored
-        if self._statistic.is_mirrored:
-            log_p = self._exact.log_tail(score, scored)
-        else:
-            costs = (rules.match, rules.mismatch, rules.slip)
-            log_p = local_log_bound(score, scored, self._num_phases, *costs)
-        return min(0.0, float(log_p) + log(len(reading.parts)))
+        numbers = (score, reading.num_scored, len(reading.parts))
+        return float(self._statistic.log_p(*map(np.array, numbers)))
 
 
 def _best_piece(

@@ -10,6 +10,7 @@ from typing import Any
 from patternmark.alphabet import PROTEIN, Alphabet
 from patternmark.chain import KeyChain
 from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.patterns import Patterns
 from patternmark.promote import DELTA_AT, DeltaAt, check_delta
 from patternmark.schedule import (
@@ -27,7 +28,7 @@ MOST_KEYS = 2**20
 # A text has little evidence: every further place where a mark may begin costs some.
 TEXT_STARTS, TEXT_NONCES = 1, 1
 TEXT_DELTA = 2.0  # what a text bears and shows (`patternmark bench translation`)
-SURE = 1e-3  # the p-value at which the mark of a translation is to be clear
+SURE = DEFAULT_FPR  # the p-value at which the mark of a translation is to be clear
 
 
 @dataclass(frozen=True)

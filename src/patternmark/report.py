@@ -21,7 +21,8 @@ from patternmark.alphabet import Alphabet
 from patternmark.chain import NO_KEY
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.report_figures import dot_plot, interval, null_plot, track_plot
+from patternmark.intervals import mean_interval
+from patternmark.report_figures import dot_plot, null_plot, track_plot
 from patternmark.track import AGREES, DIFFERS, Tracker
 from patternmark.verdict import Verdict, format_p
 
@@ -73,7 +74,7 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
 
 def _check(detector: Detector, entry: ReportEntry) -> None:
     verdict, scored, length = entry.verdict, entry.scored, len(entry.sequence)
-    if (verdict.signature, verdict.fpr) != (detector.signature, detector.fpr):
+    if not detector.made(verdict):
         raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
     if scored is not None and len(scored) != length:
         raise ParameterError(f"{verdict.id!r}: {len(scored)} marks for {length} positions")
@@ -186,9 +187,10 @@ def _comparison(entries: Sequence[ReportEntry]) -> str:
 def _interval_html(values: NDArray[np.float64], metric: _Metric) -> str:
     if not len(values):
         return "–"
-    mean, half = interval(values)
-    span = f" [{metric.show(mean - half)}, {metric.show(mean + half)}]" if isfinite(half) else ""
-    return f'<strong>{metric.show(mean)}</strong>{span} <span class="soft">n = {len(values)}</span>'
+    found = mean_interval(values)
+    mean, low, high = (metric.show(found[name]) for name in ("mean", "low", "high"))
+    span = f" [{low}, {high}]" if isfinite(found["half"]) else ""
+    return f'<strong>{mean}</strong>{span} <span class="soft">n = {found["n"]}</span>'
 
 
 def _legend(detector: Detector) -> str:

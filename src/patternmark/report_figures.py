@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log10, sqrt
+from math import ceil, floor, isfinite, log10
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.intervals import mean_interval
 from patternmark.recover import running_mean
 from patternmark.statistics import NullCurve
 from patternmark.track import WINDOW, Track
 from patternmark.verdict import LN10
 
 _MOST_POINTS = 1000  # of a track: as many as the page has pixels for
-# Student's 97.5 % point for 1 to 10 degrees of freedom, then its expansion in 1/df.
-_T_TABLE = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-_T_EXPANSION = (1.95996, 2.37227, 2.82250, 2.55585)
-
-
-def interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean and half the width of its 95 % interval; nan for fewer than 2 values."""
-    df = len(values) - 1
-    if df < 1:
-        return float(values.mean()), float("nan")
-    t = _T_TABLE[df - 1] if df <= 10 else sum(c / df**k for k, c in enumerate(_T_EXPANSION))
-    return float(values.mean()), t * float(values.std(ddof=1)) / sqrt(len(values))
 
 
 def dot_plot(groups: Sequence[NDArray[np.float64]], name: str, show: Callable[[float], str]) -> str:
@@ -43,7 +32,8 @@ def dot_plot(groups: Sequence[NDArray[np.float64]], name: str, show: Callable[[f
         spread = y + 30 * ((np.arange(len(values)) * 0.618034) % 1.0 - 0.5)  # so that none hides
         for x, dot in zip(across.at(values).tolist(), spread.tolist(), strict=True):
             body += f'<circle class="dot {style}" cx="{x:.1f}" cy="{dot:.1f}" r="3"/>'
-        mean, half = interval(values)
+        found = mean_interval(values)
+        mean, half = found["mean"], found["half"]
         if isfinite(half):  # of few designs, it may be wider than the frame
             ends = across.at(np.clip([mean - half, mean + half], across.low, across.high))
             body += f'<path class="bar {style}" d="M{ends[0]:.1f} {y}H{ends[1]:.1f}"/>'

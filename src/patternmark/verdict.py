@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from math import exp, isfinite, log
 
+from patternmark.evidence import is_below
+
 LN10 = log(10.0)
+CALL_BY_P = "call:p"  # in a signature: the p-value decides
 SMALLEST_POSITIVE = 5e-324
+
+
+class Status(StrEnum):
+    """What can be said of a sequence. The values stand in JSON and do not change."""
+
+    MARKED = "marked"
+    NO_MARK = "no_mark"
+    TOO_SHORT = "too_short"  # no sequence of its length could reach the false positive rate
+    NOTHING_TO_SCORE = "nothing_to_score"  # none could reach any rate: p is 1 whatever it is
 
 
 @dataclass(frozen=True)
@@ -17,10 +30,12 @@ class Verdict:
     `statistic` is the detector's own (the pattern count), `expected_statistic` its mean without a
     mark. `p_value` is never rounded below the truth: where a float cannot hold it, it is the
     smallest positive float, and `log10_p` still tells the size. Only a count that is impossible
-    under the null (one with forbidden steps) has p = 0, and null for `log10_p` in JSON. `segment`
-    is where a mark lies (positions from 0, half-open), for detectors that look for a stretch;
-    `payload` the nonce a marked sequence carries, and `payload_error` how likely it is another;
-    `p_keys` the key's rank among fresh keys, where it was asked for.
+    under the null (one with forbidden steps) has p = 0, and null for `log10_p` in JSON. `p_any`
+    holds for any sequence, whoever wrote it; None where the detector has no such p-value.
+    `segment` is where a mark lies (positions from 0, half-open), for detectors that look for a
+    stretch; `payload` the nonce a marked sequence carries, and `payload_error` how likely it is
+    another; `p_keys` the key's rank among fresh keys, where it was asked for. `prediction` is true
+    where `status` is MARKED. `note` is for people.
     """
 
     id: str
@@ -35,7 +50,10 @@ class Verdict:
     fpr: float
     key_id: str
     signature: str
+    status: Status
     note: str = ""
+    p_any: float | None = None
+    log10_p_any: float | None = None
     segment: tuple[int, int] | None = None
     payload: int | None = None
     payload_error: float | None = None
@@ -43,8 +61,32 @@ class Verdict:
 
     def to_json(self, **more: str) -> str:
         """Return the verdict, with `more` fields, as one line of JSON."""
-        fields = asdict(self) | {"log10_p": self.log10_p if isfinite(self.log10_p) else None}
-        return json.dumps(fields | more, ensure_ascii=False, allow_nan=False)
+        table = asdict(self)
+        for name in ("log10_p", "log10_p_any"):
+            table[name] = finite_or_none(table[name])
+        return json.dumps(table | more, ensure_ascii=False, allow_nan=False)
+
+    def compared(self, p_keys: float, num_keys: int, *, decides: bool) -> Verdict:
+        """Return the verdict with its rank among fresh keys; where that `decides`, call by it."""
+        if not decides:
+            signature = f"{self.signature}|null_keys:{num_keys}"
+            return replace(self, p_keys=p_keys, signature=signature)
+        is_marked = is_below(log(p_keys), self.fpr)
+        status = self.status if self.status is not Status.MARKED else Status.NO_MARK
+        return replace(
+            self,
+            p_keys=p_keys,
+            prediction=is_marked,
+            status=Status.MARKED if is_marked else status,
+            payload=self.payload if is_marked else None,
+            payload_error=self.payload_error if is_marked else None,
+            signature=self.signature.replace(f"|{CALL_BY_P}", f"|call:rank{num_keys}"),
+        )
+
+
+def finite_or_none(log_p: float | None) -> float | None:
+    """Return a logarithm for JSON, which has no infinity."""
+    return log_p if log_p is not None and isfinite(log_p) else None
 
 
 def p_value_of(log_p: float) -> float:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from patternmark.errors import InputError, ParameterError
+from patternmark.intervals import student_quantile
 from patternmark.quality.diversity import entropies, ngram_entropy
 from patternmark.quality.measured import difference_of, mean_of
 
@@ -66,7 +67,9 @@ def test_means_and_differences() -> None:
     values, others = [1.0, 2.0, 4.0], [0.0, 1.0]
     assert mean_of("x", values).value == pytest.approx(7 / 3)
     apart = difference_of("x", values, others)
-    error = np.sqrt(np.var(values, ddof=1) / 3 + np.var(others, ddof=1) / 2)
+    squares = np.var(values, ddof=1) / 3, np.var(others, ddof=1) / 2
+    error = np.sqrt(sum(squares))
+    degrees = sum(squares) ** 2 / (squares[0] ** 2 / 2 + squares[1] ** 2 / 1)  # Welch's: 2.9
     assert apart.value == pytest.approx(7 / 3 - 0.5)
-    assert apart.high - apart.value == pytest.approx(1.959964 * error)
-    assert apart.value - apart.low == pytest.approx(1.959964 * error)
+    assert apart.high - apart.value == pytest.approx(student_quantile(degrees) * error)
+    assert apart.value - apart.low == pytest.approx(student_quantile(degrees) * error)

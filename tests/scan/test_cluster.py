@@ -62,7 +62,7 @@ def a_scan(folder: Path, work: Path) -> Scan:
 
 
 def written(found: Result, file: Path) -> bytes:
-    write_hits(corrected(found, fpr=0.01), file)
+    write_hits(corrected(found, fpr=0.01), file, [])
     return file.read_bytes()
 
 

@@ -32,7 +32,14 @@ from patternmark.profile import HARDENED  # noqa: E402
 from patternmark.scan import cluster, files, sizes, sources  # noqa: E402
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402
-from patternmark.scan.result import COLUMNS, Written, corrected, manifest, write_hits  # noqa: E402
+from patternmark.scan.result import (  # noqa: E402
+    COLUMNS,
+    Written,
+    corrected,
+    manifest,
+    signatures,
+    write_hits,
+)
 from patternmark.scan.screen import Screen  # noqa: E402
 from tests.conftest import Outcome, no_file_over  # noqa: E402
 from tests.scan.made import (  # noqa: E402
@@ -158,7 +165,7 @@ def test_pieces_and_workers_change_nothing(
         scan.begin(resume=False)
         found = scan.run()
         assert found.files[0].found.to_table() == found.files[1].found.to_table()
-        write_hits(corrected(found, fpr=0.01), tmp_path / f"h{number}")
+        write_hits(corrected(found, fpr=0.01), tmp_path / f"h{number}", [])
         written.append((tmp_path / f"h{number}").read_bytes())
     assert len(set(written)) == 1
 
@@ -370,9 +377,9 @@ def test_a_full_disk_keeps_what_is_finished(
     output.write_bytes(b"before")
     rows = list(corrected(found, fpr=0.01))
     with no_file_over(100), pytest.raises(InputError, match=r"h\.parquet: cannot be written"):
-        write_hits(rows, output)
+        write_hits(rows, output, [])
     assert output.read_bytes() == b"before"
-    write_hits(rows, output)
+    write_hits(rows, output, [])
     assert {(row["id"], row["key_id"]) for row in hits_of(output)} == EXPECTED
 
 
@@ -390,6 +397,24 @@ def test_false_discovery_rate(content: bytes, tmp_path: Path) -> None:
         assert row["log10_p_corrected"] == pytest.approx(min(best, 0.0))
 
 
+def test_all_that_shapes_hits_is_signed(content: bytes, tmp_path: Path) -> None:
+    found = a_scan(content, tmp_path).run()
+    levels = [{"fpr": 0.01}, {"fpr": 0.001}, {"fdr": 0.01}]
+    signed = [signatures(found, **level) for level in levels]
+    screen, found.screen = found.screen, Screen(KEYS[:-1])
+    signed.append(signatures(found, fpr=0.01))
+    found.screen = screen
+    assert len({one for some in signed for one in some}) == sum(map(len, signed))
+    assert signatures(found) == signed[1]  # the default rate
+    assert len(list(corrected(found))) == len(list(corrected(found, fpr=0.001)))
+    content = manifest(found, Written(0, 0), fpr=0.01)
+    assert content["signatures"] == signed[0]
+    output = tmp_path / "h.parquet"
+    write_hits(corrected(found, fpr=0.01), output, signed[0])
+    metadata = parquet.read_schema(output).metadata
+    assert json.loads(metadata[b"patternmark.signatures"]) == signed[0]
+
+
 def test_batches_of_arrow(content: bytes) -> None:
     records = [record.split(b"\n", 1) for record in content.split(b">")[1:]]
     ids = [head.split()[0].decode() for head, _ in records]
@@ -398,6 +423,8 @@ def test_batches_of_arrow(content: bytes) -> None:
     found = list(scan_batches(table.to_batches(max_chunksize=33), Screen(KEYS)))
     assert all(batch.schema == hit_schema() for batch in found)
     tests = sum(int(batch.schema.metadata[b"tests"]) for batch in found)
+    signed = {batch.schema.metadata[b"signatures"] for batch in found}
+    assert [json.loads(one) for one in signed] == [Screen(KEYS).signatures]
     assert tests == count_tests(table.to_batches(), Screen(KEYS)) == 2000
     rows = [row for batch in found for row in batch.to_pylist()]
     significant = [row for row in rows if row["log10_p"] + log10(tests) <= -2]

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from patternmark.adapters.logit_bias import LogitBias, batch_keys
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.detect import Detector
 from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.key import Key
 from patternmark.mark import Marker
 from patternmark.verdict import LN10, Verdict

@@ -21,7 +21,7 @@ from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import design_all, numbered_keys, visible
 from patternmark.bench.report import environment
 from patternmark.detect import Detector
-from patternmark.intervals import rate_interval
+from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone
 from patternmark.key import Key
 from patternmark.profile import HARDENED, Profile
@@ -223,6 +223,7 @@ def _quality(by_backbone: Sequence[dict[tuple[str, float], float]]) -> list[dict
     rows = []
     for scheme, delta in by_backbone[0]:
         nll = np.array([own[scheme, delta] for own in by_backbone])
-        half = 1.96 * float(nll.std(ddof=1)) / len(nll) ** 0.5 if len(nll) > 1 else 0.0
-        rows.append({"scheme": scheme, "delta": delta, "nll": float(nll.mean()), "half": half})
+        found = mean_interval(nll)
+        half = found["half"] if found["n"] > 1 else 0.0
+        rows.append({"scheme": scheme, "delta": delta, "nll": found["mean"], "half": half})
     return rows

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.bench.paper.numbers import DETECTION, FPRS
-from patternmark.bench.report import environment, mean_interval
+from patternmark.bench.report import environment
 from patternmark.derive import Secret
 from patternmark.detect import Detector
-from patternmark.intervals import rate_interval
+from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.key import Key
 from patternmark.mark import Marker

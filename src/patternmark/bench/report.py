@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from patternmark._version import __version__
 from patternmark.io.files import make_folder, write_text
@@ -32,10 +30,3 @@ def keep(result: dict[str, Any], page: str, folder: Path) -> None:
     make_folder(folder)
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_text(folder / f"{name}.md", page)
-
-
-def mean_interval(values: NDArray[np.float64]) -> dict[str, float]:
-    """Return the mean of independent values with its 95 % interval and their number."""
-    half = 1.96 * float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else float("nan")
-    mean = float(values.mean())
-    return {"mean": mean, "low": mean - half, "high": mean + half, "n": len(values)}

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
-from patternmark.bench.report import environment, mean_interval
+from patternmark.bench.report import environment
 from patternmark.bench.scale_length import num_ways, shares_found
 from patternmark.bench.validity import SCHEMES
 from patternmark.design.plan import plan_design
 from patternmark.detect import Detector
-from patternmark.intervals import rate_interval
+from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone
 from patternmark.mark import Marker
 from patternmark.null.binomial import binomial_log_tail

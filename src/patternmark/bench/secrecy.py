@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from patternmark.attacks.split import SplitKnowledge
 from patternmark.bench.jobs import run_all
 from patternmark.bench.report import environment
 from patternmark.derive import Secret
-from patternmark.detect import DEFAULT_FPR, Detector
+from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.intervals import rate_interval
+from patternmark.evidence import DEFAULT_FPR
+from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.kept import Kept
 from patternmark.key import Key
 from patternmark.profile import HARDENED, PAPER, Profile
@@ -221,8 +221,7 @@ def _rate(by_key: list[tuple[int, int]]) -> dict[str, Any]:
     hits, n = (sum(count[i] for count in by_key) for i in (0, 1))
     low, high = rate_interval(hits, n)
     shares = [count[0] / count[1] for count in by_key]
-    spread = float(np.std(shares, ddof=1)) if len(shares) > 1 else 0.0
-    half = 1.96 * spread / sqrt(len(shares))
+    half = mean_interval(shares)["half"] if len(shares) > 1 else 0.0
     result = {"rate": hits / n, "hits": hits, "n": n, "low": low, "high": high}
     return result | {"half_width_over_keys": half}
 

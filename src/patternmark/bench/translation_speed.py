@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from patternmark.bench.report import environment, mean_interval
+from patternmark.bench.report import environment
 from patternmark.bench.translation import fresh_keys
+from patternmark.intervals import mean_interval
 from patternmark.mark import Marker
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM

@@ -22,10 +22,11 @@ from patternmark.alphabet import PROTEIN
 from patternmark.bench.detectors import DETECTORS
 from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
-from patternmark.bench.report import environment, mean_interval
+from patternmark.bench.report import environment
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
-from patternmark.intervals import binomial_tail, rate_interval
+from patternmark.evidence import markov
+from patternmark.intervals import binomial_tail, mean_interval, rate_interval
 from patternmark.io.kept import Kept
 from patternmark.io.records import Problem, read_records
 from patternmark.io.structures import Backbone
@@ -33,7 +34,7 @@ from patternmark.key import Key
 from patternmark.profile import HARDENED, Profile
 from patternmark.reading import Reading
 from patternmark.statistics import make_statistic
-from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, markov
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate

@@ -27,13 +27,14 @@ from patternmark.cli.evidence import (
 )
 from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
-from patternmark.detect import DEFAULT_FPR, NOTHING, TOO_SHORT, Detector
+from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.keyfile import load_key
 from patternmark.io.records import Problem
 from patternmark.key import Key
 from patternmark.statistics import STATISTICS
-from patternmark.verdict import Verdict, format_p
+from patternmark.verdict import Status, Verdict, format_p
 
 _BATCH_RECORDS = 2048
 _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
@@ -160,7 +161,7 @@ class _Seen:
                 typer.echo(verdict.to_json(file=item.file))
             if self.keeps_all:
                 self.verdicts.append((verdict, item))
-            if verdict.note.startswith((NOTHING, TOO_SHORT)):
+            if verdict.status is Status.NOTHING_TO_SCORE:
                 warn(Problem(item.file, item.place, verdict.note))
             else:
                 self.any_judgeable = True
@@ -222,9 +223,10 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     table.add_column("sequence", overflow="fold")
     for name in ("length", "scored", "statistic", "expected", "p-value"):
         table.add_column(name, justify="right")
+    for_any = any(v.log10_p_any is not None for v, _ in judged)
     has_ranks = any(v.p_keys is not None for v, _ in judged)
-    if has_ranks:
-        table.add_column("p_keys", justify="right")
+    for name in [*(["p_any"] if for_any else []), *(["p_keys"] if has_ranks else [])]:
+        table.add_column(name, justify="right")
     table.add_column("verdict")
     for v, item in judged:
         expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
@@ -233,7 +235,11 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         if not v.prediction:
             call = escape(v.note or "no mark found")
         names = [item.file, v.id] if several else [v.id]
-        p_values = [format_p(v.log10_p), *([f"{v.p_keys:.2g}"] if has_ranks else [])]
+        p_values = [format_p(v.log10_p)]
+        if for_any:
+            p_values.append("" if v.log10_p_any is None else format_p(v.log10_p_any))
+        if has_ranks:
+            p_values.append(f"{v.p_keys:.2g}")
         table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
     results.print(table)
     # Native sequences stand in design files for comparison.
@@ -245,7 +251,10 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    results.print(f"signature {judge.signature}", highlight=False, soft_wrap=True)
+    signatures = {v.signature for v, _ in judged}
+    own = ", and for each sequence what of it was scored (see --json)"
+    signature = signatures.pop() if len(signatures) == 1 else judge.signature + own
+    results.print(f"signature {signature}", highlight=False, soft_wrap=True)
 
 
 def _carried(verdict: Verdict) -> str:

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
-from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, KeyFileError, ParameterError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.identify import Candidate, Identification, Identifier
 from patternmark.io.keyfile import load_key
 from patternmark.verdict import LN10, format_p
@@ -183,3 +183,4 @@ def _print_table(found: list[tuple[str, Identification]], search: Identifier) ->
         highlight=False,
         soft_wrap=True,
     )
+    results.print(f"signature {search.signature}", highlight=False, soft_wrap=True)

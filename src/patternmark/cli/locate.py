@@ -14,8 +14,8 @@ from rich.table import Table
 from patternmark.alphabet import PROTEIN
 from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
-from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError, SequenceError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.keyfile import load_key
 from patternmark.io.records import Problem
 from patternmark.locate import Located, Locator, num_residues
@@ -120,6 +120,7 @@ def _to_table(found: _Found, search: Locator) -> dict[str, Any]:
         "segments": segments,
         "fpr": search.fpr,
         "key_id": search.key.key_id,
+        "signature": located.signature,
         "file": found.item.file,
     }
 
@@ -149,6 +150,7 @@ def _print_table(found: list[_Found], search: Locator) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    results.print(f"signature {search.signature}", highlight=False, soft_wrap=True)
 
 
 def _place(found: _Found, number: int) -> str:

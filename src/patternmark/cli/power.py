@@ -10,6 +10,7 @@ import typer
 
 from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.power import DRAWS, LONGEST, Power, PowerStudy
 from patternmark.profile import HARDENED, SCHEMES, Profile
 from patternmark.rates import DELTAS
@@ -28,7 +29,7 @@ def power(
     tpr: Annotated[
         float | None, typer.Option(help="The share to be found; default 0.95 where one is sought.")
     ] = None,
-    fpr: Annotated[float, typer.Option(help="Called marked at p <= FPR.")] = 1e-6,
+    fpr: Annotated[float, typer.Option(help="Called marked at p <= FPR.")] = DEFAULT_FPR,
     scheme: Annotated[str, typer.Option(help=f"{' or '.join(SCHEMES)}.")] = HARDENED,
     nonces: Annotated[int | None, typer.Option(help="Of a hardened key.")] = None,
     draws: Annotated[int, typer.Option(min=1, help="Simulated sequences for each rate.")] = DRAWS,

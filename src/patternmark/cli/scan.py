@@ -19,12 +19,12 @@ from patternmark.cli.output import (
     warn,
 )
 from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR
 
 if TYPE_CHECKING:
     from patternmark.scan.files import Scan
 
 SKIPPED = 3  # the status of a scan that had to leave something out
-DEFAULT_FPR = 1e-2
 _SHOWN = 20
 
 
@@ -66,7 +66,7 @@ def scan(
     """
     from patternmark.io.files import held, write_json
     from patternmark.scan.files import Scan, expand, needs
-    from patternmark.scan.result import corrected, manifest, write_hits
+    from patternmark.scan.result import corrected, manifest, signatures, write_hits
     from patternmark.scan.screen import Screen
 
     _check(fpr, fdr)
@@ -93,7 +93,7 @@ def scan(
         except KeyboardInterrupt:
             say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
             raise typer.Exit(STOPPED) from None
-        written = write_hits(corrected(found, **level), output)
+        written = write_hits(corrected(found, **level), output, signatures(found, **level))
         content = manifest(found, written, **level) | {"keys_left_out": refused}
         write_json(output.with_name(f"{output.name}.json"), content)
         plan.end()

@@ -10,8 +10,8 @@ import typer
 
 from patternmark.cli.lines import read_lines, refuse_own_input, writing
 from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say
-from patternmark.detect import DEFAULT_FPR
 from patternmark.errors import InputError, ParameterError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.keyfile import load_key
 from patternmark.mark import Marker
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
+from patternmark.intervals import beta_fraction
 from patternmark.null.arguments import whole_numbers
 
 _SAME = 1e-9  # values of a statistic that are closer than this differ by rounding alone
@@ -72,24 +73,12 @@ def upper_log_tail(
     """Return ln P(A >= k) for k above the mean n p, up to n.
 
     The tail is its first term times a continued fraction: that of the incomplete beta function
-    I_p(k, n - k + 1), by Lentz's method. It takes some sqrt(n) steps near the mean, few beyond.
+    I_p(k, n - k + 1). It takes some sqrt(n) steps near the mean, few beyond.
     """
     if not k.size:
         return np.zeros(k.shape)
     a, b = k.astype(float), (n - k + 1).astype(float)
-    c, d = np.ones(a.shape), 1.0 / (1.0 - p * (a + b) / (a + 1.0))
-    fraction = d.copy()
-    for m in range(1, int(np.max(n)) + 2):
-        even = p * m * (b - m) / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -p * (a + m) * (a + b + m) / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1.0 / (1.0 + even * d)
-        c = 1.0 + even / c
-        fraction *= c * d
-        d = 1.0 / (1.0 + odd * d)
-        c = 1.0 + odd / c
-        fraction *= c * d
-        if np.all(np.abs(c * d - 1.0) < 1e-15):
-            break
+    fraction = beta_fraction(p, a, b, int(np.max(n)) + 2)
     return np.asarray(log_point(k, n, p) + np.log((1.0 - p) * fraction))
 
 

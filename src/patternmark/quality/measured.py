@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan, nan, sqrt
+from math import isnan, sqrt
 
 import numpy as np
 
-_Z = 1.959963984540054  # of a normal distribution's middle 95 %
+from patternmark.intervals import mean_interval, standard_error, student_quantile
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ def mean_of(name: str, values: Sequence[float], unit: str = "designs") -> Measur
     """Return the mean of independent values.
 
     >>> print(mean_of("score", [1.0, 2.0, 3.0]))
-    2.0000 (0.8684 to 3.1316)
+    2.0000 (-0.4841 to 4.4841)
     """
-    found = np.asarray(values, dtype=np.float64)
-    return around(name, float(found.mean()), _error(found), len(found), unit)
+    found = mean_interval(values)
+    return Measured(name, found["mean"], found["low"], found["high"], found["n"], unit)
 
 
 def difference_of(
@@ -42,19 +42,31 @@ def difference_of(
 ) -> Measured:
     """Return by how much the mean of values is above that of others; `n` is of the values.
 
-    >>> print(difference_of("score", [1.0, 3.0], [1.0, 1.0]))
-    1.0000 (-0.9600 to 2.9600)
+    The interval is Welch's: the two may vary differently.
+
+    >>> print(difference_of("score", [1.0, 2.0, 3.0], [1.0, 1.0]))
+    1.0000 (-1.4841 to 3.4841)
     """
     a, b = np.asarray(values, dtype=np.float64), np.asarray(others, dtype=np.float64)
-    error = sqrt(_error(a) ** 2 + _error(b) ** 2)
-    return around(name, float(a.mean() - b.mean()), error, len(a), unit)
+    parts = [standard_error(of) ** 2 for of in (a, b)]
+    error = sqrt(sum(parts))
+    spread = sum(part**2 / (len(of) - 1) for part, of in zip(parts, (a, b), strict=True) if part)
+    degrees = error**4 / spread if error > 0.0 else len(a) + len(b) - 2
+    return around(name, float(a.mean() - b.mean()), error, len(a), unit, degrees)
 
 
-def around(name: str, value: float, error: float, n: int, unit: str = "designs") -> Measured:
-    """Return a value with the interval that its standard error gives."""
-    return Measured(name, value, value - _Z * error, value + _Z * error, n, unit)
+def around(
+    name: str,
+    value: float,
+    error: float,
+    n: int,
+    unit: str = "designs",
+    degrees: float | None = None,
+) -> Measured:
+    """Return a value with the interval of its standard error, by Student's t.
 
-
-def _error(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """Return the standard error of a mean; nan of one value."""
-    return float(values.std(ddof=1) / sqrt(len(values))) if len(values) > 1 else nan
+    The degrees of freedom are n - 1 unless given. An error that is not known (nan) gives none.
+    """
+    freedom = n - 1 if degrees is None else degrees
+    half = error if isnan(error) else student_quantile(freedom) * error
+    return Measured(name, value, value - half, value + half, n, unit)

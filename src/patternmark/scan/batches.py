@@ -9,6 +9,7 @@ tests, which the metadata of each batch of hits says (`result.corrected` does it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -51,6 +52,7 @@ def scan_batches(
             b"tests": str(found.segments * len(screen.keys)).encode(),
             b"records": str(found.records).encode(),
             b"skipped": str(found.num_skipped).encode(),
+            b"signatures": json.dumps(screen.signatures).encode(),
         }
         schema = hit_schema().with_metadata(facts)
         table = [{name: row[name] for name, _ in HIT_COLUMNS} for row in rows]

@@ -8,20 +8,22 @@ as p = 1, which can only take hits away).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
-from math import log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from patternmark._version import __version__
+from patternmark.evidence import DEFAULT_FPR, benjamini_hochberg, bonferroni, is_below
 from patternmark.io.files import put_in_place
 from patternmark.scan import sizes
 from patternmark.scan.files import Result, shown
 from patternmark.scan.judging import Found
 from patternmark.scan.screen import SURVIVORS
+from patternmark.signature import joined
+from patternmark.verdict import LN10
 
 COLUMNS = (
     ("id", "string"),
@@ -52,34 +54,45 @@ def corrected(
     result: Result, *, fpr: float | None = None, fdr: float | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the hits, in the order of files, records and keys."""
-    correct = _bonferroni(result) if fdr is None else _benjamini_hochberg(result)
-    level = log10(fdr if fdr is not None else fpr or 1.0)
+    correct: Callable[[float], Any] = partial(bonferroni, chances=result.num_tests)
+    if fdr is not None:
+        found = [row["log10_p"] * LN10 for row in result.hits()]
+        correct = benjamini_hochberg(found, result.num_tests)
+    (level,) = _correction(fpr, fdr).values()
     for row in result.hits():
-        value = min(0.0, correct(row["log10_p"]))
-        if value <= level:
+        log_p = float(correct(row["log10_p"] * LN10))
+        if is_below(log_p, level):
+            value = log_p / LN10
             yield row | {"log10_p_corrected": value, "p_corrected": 10.0**value}
 
 
-def _bonferroni(result: Result) -> Callable[[float], float]:
-    tests = log10(max(result.num_tests, 1))
-    return lambda log10_p: log10_p + tests
+def _correction(fpr: float | None, fdr: float | None) -> dict[str, float]:
+    """Name what is bounded, and by how much."""
+    if fdr is not None:
+        return {"fdr": fdr}
+    return {"fpr": DEFAULT_FPR if fpr is None else fpr}
 
 
-def _benjamini_hochberg(result: Result) -> Callable[[float], float]:
-    """Return what corrects a p-value by its rank; no better rank is worse."""
-    ranked = np.sort(np.fromiter((row["log10_p"] for row in result.hits()), dtype=np.float64))
-    ranks = np.arange(1, len(ranked) + 1)
-    values = ranked + log10(max(result.num_tests, 1)) - np.log10(ranks)
-    smallest = np.minimum.accumulate(values[::-1])[::-1]
-    return lambda log10_p: float(smallest[np.searchsorted(ranked, log10_p)])
+def signatures(result: Result, *, fpr: float | None = None, fdr: float | None = None) -> list[str]:
+    """Return what shaped the hits: one for each kind of key.
+
+    How many tests a p-value was corrected for is part of it: it depends on what was scanned.
+    """
+    ((bounded, level),) = _correction(fpr, fdr).items()
+    corrected_for = f"{bounded}:{float(level)!r}|tests:{result.num_tests}"
+    return [joined(one, corrected_for) for one in result.screen.signatures]
 
 
-def write_hits(rows: Iterable[dict[str, Any]], file: Path) -> Written:
-    """Write Parquet, whole or not at all; the same hits give the same bytes."""
+def write_hits(rows: Iterable[dict[str, Any]], file: Path, signatures: Sequence[str]) -> Written:
+    """Write Parquet, whole or not at all; the same hits give the same bytes.
+
+    The file itself says what shaped the hits: `patternmark.signatures` of its metadata, as JSON.
+    """
     import pyarrow as arrow  # noqa: PLC0415  # the scan extra
     from pyarrow import parquet  # noqa: PLC0415
 
-    schema = arrow.schema([(name, kind) for name, kind in COLUMNS])
+    about = {"patternmark.signatures": json.dumps(list(signatures))}
+    schema = arrow.schema([(name, kind) for name, kind in COLUMNS], metadata=about)
     hits = records = 0
 
     def write(path: Path) -> None:
@@ -108,7 +121,7 @@ def manifest(
         total.add(of_file.found)
     return {
         "patternmark": __version__,
-        "correction": {"fdr": fdr} if fdr is not None else {"fpr": fpr},
+        "correction": _correction(fpr, fdr),
         "tests": result.num_tests,
         "records": total.records,
         "residues": total.residues,
@@ -144,5 +157,5 @@ def manifest(
             for file, found, _ in result.files
             for problem in found.skipped
         ],
-        "signatures": screen.signatures,
+        "signatures": signatures(result, fpr=fpr, fdr=fdr),
     }

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark._version import __version__
 from patternmark.alphabet import PROTEIN
 from patternmark.chain import KeyChain
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.null.binomial import binomial_log_tail, least_count
+from patternmark.signature import joined, keys_part
 
 if TYPE_CHECKING:
     from patternmark.scan.gpu import GpuScreen
@@ -108,9 +110,12 @@ class Screen:
 
     @property
     def signatures(self) -> list[str]:
-        """What shaped the results, besides the keys: one for each kind of key."""
+        """What shapes p-values that are not corrected yet: one for each kind of key."""
+        keys = keys_part([key.key_id for key in self.keys])
         first = {key.profile.canonical: i for i, key in reversed(list(enumerate(self.keys)))}
-        return sorted({self.detector(i).signature.partition("|")[2] for i in first.values()})
+        kinds = {self.detector(i).settings_of_any_key for i in first.values()}
+        common = f"screen:{self.passing}|v:{__version__}"
+        return [joined(keys, kind, common) for kind in sorted(kinds)]
 
     def detector(self, key: int) -> Detector:
         """Return the detector of a key; those of the last ones are kept, for all threads."""

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.errors import ParameterError
+from patternmark.evidence import fisher
 from patternmark.key import Key
 from patternmark.likelihood import UNREAD, log_mean_exp
 from patternmark.null.signs import SignedSum
@@ -36,7 +37,6 @@ from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
     NullCurve,
-    combined,
     likeliest_nonce,
 )
 
@@ -73,7 +73,7 @@ class BackboneStatistic:
     def __init__(self, key: Key, source: str = "") -> None:
         _check(key)
         self._schedule = key.schedule
-        self.signature = source or "rates:given"
+        self.signature = source or "source:unknown"
         nonces = range(self._schedule.nonces)
         promoted = np.stack([self._schedule.promoted(nonce) for nonce in nonces])  # [R, P, V]
         signs = np.where(promoted, 1.0, -1.0)
@@ -110,8 +110,8 @@ class BackboneStatistic:
         return Measurement(
             statistic=float(sum(one.evidence for one in found)),
             expected=None,
-            log_p=combined([one.log_p for one in found]),
-            log_p_floor=combined([chain.log_floor() for chain in chains]),
+            log_p=fisher([one.log_p for one in found]),
+            log_p_floor=fisher([chain.log_floor() for chain in chains]),
             payload=payload,
             payload_error=error,
         )

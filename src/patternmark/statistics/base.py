@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.evidence import fisher
 from patternmark.likelihood import UNREAD, log_mean_exp
 from patternmark.reading import Reading
 
@@ -28,6 +28,7 @@ class Measurement:
     segment: tuple[int, int] | None = None  # positions from 0, half-open: where the mark lies
     payload: int | None = None
     payload_error: float | None = None  # the probability that it is another
+    log_p_any: float | None = None  # ln p that holds for any sequence, where there is one
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class NullCurve:
         observed = -float(np.sum(log_ps))
         values = np.linspace(0.0, 1.1 * max(observed, 10.0), CURVE_POINTS)
         chains = len(log_ps)  # how the sum is made up does not matter
-        heights = [combined([-x / max(chains, 1)] * chains) for x in values.tolist()]
+        heights = [fisher([-x / max(chains, 1)] * chains) for x in values.tolist()]
         return cls.of_tail(values, heights, observed, "-ln p summed over chains")
 
 
@@ -100,29 +101,6 @@ def batches(
     for at in range(0, len(order), _BATCH):
         some = order[at : at + _BATCH]
         yield some, padded([chains[number] for number in some])
-
-
-def combined(log_ps: Sequence[float]) -> float:
-    """Combine independent p-values into one by Fisher's method: ln p of each -> ln p.
-
-    -2 ln of their product is at most chi-squared with two degrees of freedom for each.
-
-    >>> combined([-3.0])
-    -3.0
-    >>> round(combined([-3.0, -3.0]), 3)  # -6 + ln(1 + 6)
-    -4.054
-    """
-    if len(log_ps) == 0:
-        return 0.0
-    total = -float(np.sum(log_ps))
-    if total == 0.0 or not np.isfinite(total):
-        return 0.0 - total
-    term, terms = 0.0, [0.0]
-    for number in range(1, len(log_ps)):
-        term += log(total) - log(number)
-        terms.append(term)
-    highest = max(terms)
-    return min(0.0, -total + highest + log(sum(np.exp(np.array(terms) - highest))))
 
 
 def likeliest_nonce(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:

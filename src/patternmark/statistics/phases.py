@@ -14,6 +14,7 @@ from patternmark.alignment import local_paths, slip_paths
 from patternmark.compiled import kernels
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
+from patternmark.evidence import bonferroni, fisher
 from patternmark.key import Key
 from patternmark.likelihood import UNREAD, Worth, with_unread
 from patternmark.null.bounds import local_log_bound, slip_log_bound
@@ -32,7 +33,6 @@ from patternmark.statistics.base import (
     Measurement,
     NullCurve,
     batches,
-    combined,
 )
 
 SLIP_COST = 6
@@ -180,8 +180,8 @@ class _OfChains(_OfPhases):
                 Measurement(
                     statistic=int(found[own, 0].sum()),
                     expected=None if expected is None else float(expected[own].sum()),
-                    log_p=combined(log_p[own].tolist()),
-                    log_p_floor=combined(floor[own].tolist()),
+                    log_p=fisher(log_p[own].tolist()),
+                    log_p_floor=fisher(floor[own].tolist()),
                 )
             )
         return result
@@ -331,8 +331,8 @@ class LocalStatistic(_OfPhases):
         ]
         scored = np.array([reading.num_scored for reading in readings], dtype=np.int64)
         best = np.array([score for score, _ in stretches], dtype=np.int64)
-        log_p = self._log_p(best, scored, counts)
-        floor = self._log_p(self.rules.match * scored, scored, counts)
+        log_p = self.log_p(best, scored, counts)
+        floor = self.log_p(self.rules.match * scored, scored, counts)
         return [
             Measurement(
                 statistic=score,
@@ -350,22 +350,22 @@ class LocalStatistic(_OfPhases):
         chains, scored = len(reading.parts), reading.num_scored
         values = _range_of(statistic, 0, min(self.rules.match * scored, max(statistic, 100)))
         some = np.union1d(values[::4], values[-1:])  # the exact tail takes a pass for each
-        tails = self._log_p(some, np.array(scored), np.array(chains))
+        tails = self.log_p(some, np.array(scored), np.array(chains))
         return NullCurve.of_tail(some, tails, statistic, "score of the best stretch")
 
-    def _log_p(
+    def log_p(
         self,
         scores: NDArray[np.int64],
         scored: NDArray[np.int64],
         chains: NDArray[np.int64],
     ) -> NDArray[np.float64]:
+        """Return ln P(chance has a stretch of this score in a record of so many chains)."""
         if self.is_mirrored:
             of_one = self._null.log_tail(scores, scored)
         else:  # no path leaves its nonce
             r, period = self.rules, self._schedule.period
             of_one = local_log_bound(scores, scored, period, r.match, r.mismatch, r.slip)
-        chances = np.maximum(chains, 1) * self._schedule.nonces
-        return np.asarray(np.minimum(of_one + np.log(chances), 0.0))
+        return bonferroni(of_one, np.maximum(chains, 1) * self._schedule.nonces)
 
 
 def _best_stretch(reading: Reading, found: NDArray[np.int64]) -> tuple[int, tuple[int, int] | None]:

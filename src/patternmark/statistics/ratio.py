@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
+from patternmark.evidence import markov
 from patternmark.key import Key
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
@@ -48,6 +49,7 @@ class RatioStatistic:
         self.ratio = ratio_of(key, self.mixture, schedule)
         self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.schedule.nonces
+        self._longest_for_any = _longest_for_any(key)
         rates = _rates(key, schedule)
         best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
         self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
@@ -61,6 +63,7 @@ class RatioStatistic:
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
         longest = np.array([_longest(reading) for reading in readings])
         log_p, floor = (self.log_p(ratio, scored, longest) for ratio in (total, most))
+        p_any = markov(total)
         payloads = [likeliest_nonce(row) for row in by_nonce]
         return [
             Measurement(
@@ -70,9 +73,14 @@ class RatioStatistic:
                 log_p_floor=float(floor[i]),
                 payload=payloads[i][0],
                 payload_error=payloads[i][1],
+                log_p_any=float(p_any[i]) if self._holds_for_any(readings[i]) else None,
             )
             for i in range(len(readings))
         ]
+
+    def _holds_for_any(self, reading: Reading) -> bool:
+        """Whether the ratio is an e-value over keys whatever the record says."""
+        return all(len(part) <= self._longest_for_any for part in reading.parts)
 
     def log_ratios(self, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Return ln of the mixed ratio for each nonce: [records, R]."""
@@ -148,9 +156,18 @@ class AutoStatistic(RatioStatistic):
         return self._null.log_tail(log_ratio, scored, self._nonces, longest)
 
 
-def markov(log_ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ln of Markov's bound of an e-value: 1 / E, at most 1."""
-    return np.asarray(np.minimum(-log_ratio, 0.0))
+def _longest_for_any(key: Key) -> int:
+    """Return up to which length of a chain no path tosses a coin twice, whatever the text; or -1.
+
+    A text is read so that steady paths toss every coin once (`coins`). A path that slips moves on
+    by half to one and a half places for each position, because it slips at most every second one.
+    In a chain of this length it does not come round to a block again. Amino acids toss coins again
+    and again, and halves of equal size (the paper's scheme) are not quite independent coins.
+    """
+    profile = key.profile
+    if not (profile.alphabet.has_many_symbols and profile.is_hardened):
+        return -1
+    return 2 * (profile.period - profile.block) // 3
 
 
 def _longest(reading: Reading) -> int:

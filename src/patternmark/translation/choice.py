@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from patternmark.evidence import bonferroni
 from patternmark.mark import Marker
 from patternmark.models.mask_predict import Candidates
 from patternmark.null.walk import phase_log_tail
@@ -26,7 +27,7 @@ from patternmark.promote import Promotion
 ReadsBack = Callable[[Sequence[Sequence[int]]], list[bool]]
 # By how much the p-value of the default detector is larger, for it also looks for slips and
 # stretches: 1.4 times in the mean over 70 translations under either scheme.
-_SEARCH = log(1.5)
+_SEARCH = 1.5
 _NO_TOKEN = -1
 
 
@@ -52,7 +53,7 @@ class MarkedLines:
         schedule = self._marker.key.schedule
         chances = schedule.nonces * len(schedule.starts)  # where a mark may begin
         tail = phase_log_tail(counts[..., 0], counts[..., 1]) - log(2.0)
-        return np.asarray(np.minimum(tail + log(chances) + _SEARCH, 0.0))
+        return bonferroni(tail, _SEARCH * chances)
 
     def promotion(self, lines: Sequence[int], longest: int) -> Promotion:
         """Return the bias of the next piece of some lines: [B, longest]."""

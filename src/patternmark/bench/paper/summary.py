@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import hypot, sqrt
+from math import hypot
 from statistics import NormalDist
 from typing import Any
 
@@ -23,7 +23,7 @@ from patternmark.bench.paper.plan import (
     Cell,
 )
 from patternmark.bench.paper.verdicts import NULLS, Label, Verdicts
-from patternmark.intervals import rate_interval, student_quantile
+from patternmark.intervals import mean_interval, rate_interval
 
 Arrays = Sequence[NDArray[np.float64]]  # an array for each key
 _WANTED = 0.95
@@ -152,11 +152,9 @@ def rate_of(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
 
 def _mean(values: NDArray[np.float64]) -> dict[str, Any]:
     """Return a mean with its interval by Student's t, as there are few; one value has none."""
-    mean, n = float(values.mean()), len(values)
-    if n < 2:
-        return {"mean": mean, "low": None, "high": None, "n": n}
-    half = student_quantile(n - 1) * float(values.std(ddof=1)) / sqrt(n)
-    return {"mean": mean, "low": mean - half, "high": mean + half, "n": n}
+    found = mean_interval(values)
+    ends = {"low": None, "high": None} if found["n"] < 2 else {}
+    return {name: found[name] for name in ("mean", "low", "high", "n")} | ends
 
 
 def _of_resamples(values: NDArray[np.float64]) -> dict[str, Any]:

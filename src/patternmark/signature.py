@@ -1,0 +1,65 @@
+"""The parts of a signature: `name:value` joined by `|`.
+
+A signature names all that can change a verdict besides the sequence itself. Two runs that can
+differ in their verdict have different signatures. What is too long to be written out (which
+positions count, rates of positions, lists of keys) stands in it as the first digits of a hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.alphabet import SEPARATOR
+
+_DIGITS = 8  # of a hash: two of a thousand different lists agree once in ten thousand cases
+
+
+def joined(*parts: str) -> str:
+    """Return the parts that are not empty, joined.
+
+    >>> joined("key:1", "", "fpr:0.001")
+    'key:1|fpr:0.001'
+    """
+    return "|".join(part for part in parts if part)
+
+
+def short_hash(pieces: Iterable[bytes]) -> str:
+    """Return the first digits of a hash of several pieces; where one ends matters."""
+    whole = hashlib.sha256()
+    for piece in pieces:
+        whole.update(len(piece).to_bytes(8, "big") + piece)
+    return whole.hexdigest()[:_DIGITS]
+
+
+def scored_part(
+    records: Sequence[NDArray[np.int64]], masks: Sequence[NDArray[np.bool_] | None]
+) -> str:
+    """Say which positions of encoded records count: `scored:all`, or a hash of the masks."""
+    within = [
+        None if mask is None else np.asarray(mask, dtype=bool)[ids != SEPARATOR]
+        for ids, mask in zip(records, masks, strict=True)
+    ]
+    if all(mask is None or mask.all() for mask in within):
+        return "scored:all"
+    whole = [
+        np.ones(int(np.count_nonzero(ids != SEPARATOR)), dtype=bool) if mask is None else mask
+        for ids, mask in zip(records, within, strict=True)
+    ]
+    return f"scored:{short_hash(mask.tobytes() for mask in whole)}"
+
+
+def rates_part(rates: Sequence[NDArray[np.float64] | None]) -> str:
+    """Say which rates of positions were given: nothing, or a hash of them."""
+    if all(own is None for own in rates):
+        return ""
+    pieces = (b"" if own is None else np.ascontiguousarray(own).tobytes() for own in rates)
+    return f"rates:{short_hash(pieces)}"
+
+
+def keys_part(key_ids: Sequence[str]) -> str:
+    """Name many keys: how many, and a hash of their ids in order."""
+    return f"keys:{len(key_ids)}-{short_hash(one.encode() for one in key_ids)}"

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from patternmark.bench.exchanges import pair_weights, shown_by, tournament
+from patternmark.bench.exchanges import agreement_after, pair_weights, shown_by, tournament
 from patternmark.bench.matchings import (
     best_matching,
     certain_share,
@@ -113,3 +113,25 @@ def test_certain_share_counts_letters_as_they_occur() -> None:
     matchings = np.array([[[0, 1], [2, 3], [4, 5]], [[0, 1], [2, 4], [3, 5]]])
     often = np.array([0.3, 0.1, 0.2, 0.2, 0.1, 0.1])
     assert certain_share(matchings, often) == pytest.approx(0.4 + 0.6 / 2)
+
+
+def test_swaps_turn_votes_as_often_as_matchings_share_the_pair() -> None:
+    """Four letters alike under a mark so strong that the letter always agrees."""
+    logits, weights = np.zeros((4000, 4)), np.zeros((4, 4))
+    every = np.array(tournament(4))
+    for matchings, flips in ((every[:1], 1.0), (every, 1 / 3)):
+        rng = np.random.default_rng(6)
+        found = agreement_after(logits, matchings, weights, rng, delta=50.0)
+        assert found["none"] == 1.0
+        assert found["partner"] == pytest.approx((1 - flips) / 2, abs=0.03)
+        assert found["any"] == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_a_models_second_choice_was_probably_not_promoted() -> None:
+    """Not even with matchings in which the two best letters never are a pair."""
+    logits = np.repeat([[5.0, 4.9, 0.0, -1.0]], 4000, axis=0)
+    matchings = np.array([[[0, 2], [1, 3]], [[0, 3], [1, 2]]])
+    found = agreement_after(logits, matchings, np.zeros((4, 4)), np.random.default_rng(7))
+    # Where one of the two is promoted alone, it comes out; else both agree, or neither does.
+    assert found["none"] == pytest.approx(0.75, abs=0.03)
+    assert found["second"] == pytest.approx(0.25, abs=0.03)

@@ -16,10 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.bench.matchings import (
+    best_matching,
+    certain_share,
+    partners,
+    spread_matchings,
+    total_weight,
+)
 from patternmark.bench.protein import TEMPERATURE
+from patternmark.bench.report import environment
 from patternmark.io.structures import Backbone
 
-LETTERS = "ACDEFGHIKLMNPQRSTVWY"
+NUMBERS = (1, 2, 4, 8)  # of matchings in a set
+SPREADING = (0.1, 0.2, 0.4, 0.55, 0.7, 1.0, 5.0)
+_NEAR = 1.0  # below the best other logit: a swap that a model finds about as good
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +37,84 @@ class Unmarked:
     """Unmarked designs, and the logits from which each of their letters was drawn."""
 
     sequences: dict[str, list[str]]  # by the name of the backbone
-    logits: NDArray[np.float64]  # [n, 20] in the order of LETTERS, as they are before temperature
+    logits: NDArray[np.float64]  # [n, 20] of the scored letters, as they are before temperature
 
     @property
     def frequencies(self) -> NDArray[np.float64]:
-        """The share of each letter in the designs: [20]."""
+        """The share of each scored letter in the designs: [20]."""
         text = "".join(design for designs in self.sequences.values() for design in designs)
-        counts = np.array([text.count(letter) for letter in LETTERS], dtype=np.float64)
+        counts = np.bincount(PROTEIN.encode(text), minlength=PROTEIN.size)[PROTEIN.scored]
         return np.asarray(counts / counts.sum())
+
+
+def measure_exchanges(
+    weights: Path,
+    backbones: Sequence[Backbone],
+    *,
+    designs: int = 8,
+    seed: int = 1,
+    device: str = "cpu",
+    step: Callable[[str], None] = lambda what: None,
+) -> dict[str, Any]:
+    """Design without a mark, weigh every pair of letters, and measure sets of matchings."""
+    made = unmarked_designs(
+        weights, backbones, designs=designs, seed=seed, device=device, step=step
+    )
+    worth = pair_weights(made.logits, np.random.default_rng([seed, 0]))
+    sets = []
+    for number in NUMBERS:
+        for spreading in SPREADING if number > 1 else (0.0,):
+            found = spread_matchings(
+                worth,
+                made.frequencies,
+                number,
+                spreading=spreading,
+                rng=np.random.default_rng([seed, number]),
+            )
+            sets.append({"spreading": spreading, **measure_set(made, worth, found, seed)})
+            step(f"{number} matchings, spreading {spreading}")
+    result: dict[str, Any] = {"benchmark": "exchanges", **environment()}
+    return result | {
+        "model": weights.stem,
+        "temperature": TEMPERATURE,
+        "delta": 1.0,
+        "seed": seed,
+        "backbones": list(made.sequences),
+        "designs": designs,
+        "residues": len(made.logits),
+        "letters": "".join(PROTEIN.letters[i] for i in PROTEIN.scored),
+        "frequencies": made.frequencies.round(5).tolist(),
+        "weights": worth.round(7).tolist(),
+        "sets": sets,
+    }
+
+
+def measure_set(
+    made: Unmarked,
+    weights: NDArray[np.float64],
+    matchings: NDArray[np.int64],
+    seed: int,
+) -> dict[str, Any]:
+    """Return what a set of matchings [M, 10, 2] shows, costs and betrays."""
+    rng = np.random.default_rng([seed, 1])
+    coins = rng.random((len(made.logits), matchings.shape[1])) < 0.5
+    shown = [shown_by(made.logits, pairs, coins) for pairs in matchings]
+    best = best_matching(weights)
+    most = shown_by(made.logits, best, coins).evidence.sum()
+    return {
+        "matchings": [
+            ["".join(PROTEIN.letters[i] for i in PROTEIN.scored[pair]) for pair in pairs]
+            for pairs in matchings
+        ],
+        "relative_weight": float(
+            total_weight(weights, matchings).mean() / total_weight(weights, best[None])[0]
+        ),
+        "relative_evidence": float(np.mean([own.evidence.sum() for own in shown]) / most),
+        "lost": float(np.mean([own.lost for own in shown])),
+        "max_share": certain_share(matchings, made.frequencies),
+        "rates": [own.rates.round(4).tolist() for own in shown],
+        "agree_after": agreement_after(made.logits, matchings, weights, rng),
+    }
 
 
 def unmarked_designs(
@@ -55,7 +135,7 @@ def unmarked_designs(
     for backbone in backbones[::3]:
         letters, own = _design(model, backbone, designs, seed)
         sequences[backbone.name] = ["".join(PROTEIN.letters[i] for i in row) for row in letters]
-        logits.append(own[..., PROTEIN.encode(LETTERS)].reshape(-1, len(LETTERS)))
+        logits.append(own[..., PROTEIN.scored].reshape(-1, PROTEIN.num_scored))
         step(backbone.name)
     return Unmarked(sequences, np.concatenate(logits))
 
@@ -136,6 +216,47 @@ def _log_sum(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ln of the sum of exponentials along the last axis, which is kept."""
     highest = logits.max(axis=-1, keepdims=True)
     return np.asarray(highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True)))
+
+
+def agreement_after(
+    logits: NDArray[np.float64],
+    matchings: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    rng: np.random.Generator,
+    *,
+    delta: float = 1.0,
+    temperature: float = TEMPERATURE,
+) -> dict[str, float]:
+    """Return how often letters agree with their coins, as marked and after each is swapped.
+
+    Swaps that need no key: for the `partner` in most matchings (the heavier of two), for the
+    model's `second` choice, for the partner in most matchings among letters that the model finds
+    about as good as its second choice (`both`), and for `any` other letter.
+
+    A letter that the model likes, and that yet did not come out, was probably not promoted. So
+    the second choice disagrees more often than it agrees, under any matching.
+    """
+    rows = np.arange(len(logits))
+    drawn = matchings[rng.integers(len(matchings), size=len(logits))]  # [n, V / 2, 2]
+    coins = rng.random(drawn.shape[:2]) < 0.5
+    promoted = np.empty(logits.shape, dtype=bool)
+    promoted[rows[:, None], drawn[..., 0]] = coins
+    promoted[rows[:, None], drawn[..., 1]] = ~coins
+    noise = rng.gumbel(size=logits.shape)  # the greatest sum is a draw from the softmax
+    letter = ((logits + delta * promoted) / temperature + noise).argmax(axis=1)
+    others = logits.copy()
+    others[rows, letter] = -np.inf
+    # Weights are below 1, so they decide between equal counts alone.
+    likely = (partners(matchings, logits.shape[1]) + weights)[letter]
+    near = others > others.max(axis=1, keepdims=True) - _NEAR
+    swaps = {
+        "none": letter,
+        "partner": likely.argmax(axis=1),
+        "second": others.argmax(axis=1),
+        "both": np.where(near, likely, -1.0).argmax(axis=1),
+        "any": (letter + rng.integers(1, logits.shape[1], size=len(rows))) % logits.shape[1],
+    }
+    return {name: float(promoted[rows, to].mean()) for name, to in swaps.items()}
 
 
 def pair_weights(

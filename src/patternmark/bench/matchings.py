@@ -38,7 +38,8 @@ def best_matching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _followed(weights: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.int64]:
     """Read the best pairs off the value of every set."""
-    size, paired, pairs = len(weights), 0, []
+    size, paired = len(weights), 0
+    pairs: list[tuple[int, int]] = []
     while len(pairs) < size // 2:
         free = [letter for letter in range(size) if not paired >> letter & 1]
         first, rest = free[0], free[1:]
@@ -76,7 +77,7 @@ def spread_matchings(
     *,
     spreading: float,
     rng: np.random.Generator,
-    starts: int = 4,
+    starts: int = 12,
 ) -> NDArray[np.int64]:
     """Return matchings of great weight that share few pairs: [number, V / 2, 2].
 
@@ -90,7 +91,8 @@ def spread_matchings(
     """
     most = total_weight(weights, best_matching(weights)[None])[0]
     cost = frequencies[:, None] + frequencies
-    best, best_value = None, -np.inf
+    best = np.repeat(best_matching(weights)[None], number, axis=0)
+    best_value = -np.inf
     for _ in range(starts):
         found = np.array(
             [best_matching(rng.random(weights.shape) * weights) for _ in range(number)]
@@ -108,7 +110,6 @@ def spread_matchings(
         value -= spreading * float(frequencies @ (share**2).sum(axis=1))
         if value > best_value:
             best, best_value = found, value
-    assert best is not None  # starts > 0
     return best
 
 

@@ -11,6 +11,7 @@ import typer
 
 from patternmark import __version__
 from patternmark.cli import (  # noqa: F401  # add their commands
+    bench_exchanges,
     bench_paper,
     bench_scale,
     bench_scan,

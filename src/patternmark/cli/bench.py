@@ -139,7 +139,7 @@ def protein(
     from patternmark.models.weights import weights_file
 
     weights = weights_file(model, report=say)
-    with _backbone_progress(structures, most) as (backbones, step):
+    with backbone_progress(structures, most) as (backbones, step):
         result = run_protein_benchmark(
             weights,
             backbones,
@@ -171,7 +171,7 @@ def detectors(
     from patternmark.models.weights import weights_file
 
     weights = weights_file(model, report=say)
-    with _backbone_progress(structures, most) as (backbones, step):
+    with backbone_progress(structures, most) as (backbones, step):
         result = run_detector_benchmark(
             weights,
             backbones,
@@ -200,11 +200,11 @@ def agreement(
     from patternmark.models.weights import weights_file
 
     weights = weights_file(model, report=say)
-    with _backbone_progress(structures, None) as (backbones, step):
+    with backbone_progress(structures, None) as (backbones, step):
         result = measure_agreement(
             weights, backbones, num_keys=keys, seed=seed, device=device, step=step
         )
-    _write_data(result, output)
+    write_data(result, output)
 
 
 @bench_app.command()
@@ -228,10 +228,11 @@ def mixture_null(
             bar.update(task, description=what, advance=1)
 
         result = simulate_tables(jobs, workers=workers, step=step)
-    _write_data(result, output)
+    write_data(result, output)
 
 
-def _write_data(result: dict[str, Any], output: Path) -> None:
+def write_data(result: dict[str, Any], output: Path) -> None:
+    """Write a measurement to the file that was asked for."""
     try:
         output.write_text(json.dumps(result, separators=(",", ":")) + "\n", encoding="utf-8")
     except OSError as error:
@@ -240,7 +241,7 @@ def _write_data(result: dict[str, Any], output: Path) -> None:
 
 
 @contextmanager
-def _backbone_progress(
+def backbone_progress(
     structures: list[Path], most: int | None
 ) -> Iterator[tuple[list[Backbone], Callable[[str], None]]]:
     """Read chains of 300 to 500 residues, then show a bar over what is done with them."""
@@ -400,7 +401,7 @@ def backbone(
     from patternmark.models.weights import weights_file
 
     weights = weights_file(model, report=say)
-    with _backbone_progress(structures, most) as (backbones, step):
+    with backbone_progress(structures, most) as (backbones, step):
         result = run_backbone_benchmark(
             weights,
             backbones,

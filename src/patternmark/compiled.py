@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 RESCALE = 8  # steps between rescalings of a sum over paths
@@ -18,19 +19,19 @@ _seconds = 0.0  # that numpy took for what the loops could have done
 _forced: bool | None = None  # whether they are used, whatever there is to do
 
 
-def kernels(additions: int, calls: int = 1) -> ModuleType | None:
-    """Return the compiled loops, or None: then numpy does the same, to the last bit.
+def kernels(additions: int, calls: int = 1, name: str = "patternmark.kernels") -> ModuleType | None:
+    """Return the compiled loops of a module, or None: then numpy does the same.
 
     They are loaded once numpy has spent as long on such work as it takes to load them.
     """
     global _seconds  # noqa: PLW0603  # one process, one decision
     if _forced is not None:
-        return _module() if _forced else None
+        return _module(name) if _forced else None
     if _module.cache_info().currsize == 0:
         _seconds += additions * _PER_ADDITION + calls * _PER_CALL
         if _seconds < _TO_LOAD:
             return None
-    return _module()
+    return _module(name)
 
 
 @contextmanager
@@ -45,9 +46,8 @@ def forced(use: bool) -> Iterator[bool]:
 
 
 @cache
-def _module() -> ModuleType | None:
+def _module(name: str) -> ModuleType | None:
     try:
-        from patternmark import kernels as module  # noqa: PLC0415  # numba is an extra
+        return import_module(name)  # numba is an extra
     except (ImportError, RuntimeError, OSError):  # absent, or no place for what it compiles
         return None
-    return module

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.chain import NO_KEY
+from patternmark.derive import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.promote import (
@@ -46,43 +47,64 @@ class Marker:
         """Return one of another strength."""
         return self if delta == self.delta else Marker(self.key, delta=delta, payload=self.payload)
 
-    def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
-        """Draw the keys of one sequence from the chain: [length].
+    def key_sequence(
+        self, length: int, seed: int | str | None = None, index: int = 0, *, chain: int = 0
+    ) -> NDArray[np.int64]:
+        """Draw the keys of one sequence: [length].
 
-        The same secret, seed and index give the same keys on every machine, whatever else is in
-        the batch, and a longer sequence begins like a shorter one.
+        Without a seed they are drawn afresh at every call. The same secret, seed, index and chain
+        give the same keys on every machine, whatever else is in the batch, and a longer sequence
+        begins like a shorter one.
         """
-        return np.asarray(self.key_sequences([length], seed, [index])[0])
+        return np.asarray(self.key_sequences([length], seed, [index], chain=chain)[0])
 
     def key_sequences(
         self,
         lengths: Sequence[int],
-        seed: int | str = 0,
+        seed: int | str | None = None,
         indices: Sequence[int] | None = None,
+        *,
+        chain: int = 0,
+        nonces: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
         """Draw the keys of a batch, padded with NO_KEY: [batch, longest].
 
-        A hardened key draws a nonce for each sequence, unless that carries the payload.
+        Without a seed they are drawn afresh at every call. `chain` is the number of the chain in
+        its record, from 0. All chains of a record have one nonce: that in `nonces`, or else the
+        payload, or else the one that the secret draws for the seed and the sequence's index.
         """
         longest = max(lengths, default=0)
         numbers = list(range(len(lengths))) if indices is None else list(indices)
+        label = f"{fresh_seed() if seed is None else seed}"
         if self.key.profile.is_hardened:
-            keys = self._scheduled(longest, f"{seed}", numbers)
+            chosen = self.nonces(label, numbers) if nonces is None else self._checked(nonces)
+            keys = self._scheduled(longest, f"{label}{_suffix(chain)}", numbers, chosen)
         else:
-            keys = self._chained(longest, f"{seed}", numbers)
+            keys = self._chained(longest, f"{label}{_suffix(chain)}", numbers)
         keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys
 
-    def _scheduled(self, length: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
-        schedule = self.key.schedule
-        starts = self._secret.uniforms(f"schedule start/{seed}", numbers) * len(schedule.starts)
-        nonces = self._secret.uniforms(f"schedule nonce/{seed}", numbers) * schedule.nonces
-        chosen = nonces.astype(np.int64)
+    def nonces(self, seed: int | str, indices: Sequence[int]) -> NDArray[np.int64]:
+        """Return the nonces of sequences of a seed, whatever their chains: [batch]."""
         if self.payload is not None:
-            chosen[:] = self.payload
+            return np.full(len(indices), self.payload, dtype=np.int64)
+        drawn = self._secret.uniforms(f"schedule nonce/{seed}", indices)
+        return (drawn * self.key.schedule.nonces).astype(np.int64)
+
+    def _checked(self, nonces: Sequence[int]) -> NDArray[np.int64]:
+        given, number = np.asarray(nonces, dtype=np.int64), self.key.schedule.nonces
+        if given.size and not 0 <= given.min() <= given.max() < number:
+            raise ParameterError(f"key {self.key.key_id} has nonces from 0 to {number - 1}")
+        return given
+
+    def _scheduled(
+        self, length: int, label: str, numbers: list[int], nonces: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        schedule = self.key.schedule
+        starts = self._secret.uniforms(f"schedule start/{label}", numbers) * len(schedule.starts)
         first = schedule.starts[starts.astype(np.int64)]
         step = (first[:, None] + np.arange(length)) % schedule.period
-        return np.asarray(chosen[:, None] * schedule.period + step)
+        return np.asarray(nonces[:, None] * schedule.period + step)
 
     def _chained(self, longest: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
         chain = self.key.profile.chain
@@ -155,6 +177,11 @@ class Marker:
     def table(self, temperature: float) -> NDArray[np.float64]:
         """Return the bias of each key, and last of no key: [l + 1, V]. For small alphabets."""
         return bias_table(self.members, self.delta, self.key.profile.delta_at, temperature)
+
+
+def _suffix(chain: int) -> str:
+    """Return what tells a chain of a record apart from the first one, in labels."""
+    return f"/chain {chain}" if chain else ""
 
 
 def _checked_payload(key: Key, payload: int | None) -> int | None:

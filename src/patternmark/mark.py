@@ -15,7 +15,6 @@ from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.promote import (
     Promotion,
-    bias_table,
     check_delta,
     different_keys,
     key_rows,
@@ -23,6 +22,7 @@ from patternmark.promote import (
 )
 
 _FEW = 2**23  # symbols times keys, of which all are kept
+_MOST_BITS = 31  # of a signed 32-bit number
 
 
 class Marker:
@@ -137,7 +137,7 @@ class Marker:
         """
         schedule = self.key.schedule
         num_keys, symbols = self.key.profile.num_keys, self.key.profile.alphabet.size
-        strength = strength_of(self.delta, self.key.profile.delta_at, temperature)
+        strength = self.strength(temperature)
         if schedule.nonces == 1 and num_keys * symbols <= _FEW:  # all keys, once and for all
             rows = key_rows(keys, num_keys)
             return self._with_all_keys(strength, like).at(rows)
@@ -160,6 +160,27 @@ class Marker:
         prepared = self.prepare(keys, temperature)
         return np.asarray(prepared.strength * prepared.promoted[prepared.row_of])
 
+    def strength(self, temperature: float) -> float:
+        """Return what is added to the raw logits of promoted symbols."""
+        return strength_of(self.delta, self.key.profile.delta_at, temperature)
+
+    def promoted_bits(self, keys: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the promoted symbols of positions [...], bit i for symbol i; 0 without a key.
+
+        For alphabets of up to 31 symbols: a sampler then reads one number for each position.
+
+        >>> from patternmark import Key, Marker, Profile
+        >>> marker = Marker(Key.generate(Profile()))
+        >>> [int(bits).bit_count() for bits in marker.promoted_bits(np.array([0, 1, -1]))]
+        [10, 10, 0]
+        """
+        size = self.key.profile.alphabet.size
+        if size > _MOST_BITS:
+            raise ParameterError(f"{size} symbols do not fit into the bits of one number")
+        prepared = self.prepare(keys, 1.0)
+        bits = prepared.promoted @ (1 << np.arange(size, dtype=np.int32))
+        return np.asarray(np.take(bits.astype(np.int32), prepared.row_of))
+
     def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
         """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
 
@@ -173,10 +194,6 @@ class Marker:
         """Which symbols each key promotes: [l, V]. All keys: for small alphabets."""
         schedule = self.key.schedule
         return np.concatenate([schedule.promoted(nonce) for nonce in range(schedule.nonces)])
-
-    def table(self, temperature: float) -> NDArray[np.float64]:
-        """Return the bias of each key, and last of no key: [l + 1, V]. For small alphabets."""
-        return bias_table(self.members, self.delta, self.key.profile.delta_at, temperature)
 
 
 def _suffix(chain: int) -> str:

@@ -152,6 +152,10 @@ class HardenedSchedule:
         rows = np.empty((len(keys), self._alphabet.size), dtype=bool)
         nonce_of = keys // self.period
         for nonce in np.unique(nonce_of).tolist():
+            if self._alphabet.size <= FEW_SYMBOLS:  # laid out whole, and kept
+                own = nonce_of == nonce
+                rows[own] = self.promoted(nonce)[keys[own] % self.period]
+                continue
             places = self._places(nonce)
             pair = (places >> 1).astype(np.intp)  # numpy would make it so for every block
             is_second, scored = (places & 1).astype(np.uint8), places >= 0

@@ -91,6 +91,14 @@ class Marker:
         drawn = self._secret.uniforms(f"schedule nonce/{seed}", indices)
         return (drawn * self.key.schedule.nonces).astype(np.int64)
 
+    def sampler_seed(self, seed: int | str) -> int:
+        """Return a seed for a sampler's own randomness that only who has the secret can work out.
+
+        A sampler with a public seed can be run again, and then every letter tells far more of
+        what its key promotes.
+        """
+        return int.from_bytes(self._secret.subkey(f"sampler/{seed}")[:8], "big") >> 1
+
     def _checked(self, nonces: Sequence[int]) -> NDArray[np.int64]:
         given, number = np.asarray(nonces, dtype=np.int64), self.key.schedule.nonces
         if given.size and not 0 <= given.min() <= given.max() < number:

@@ -210,9 +210,7 @@ def test_a_public_half_may_lack_its_commitment(key: Key, tmp_path: Path) -> None
         (f'"{"0" * 64}"', "does not begin with its key id"),
     ],
 )
-def test_a_wrong_commitment_is_refused(
-    key: Key, tmp_path: Path, stated: str, message: str
-) -> None:
+def test_a_wrong_commitment_is_refused(key: Key, tmp_path: Path, stated: str, message: str) -> None:
     public = tmp_path / "public.toml"
     text = dump_key(key.public()).replace(f'"{key.commitment}"', stated)
     public.write_text(text)

@@ -81,7 +81,8 @@ class Marker:
             keys = self._scheduled(longest, f"{label}{_suffix(chain)}", numbers, chosen)
         else:
             keys = self._chained(longest, f"{label}{_suffix(chain)}", numbers)
-        keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
+        if min(lengths, default=0) < longest:
+            keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys
 
     def nonces(self, seed: int | str, indices: Sequence[int]) -> NDArray[np.int64]:

@@ -74,9 +74,9 @@ def secret_steps(
     count = len(groups)
 
     def drawn(index: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        octets = secret.octets(f"sampler/{label}/{index}", 12 * count)
-        order = np.argsort(octets[: 8 * count].view("<u8"), kind="stable")
-        upper = octets[8 * count :].view("<u4") >> 8  # a float32 in [0, 1) has 24 bits
+        words = secret.octets(f"sampler/{label}/{index}", 8 * count).view("<u4")
+        order = np.argsort(words[:count], kind="stable")
+        upper = words[count:] >> 8  # a float32 in [0, 1) has 24 bits
         return order, upper.astype(np.float32) * np.float32(2.0**-24)
 
     return _laid_out(groups, length, map(drawn, indices), len(indices))

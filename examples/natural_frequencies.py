@@ -35,7 +35,7 @@ def main(key_file: str, marked_file: str, unmarked_file: str) -> None:
     rng = np.random.default_rng(1)
     marker = Marker(load_key(key_file))
     logits = np.broadcast_to(LOGITS, (COUNT, LENGTH, len(LOGITS)))
-    keys = marker.key_sequences([LENGTH] * COUNT, seed=1)
+    keys = marker.key_sequences([LENGTH] * COUNT)
     for path, name, chosen in (
         (marked_file, "marked", keys),
         (unmarked_file, "unmarked", np.full_like(keys, NO_KEY)),

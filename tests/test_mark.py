@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from patternmark import NO_KEY, Key, KeyChain, KeyFileError, Marker, Profile
+from patternmark import NO_KEY, Key, KeyChain, KeyFileError, Marker, ParameterError, Profile
 from patternmark.derive import Secret
 
 
@@ -43,3 +43,29 @@ def test_an_empty_batch_is_empty(key: Key) -> None:
 def test_a_public_half_cannot_mark(key: Key) -> None:
     with pytest.raises(KeyFileError, match="public half"):
         Marker(key.public())
+
+
+def test_without_a_seed_keys_are_drawn_afresh(secret: Secret) -> None:
+    marker = Marker(Key.of(secret, Profile(scheme="hardened")))
+    drawn = {tuple(marker.key_sequence(3)) for _ in range(30)}
+    assert len(drawn) > 20  # of 1,024 pairs of nonce and start
+
+
+def test_the_nonce_is_that_of_the_record_and_not_of_the_chain(secret: Secret) -> None:
+    key = Key.of(secret, Profile(scheme="hardened"))
+    period = key.schedule.period
+
+    def nonces(marker: Marker, chain: int, **options: list[int]) -> list[int]:
+        keys = marker.key_sequences([4] * 20, 7, chain=chain, **options)
+        return (keys[:, 0] // period).tolist()
+
+    marker = Marker(key)
+    assert nonces(marker, 0) == nonces(marker, 1) == marker.nonces(7, range(20)).tolist()
+    assert len(set(nonces(marker, 0))) > 10
+    first, second = (marker.key_sequences([4] * 20, 7, chain=chain) for chain in (0, 1))
+    assert (first != second).any()  # but they start elsewhere
+    assert nonces(marker, 1, nonces=list(range(20))) == list(range(20))
+    assert nonces(Marker(key, payload=9), 3) == [9] * 20
+    for wrong in (-1, 64):
+        with pytest.raises(ParameterError, match="nonces from 0 to 63"):
+            marker.key_sequences([4], 7, nonces=[wrong])

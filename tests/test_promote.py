@@ -8,7 +8,7 @@ import pytest
 
 from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
 from patternmark.derive import Secret
-from patternmark.promote import bias_table
+from patternmark.promote import strength_of
 from tests.synthetic import vocabulary
 
 
@@ -84,7 +84,7 @@ def test_shapes_that_do_not_fit_are_refused(key: Key) -> None:
     with pytest.raises(ParameterError, match=r"shape \(2, 20\) do not fit keys of shape \(2,\)"):
         Marker(key).promote(np.zeros((2, 20)), [0, 1], temperature=1.0)
     with pytest.raises(ParameterError, match="must be positive, not 0"):
-        bias_table(key.partition.members, 1.0, "logits", 0.0)
+        strength_of(1.0, "logits", 0.0)
 
 
 def test_torch_gives_what_numpy_gives(secret: Secret, rng: np.random.Generator) -> None:
@@ -141,11 +141,13 @@ def test_what_is_prepared_once_adds_the_bias_of_every_key(
     marker = Marker(Key.of(secret, SHAPES[name]))
     keys = marker.key_sequences([9, 4, 7], seed=3)
     logits = rng.normal(size=(3, 9, 300))
-    expected = logits + marker.table(0.5)[keys]  # of all keys, written out
+    every = np.append(marker.members, np.zeros((1, 300), dtype=bool), axis=0)  # NO_KEY's last
+    added = marker.strength(0.5) * every[keys]
+    expected = logits + added
     bias = marker.prepare(keys, temperature=0.5)
     np.testing.assert_array_equal(bias.add_to(logits), expected)
     np.testing.assert_array_equal(marker.promote(logits, keys, temperature=0.5), expected)
-    np.testing.assert_array_equal(marker.bias(keys, temperature=0.5), marker.table(0.5)[keys])
+    np.testing.assert_array_equal(marker.bias(keys, temperature=0.5), added)
     mask = rng.random((3, 9)) < 0.4
     np.testing.assert_array_equal(bias.add_to(logits[mask], mask), expected[mask])
     np.testing.assert_array_equal(bias.add_to(logits[1], 1), expected[1])
@@ -202,3 +204,20 @@ def test_keys_that_are_none_are_refused(key: Key) -> None:
             Marker(key).prepare(bad, 1.0)
     with pytest.raises(ParameterError, match="must be positive, not 0"):
         Marker(key).prepare([0], 0.0)
+
+
+@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+def test_the_bits_of_a_position_are_its_promoted_letters(secret: Secret, scheme: str) -> None:
+    marker = Marker(Key.of(secret, Profile(scheme=scheme)))
+    keys = marker.key_sequences([30, 12], seed=3)
+    bits = marker.promoted_bits(keys)
+    assert (bits.shape, bits.dtype) == ((2, 30), np.int32)
+    promoted = marker.bias(keys, temperature=1.0) > 0
+    np.testing.assert_array_equal((bits[..., None] >> np.arange(21)) & 1, promoted)
+    assert (bits[1, 12:] == 0).all()
+
+
+def test_a_vocabulary_does_not_fit_into_bits(secret: Secret) -> None:
+    marker = Marker(Key.of(secret, Profile(alphabet=vocabulary(300))))
+    with pytest.raises(ParameterError, match="300 symbols do not fit"):
+        marker.promoted_bits(np.array([0]))

@@ -43,7 +43,7 @@ def marked(
     """Natural letters, tilted by the bias of their keys."""
     marker = Marker(key, payload=payload)
     keys = marker.key_sequence(length, seed=seed)
-    law = np.cumsum(FREQUENCIES * np.exp(marker.table(1.0)[keys]), axis=1)
+    law = np.cumsum(FREQUENCIES * np.exp(marker.bias(keys, temperature=1.0)), axis=1)
     return (rng.random((length, 1)) * law[:, -1:] >= law[:, :-1]).sum(axis=1)
 
 

@@ -26,6 +26,12 @@ SECRET_BYTES = 32
 _EXTRACT_SALT = b"patternmark v1"
 _WORDS_PER_BLOCK = 4
 _HASH_BLOCK = 64  # bytes that SHA-256 takes in at a time
+_SEED_BITS = 63  # a signed 64-bit number: what torch, numpy and every reader of JSON can hold
+
+
+def fresh_seed() -> int:
+    """Draw a seed from the operating system's generator: for runs that need not repeat."""
+    return secrets.randbits(_SEED_BITS)
 
 
 class Secret:

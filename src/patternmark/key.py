@@ -16,7 +16,7 @@ from patternmark.schedule import HardenedSchedule, PartitionSchedule, Schedule
 
 Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
-_KEY_ID_DIGITS = 16
+KEY_ID_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Key:
     key_id: str
     secret: Secret | None = None
     parts: Parts | None = None  # a partition adopted from elsewhere: as secret as the secret
+    # 256 bits of which the id is the beginning: an id of 64 bits can be made to fit two secrets.
+    # None in a public half that was written without it.
+    commitment: str | None = None
 
     @classmethod
     def generate(cls, profile: Profile, parts: Sequence[str | Sequence[int]] | None = None) -> Key:
@@ -53,7 +56,8 @@ class Key:
             adopted = tuple(p if isinstance(p, str) else tuple(p) for p in parts)
             if not profile.is_hardened and len(parts) != profile.num_keys:
                 raise ParameterError(f"{len(parts)} parts were given for {profile.num_keys} keys")
-        key = cls(profile, key_id(secret, profile, adopted), secret, adopted)
+        commitment = commitment_to(secret, profile, adopted)
+        key = cls(profile, commitment[:KEY_ID_DIGITS], secret, adopted, commitment)
         if profile.is_hardened:
             if adopted is not None:
                 raise ParameterError("parts belong to the paper's scheme, not to a hardened one")
@@ -123,20 +127,21 @@ class Key:
 
     def public(self) -> Key:
         """Return the public half: the same id and parameters, neither secret nor parts."""
-        return Key(self.profile, self.key_id)
+        return Key(self.profile, self.key_id, commitment=self.commitment)
 
     def __repr__(self) -> str:
         half = "secret hidden" if self.secret is not None else "public half"
         return f"Key({self.key_id}, {self.profile.scheme}, {self.profile.alphabet.name}, {half})"
 
 
-def key_id(secret: Secret, profile: Profile, parts: Parts | None) -> str:
-    """Return the fingerprint of secret and parameters: 64 bits in hexadecimal.
+def commitment_to(secret: Secret, profile: Profile, parts: Parts | None) -> str:
+    """Return the fingerprint of secret and parameters: 256 bits in hexadecimal; the id begins it.
 
     It is keyed with the secret, so it can be published: nobody else can compute it, and it gives
-    no handle on adopted parts, which a bare hash of some 92,378 splits would.
+    no handle on adopted parts, which a bare hash of some 92,378 splits would. Nobody, its owner
+    included, finds two secrets with the same one.
     """
     adopted = json.dumps(parts, separators=(",", ":"))
     canonical = f'{{"parts":{adopted},"public":{profile.canonical}}}'
     digest = hmac.digest(secret.subkey("key id"), canonical.encode(), "sha256")
-    return digest.hex()[:_KEY_ID_DIGITS]
+    return digest.hex()

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.chain import NO_KEY
+from patternmark.derive import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.key import Key
 from patternmark.promote import (
     Promotion,
-    bias_table,
     check_delta,
     different_keys,
     key_rows,
@@ -22,6 +22,7 @@ from patternmark.promote import (
 )
 
 _FEW = 2**23  # symbols times keys, of which all are kept
+_MOST_BITS = 31  # of a signed 32-bit number
 
 
 class Marker:
@@ -46,43 +47,73 @@ class Marker:
         """Return one of another strength."""
         return self if delta == self.delta else Marker(self.key, delta=delta, payload=self.payload)
 
-    def key_sequence(self, length: int, seed: int | str = 0, index: int = 0) -> NDArray[np.int64]:
-        """Draw the keys of one sequence from the chain: [length].
+    def key_sequence(
+        self, length: int, seed: int | str | None = None, index: int = 0, *, chain: int = 0
+    ) -> NDArray[np.int64]:
+        """Draw the keys of one sequence: [length].
 
-        The same secret, seed and index give the same keys on every machine, whatever else is in
-        the batch, and a longer sequence begins like a shorter one.
+        Without a seed they are drawn afresh at every call. The same secret, seed, index and chain
+        give the same keys on every machine, whatever else is in the batch, and a longer sequence
+        begins like a shorter one.
         """
-        return np.asarray(self.key_sequences([length], seed, [index])[0])
+        return np.asarray(self.key_sequences([length], seed, [index], chain=chain)[0])
 
     def key_sequences(
         self,
         lengths: Sequence[int],
-        seed: int | str = 0,
+        seed: int | str | None = None,
         indices: Sequence[int] | None = None,
+        *,
+        chain: int = 0,
+        nonces: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
         """Draw the keys of a batch, padded with NO_KEY: [batch, longest].
 
-        A hardened key draws a nonce for each sequence, unless that carries the payload.
+        Without a seed they are drawn afresh at every call. `chain` is the number of the chain in
+        its record, from 0. All chains of a record have one nonce: that in `nonces`, or else the
+        payload, or else the one that the secret draws for the seed and the sequence's index.
         """
         longest = max(lengths, default=0)
         numbers = list(range(len(lengths))) if indices is None else list(indices)
+        label = f"{fresh_seed() if seed is None else seed}"
         if self.key.profile.is_hardened:
-            keys = self._scheduled(longest, f"{seed}", numbers)
+            chosen = self.nonces(label, numbers) if nonces is None else self._checked(nonces)
+            keys = self._scheduled(longest, f"{label}{_suffix(chain)}", numbers, chosen)
         else:
-            keys = self._chained(longest, f"{seed}", numbers)
-        keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
+            keys = self._chained(longest, f"{label}{_suffix(chain)}", numbers)
+        if min(lengths, default=0) < longest:
+            keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys
 
-    def _scheduled(self, length: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
-        schedule = self.key.schedule
-        starts = self._secret.uniforms(f"schedule start/{seed}", numbers) * len(schedule.starts)
-        nonces = self._secret.uniforms(f"schedule nonce/{seed}", numbers) * schedule.nonces
-        chosen = nonces.astype(np.int64)
+    def nonces(self, seed: int | str, indices: Sequence[int]) -> NDArray[np.int64]:
+        """Return the nonces of sequences of a seed, whatever their chains: [batch]."""
         if self.payload is not None:
-            chosen[:] = self.payload
+            return np.full(len(indices), self.payload, dtype=np.int64)
+        drawn = self._secret.uniforms(f"schedule nonce/{seed}", indices)
+        return (drawn * self.key.schedule.nonces).astype(np.int64)
+
+    def sampler_seed(self, seed: int | str) -> int:
+        """Return a seed for a sampler's own randomness that only who has the secret can work out.
+
+        A sampler with a public seed can be run again, and then every letter tells far more of
+        what its key promotes.
+        """
+        return int.from_bytes(self._secret.subkey(f"sampler/{seed}")[:8], "big") >> 1
+
+    def _checked(self, nonces: Sequence[int]) -> NDArray[np.int64]:
+        given, number = np.asarray(nonces, dtype=np.int64), self.key.schedule.nonces
+        if given.size and not 0 <= given.min() <= given.max() < number:
+            raise ParameterError(f"key {self.key.key_id} has nonces from 0 to {number - 1}")
+        return given
+
+    def _scheduled(
+        self, length: int, label: str, numbers: list[int], nonces: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        schedule = self.key.schedule
+        starts = self._secret.uniforms(f"schedule start/{label}", numbers) * len(schedule.starts)
         first = schedule.starts[starts.astype(np.int64)]
         step = (first[:, None] + np.arange(length)) % schedule.period
-        return np.asarray(chosen[:, None] * schedule.period + step)
+        return np.asarray(nonces[:, None] * schedule.period + step)
 
     def _chained(self, longest: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
         chain = self.key.profile.chain
@@ -115,7 +146,7 @@ class Marker:
         """
         schedule = self.key.schedule
         num_keys, symbols = self.key.profile.num_keys, self.key.profile.alphabet.size
-        strength = strength_of(self.delta, self.key.profile.delta_at, temperature)
+        strength = self.strength(temperature)
         if schedule.nonces == 1 and num_keys * symbols <= _FEW:  # all keys, once and for all
             rows = key_rows(keys, num_keys)
             return self._with_all_keys(strength, like).at(rows)
@@ -138,6 +169,27 @@ class Marker:
         prepared = self.prepare(keys, temperature)
         return np.asarray(prepared.strength * prepared.promoted[prepared.row_of])
 
+    def strength(self, temperature: float) -> float:
+        """Return what is added to the raw logits of promoted symbols."""
+        return strength_of(self.delta, self.key.profile.delta_at, temperature)
+
+    def promoted_bits(self, keys: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the promoted symbols of positions [...], bit i for symbol i; 0 without a key.
+
+        For alphabets of up to 31 symbols: a sampler then reads one number for each position.
+
+        >>> from patternmark import Key, Marker, Profile
+        >>> marker = Marker(Key.generate(Profile()))
+        >>> [int(bits).bit_count() for bits in marker.promoted_bits(np.array([0, 1, -1]))]
+        [10, 10, 0]
+        """
+        size = self.key.profile.alphabet.size
+        if size > _MOST_BITS:
+            raise ParameterError(f"{size} symbols do not fit into the bits of one number")
+        prepared = self.prepare(keys, 1.0)
+        bits = prepared.promoted @ (1 << np.arange(size, dtype=np.int32))
+        return np.asarray(np.take(bits.astype(np.int32), prepared.row_of))
+
     def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
         """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
 
@@ -152,9 +204,10 @@ class Marker:
         schedule = self.key.schedule
         return np.concatenate([schedule.promoted(nonce) for nonce in range(schedule.nonces)])
 
-    def table(self, temperature: float) -> NDArray[np.float64]:
-        """Return the bias of each key, and last of no key: [l + 1, V]. For small alphabets."""
-        return bias_table(self.members, self.delta, self.key.profile.delta_at, temperature)
+
+def _suffix(chain: int) -> str:
+    """Return what tells a chain of a record apart from the first one, in labels."""
+    return f"/chain {chain}" if chain else ""
 
 
 def _checked_payload(key: Key, payload: int | None) -> int | None:

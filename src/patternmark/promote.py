@@ -44,18 +44,6 @@ def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
     return delta if delta_at == "logits" else delta * temperature
 
 
-def bias_table(
-    members: NDArray[np.bool_], delta: float, delta_at: DeltaAt, temperature: float = 1.0
-) -> NDArray[np.float64]:
-    """Return what to add to raw logits under each key: [l + 1, V].
-
-    The last row, which NO_KEY = -1 indexes, is zero: a position without a key is left alone.
-    """
-    table = np.zeros((len(members) + 1, members.shape[1]))
-    table[:NO_KEY] = strength_of(delta, delta_at, temperature) * members
-    return table
-
-
 @dataclass(frozen=True, eq=False)
 class Promotion:
     """The bias of a batch's positions, ready to be added at every step of a sampler.

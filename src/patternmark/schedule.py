@@ -149,8 +149,12 @@ class HardenedSchedule:
     def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which symbols some keys promote: [len(keys), V]; key = nonce * period + phase."""
         keys = np.asarray(keys, dtype=np.int64)
-        rows = np.empty((len(keys), self._alphabet.size), dtype=bool)
         nonce_of = keys // self.period
+        if len(keys) and self._alphabet.size <= FEW_SYMBOLS:  # laid out whole, and kept
+            nonces, which = np.unique(nonce_of, return_inverse=True)
+            halves = np.stack([self.promoted(nonce) for nonce in nonces.tolist()])
+            return np.asarray(halves[which, keys % self.period])
+        rows = np.empty((len(keys), self._alphabet.size), dtype=bool)
         for nonce in np.unique(nonce_of).tolist():
             places = self._places(nonce)
             pair = (places >> 1).astype(np.intp)  # numpy would make it so for every block

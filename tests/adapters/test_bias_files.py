@@ -134,7 +134,10 @@ def test_foundry_finds_each_residue_by_its_name(pdb: Path, marker: Marker) -> No
 
 
 def test_several_structures(tmp_path: Path, marker: Marker) -> None:
-    files = [write_chains(tmp_path / f"{n}.pdb", {"A": ("D", range(8, 50))}) for n in ("x", "y")]
+    files = [
+        write_chains(tmp_path / f"{name}.pdb", {"A": ("D", range(first, first + 42))})
+        for name, first in (("x", 8), ("y", 9))
+    ]
     structures = [biased(file, marker) for file in files]
     assert (structures[0].bias != structures[1].bias).any()  # a key sequence of its own
     lines = TOOLS["proteinmpnn"].text(structures).splitlines()
@@ -251,3 +254,18 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match="cannot be written: No space left"):
         write_private(tmp_path / "bias.json", "one")
     assert os.listdir(tmp_path) == []
+
+
+def test_without_a_seed_every_file_has_keys_of_its_own(tmp_path: Path, marker: Marker) -> None:
+    file = write_chains(tmp_path / "x.pdb", {"A": ("D", range(8, 50))})
+    plan = plan_design(read_backbone(file))
+    one, other = (Biased.of(file, plan, marker, temperature=0.1).bias for _ in range(2))
+    assert (one != other).any()
+
+
+def test_a_nonce_can_be_chosen(tmp_path: Path, secret: Secret) -> None:
+    file = write_chains(tmp_path / "x.pdb", {"A": ("D", range(8, 50))})
+    plan, key = plan_design(read_backbone(file)), Key.of(secret, Profile(scheme="hardened"))
+    chosen = Biased.of(file, plan, Marker(key), temperature=0.1, seed=3, nonce=5).bias
+    fixed = Biased.of(file, plan, Marker(key, payload=5), temperature=0.1, seed=3).bias
+    np.testing.assert_array_equal(chosen, fixed)

@@ -93,3 +93,17 @@ def test_a_tempered_delta_follows_the_temperatures(secret: Secret) -> None:
         assert float(tilt.max()) == pytest.approx(2.0, abs=1e-5)
     with pytest.raises(ParameterError, match="tell the temperatures"):
         PatternMarkDiffusionProcessor(marker)
+
+
+def test_without_a_seed_the_steps_of_a_generation_share_its_keys(secret: Secret) -> None:
+    marker = Marker(words_key(secret, scheme="hardened", starts=512))
+    processor = PatternMarkDiffusionProcessor(marker)
+    scores = torch.zeros(2, 16, NUM_COLUMNS)
+
+    def steps(prompt: torch.Tensor) -> torch.Tensor:
+        first, *others = (processor(prompt, scores, step) for step in (3, 2, 1))
+        assert all(torch.equal(first, other) for other in others)
+        return first
+
+    one, other = steps(prompts(2, 8)), steps(prompts(2, 8, seed=1))
+    assert not torch.equal(one, other)

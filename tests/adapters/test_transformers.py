@@ -112,35 +112,46 @@ def test_a_row_has_the_keys_of_its_number_in_any_batch(secret: Secret) -> None:
 def test_a_processor_can_be_used_again(secret: Secret) -> None:
     key = words_key(secret)
     model = tiny_gpt2()
-    processor = PatternMarkLogitsProcessor(Marker(key))
+    processor = PatternMarkLogitsProcessor(Marker(key), seed=4)
     first = generate(model, prompts(2, 10), 40, logits_processor=[processor])
     for prompt in (prompts(2, 10, seed=1), prompts(1, 7), prompts(2, 10)):
         again = generate(model, prompt, 40, logits_processor=[processor])
-        fresh = PatternMarkLogitsProcessor(Marker(key))
+        fresh = PatternMarkLogitsProcessor(Marker(key), seed=4)
         assert torch.equal(again, generate(model, prompt, 40, logits_processor=[fresh]))
     assert torch.equal(again, first)
+
+
+def test_without_a_seed_every_generation_has_keys_of_its_own(secret: Secret) -> None:
+    key = words_key(secret, scheme="hardened", starts=512)
+    model, prompt = tiny_gpt2(), prompts(1, 10)
+    greedy: Any = {"do_sample": False, "length": 40}
+    config, processor = PatternMarkConfig(key), PatternMarkLogitsProcessor(Marker(key))
+    hooks: list[Any] = [{"watermarking_config": config}, {"logits_processor": [processor]}]
+    written = [generate(model, prompt, **hook, **greedy) for hook in hooks for _ in range(3)]
+    assert len({tuple(row) for tokens in written for row in tokens.tolist()}) == 6
 
 
 def test_a_text_can_be_continued(secret: Secret) -> None:
     """Keys go on where they were when the output is the next prompt."""
     key = words_key(secret, scheme="hardened")
     model, prompt = tiny_gpt2(), prompts(2, 10)
-    processor = PatternMarkLogitsProcessor(Marker(key))
+    processor = PatternMarkLogitsProcessor(Marker(key), seed=4)
     greedy: Any = {"do_sample": False, "logits_processor": [processor]}
     half = generate(model, prompt, 20, **greedy)
     whole = generate(model, half, 20, **greedy)
-    fresh: Any = {**greedy, "logits_processor": [PatternMarkLogitsProcessor(Marker(key))]}
-    assert torch.equal(whole, generate(model, prompt, 40, **fresh))
+    fresh = PatternMarkLogitsProcessor(Marker(key), seed=4)
+    again: Any = {**greedy, "logits_processor": [fresh]}
+    assert torch.equal(whole, generate(model, prompt, 40, **again))
 
 
 def test_assisted_decoding_is_marked_when_the_prompt_is_told(secret: Secret) -> None:
     key = words_key(secret)
     model, prompt = tiny_gpt2(), prompts(1, 10)
     helper = tiny_gpt2(seed=6)
-    processor = PatternMarkLogitsProcessor(Marker(key), prompt_length=10)
+    processor = PatternMarkLogitsProcessor(Marker(key), prompt_length=10, seed=4)
     arguments: Any = {"assistant_model": helper, "do_sample": False}
     marked = generate(model, prompt, 60, logits_processor=[processor], **arguments)
-    plain = PatternMarkLogitsProcessor(Marker(key))
+    plain = PatternMarkLogitsProcessor(Marker(key), seed=4)
     alone = generate(model, prompt, 60, logits_processor=[plain], do_sample=False)
     assert torch.equal(marked, alone)
     assert max(p_values(key, marked, 10)) < 1e-3

@@ -29,7 +29,7 @@ def taken_for_genuine(
 
 def frames(key: Key, knowledge: CellKnowledge, count: int) -> list[tuple[int, int]]:
     """Where phase 0 of each sequence's believed schedule truly lies: nonce and phase."""
-    first = Marker(key).key_sequences([1] * count)[:, 0]
+    first = Marker(key).key_sequences([1] * count, seed=0)[:, 0]
     nonce, phase = divmod(first, key.profile.period)
     origin = (phase - knowledge.phase_of) % key.profile.period
     return list(zip(nonce.tolist(), origin.tolist(), strict=True))

@@ -98,8 +98,6 @@ def test_rows_of_their_own_decode_as_alone(tmp_path: Path, key: Key) -> None:
         native=letters,
         steps=steps,
         uniforms=rng.random((2, 9), dtype=np.float32),
-        keys=np.full(letters.shape, -1),
-        key_bias=np.zeros((1, 21)),
         bias=np.zeros((length, 21)),
         temperature=1.0,
     )
@@ -108,11 +106,8 @@ def test_rows_of_their_own_decode_as_alone(tmp_path: Path, key: Key) -> None:
     for row in range(2):
         alone = State.start(
             prepared,
-            Task(
-                letters[row], steps[row : row + 1], task.uniforms[row : row + 1],
-                task.keys[:1], task.key_bias, task.bias, 1.0,
-            ),
-        )  # fmt: skip
+            Task(letters[row], steps[row : row + 1], task.uniforms[row : row + 1], task.bias, 1.0),
+        )
         for mine, theirs in zip(both.heard, alone.heard, strict=True):
             assert torch.equal(mine.view(2, length + 1, -1)[row], theirs)
         assert torch.equal(both.log_p[row], alone.log_p[0])

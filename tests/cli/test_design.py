@@ -3,19 +3,25 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Detector, load_key
+from patternmark import PROTEIN, Detector, Marker, load_key
+from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.io.designs import manifest_path, read_manifest
+from patternmark.io.nonce_counter import counted_nonces
 from patternmark.io.records import Record, read_records
+from patternmark.io.structures import read_backbone
 from patternmark.reading import read
 from tests.adapters import write_chains
 from tests.conftest import Outcome
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
+
+from patternmark.design.output import DesignFile  # noqa: E402  # needs torch
 
 Run = Callable[..., Outcome]
 
@@ -100,7 +106,7 @@ def test_a_run_goes_on_where_it_stopped(
     run: Run, folder: Path, key_file: Path, tmp_path: Path
 ) -> None:
     whole, parts = tmp_path / "whole.fa", tmp_path / "parts.fa"
-    options = ["--key", key_file, "-n", 2, "--device", "cpu"]
+    options = ["--key", key_file, "-n", 2, "--seed", 3, "--device", "cpu"]
     assert run("design", folder, *options, "-o", whole).status == 0
     assert run("design", folder / "one.pdb", *options, "-o", parts).status == 0
     with parts.open("a") as stream:
@@ -109,6 +115,93 @@ def test_a_run_goes_on_where_it_stopped(
     assert parts.read_text() == whole.read_text()
     assert run("design", folder, *options, "-o", parts).status == 0  # nothing is left to do
     assert parts.read_text() == whole.read_text()
+
+
+@pytest.fixture
+def nonce_key(run: Run, tmp_path: Path) -> Path:
+    file = tmp_path / "nonces.key"
+    assert run("keygen", "--nonces", 8, "-o", file).status == 0
+    return file
+
+
+def test_nonces_are_used_in_turn_and_seeds_are_in_the_manifest_alone(
+    run: Run, folder: Path, nonce_key: Path, tmp_path: Path
+) -> None:
+    command = ["design", folder, "--key", nonce_key, "-n", 3, "--device", "cpu"]
+    texts, first = [], []
+    for name in ("x", "y"):
+        out = tmp_path / f"{name}.fa"
+        made = run(*command, "-o", out)
+        assert made.status == 0, made.err
+        assert ("has marked" in made.err) == (name == "y")  # 12 designs with 8 nonces
+        manifest = read_manifest(manifest_path(out))
+        first += manifest.nonce_numbers.values()
+        assert manifest.parameters["seed"] is None
+        assert manifest.drawn_seed is not None
+        texts.append(out.read_text())
+        assert "seed" not in texts[-1]
+        assert str(manifest.drawn_seed) not in texts[-1]
+    assert first == [first[0] + 3 * i for i in range(4)]
+    assert texts[0] != texts[1]
+    assert made.err.count("has marked") == 1
+    assert "this key has marked 9 designs with 8 nonces" in made.err
+
+
+def test_chains_of_a_design_carry_the_nonce_of_its_number(
+    run: Run, folder: Path, nonce_key: Path, tmp_path: Path
+) -> None:
+    """What is designed is what the counter's number says, chain by chain."""
+    out = tmp_path / "x.fa"
+    options = ["-n", 2, "--delta", 50, "--device", "cpu"]
+    assert run("design", folder / "two.pdb", "--key", nonce_key, *options, "-o", out).status == 0
+    manifest, key = read_manifest(manifest_path(out)), load_key(nonce_key)
+    assert manifest.drawn_seed is not None
+    nonces = counted_nonces(key, manifest.nonce_numbers["two"], 2)
+    plan = plan_design(read_backbone(folder / "two.pdb"))
+    keys = plan.keys(Marker(key), manifest.drawn_seed, range(2), nonces)
+    assert (keys // key.schedule.period == np.array(nonces)[:, None]).all()
+    for own, record in zip(keys, records(out)[1:], strict=True):
+        letters = PROTEIN.encode(str(record.sequence).replace("/", ""))
+        promoted = key.schedule.promoted_rows(own)
+        assert promoted[np.arange(len(letters)), letters].all()
+
+
+def test_a_run_without_a_seed_goes_on_with_its_own(
+    run: Run, folder: Path, nonce_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "x.fa"
+    command = ["design", folder, "--key", nonce_key, "-n", 2, "--device", "cpu", "-o", out]
+    monkeypatch.setattr(DesignFile, "append", stopped_at("two", DesignFile.append))
+    assert run(*command).status == 130
+    stopped = read_manifest(manifest_path(out))
+    assert [s.name for s in stopped.structures] == ["one"]
+    assert list(stopped.nonce_numbers) == ["one", "two"]  # taken before it was designed
+    monkeypatch.undo()
+    assert run(*command).status == 0
+    whole = read_manifest(manifest_path(out))
+    assert (whole.drawn_seed, whole.nonce_numbers) == (stopped.drawn_seed, stopped.nonce_numbers)
+    assert [s.name for s in whole.structures] == ["one", "two"]
+    refused = run(*command, "--seed", 5)
+    assert refused.status == 2
+    assert "seed was None, now 5" in refused.err
+
+
+def stopped_at(name: str, append: Callable[..., None]) -> Callable[..., None]:
+    """Press Ctrl-C when the designs on a structure are about to be written."""
+
+    def stopping(self: DesignFile, plan: DesignPlan, *others: Any) -> None:
+        if plan.backbone.name == name:
+            raise KeyboardInterrupt
+        append(self, plan, *others)
+
+    return stopping
+
+
+def test_unmarked_designs_show_their_seed(run: Run, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.fa"
+    options = ["--no-watermark", "--seed", 7, "--device", "cpu"]
+    assert run("design", folder / "one.pdb", *options, "-o", out).status == 0
+    assert ", seed=7\n" in out.read_text()
 
 
 def test_other_settings_never_overwrite_a_file(

@@ -253,7 +253,7 @@ def several(run: Run, tmp_path: Path) -> tuple[list[object], Path]:
     folder.mkdir()
     for i in range(4):
         (folder / f"{i}.pdb").write_text(f"REMARK {i}\n{without()}")
-    command = [*COMMAND, folder, "-n", 40]
+    command = [*COMMAND, folder, "-n", 40, "--seed", 0]
     assert run(*command, "-o", whole).status == 0
     return command, whole
 

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from patternmark import NO_KEY, PROTEIN, InputError, Key, Marker, ParameterError
+from patternmark import NO_KEY, PROTEIN, InputError, Key, Marker, ParameterError, Profile
+from patternmark.derive import Secret
 from patternmark.design.plan import DesignPlan, plan_design, residue_bias_table
 from patternmark.io.structures import Backbone
 from tests.models.published import real_backbone
@@ -249,25 +251,54 @@ def test_tied_residues_carry_one_key(toy: Backbone, key: Key) -> None:
     assert (keys != untied).any()
 
 
-def test_keys_of_a_chain_do_not_depend_on_other_chains(toy: Backbone, key: Key) -> None:
+def test_chains_are_told_apart_by_their_number_in_the_record(toy: Backbone, key: Key) -> None:
     marker = Marker(key)
     both = plan_design(toy).keys(marker, 1, range(40))
-    assert (both[:, 10:] == plan_design(toy, chains=["B"]).keys(marker, 1, range(40))[:, 10:]).all()
-    only_b = plan_design(backbone_of(B=("MKTAY", range(5, 10))))
-    assert (both[:, 10:] == only_b.keys(marker, 1, range(40))).all()
+    for number, (chain, rows) in enumerate([("A", slice(0, 10)), ("B", slice(10, 15))]):
+        alone = plan_design(toy, chains=[chain]).keys(marker, 1, range(40))[:, rows]
+        assert (both[:, rows] == alone).all() == (number == 0)  # alone it is the first of all
     starts = set(zip(both[:, 0].tolist(), both[:, 10].tolist(), strict=True))
     assert starts == {(0, 0), (0, 1), (1, 0), (1, 1)}  # each chain starts as it likes
 
 
-def test_keys_are_the_same_again_and_other_for_others(toy: Backbone, key: Key) -> None:
-    def starts(seed: int, name: str = "toy") -> list[int]:
-        plan = plan_design(replace(toy, name=name))
-        return plan.keys(Marker(key), seed, range(64))[:, 0].tolist()
+def moved(backbone: Backbone) -> Backbone:
+    return replace(backbone, coordinates=backbone.coordinates + np.float32(1.0))
+
+
+def test_keys_are_the_same_again_and_other_for_other_coordinates(toy: Backbone, key: Key) -> None:
+    def starts(seed: int, backbone: Backbone = toy) -> list[int]:
+        return plan_design(backbone).keys(Marker(key), seed, range(64))[:, 0].tolist()
 
     assert starts(5) == starts(5)
+    assert starts(5) == starts(5, replace(toy, name="other"))  # whatever the file is called
     assert starts(5) != starts(6)
-    assert starts(5) != starts(5, name="other")
+    assert starts(5) != starts(5, moved(toy))
     assert 16 < sum(starts(5)) < 48
+
+
+def nonces_of(plan: DesignPlan, key: Key, **options: Any) -> list[list[int]]:
+    """Return the nonces of each design, one for each of its chains."""
+    keys = plan.keys(Marker(key), 5, range(40), **options)
+    first = [plan.backbone.chain(chain).start for chain in plan.chains]
+    return (keys[:, first] // key.schedule.period).tolist()
+
+
+def test_all_chains_of_a_design_have_one_nonce(toy: Backbone, secret: Secret) -> None:
+    key = Key.of(secret, Profile(scheme="hardened"))
+    drawn = nonces_of(plan_design(toy), key)
+    assert all(len(set(of_design)) == 1 for of_design in drawn)
+    assert len({of_design[0] for of_design in drawn}) > 20
+    given = nonces_of(plan_design(toy), key, nonces=range(40))
+    assert given == [[nonce, nonce] for nonce in range(40)]
+
+
+def test_files_of_one_name_but_other_coordinates_draw_other_nonces(
+    toy: Backbone, secret: Secret
+) -> None:
+    key = Key.of(secret, Profile(scheme="hardened"))
+    one, other = (nonces_of(plan_design(b), key) for b in (toy, moved(toy)))
+    same = sum(a == b for a, b in zip(one, other, strict=True))
+    assert same < 6  # of 40 designs with 64 nonces
 
 
 def test_keys_of_a_design_do_not_depend_on_the_others(toy: Backbone, key: Key) -> None:

@@ -19,9 +19,12 @@ from patternmark import (
     SequenceError,
 )
 from patternmark.derive import Secret
+from patternmark.design import run
 from patternmark.design.plan import DesignPlan, plan_design, residue_bias_table
 from patternmark.design.run import Design, Designer, DesignOptions, score_sequences
 from patternmark.io.structures import Backbone
+from patternmark.models.sampler import decoding_steps, sample
+from patternmark.models.state import Task
 from tests.models.published import network, real_backbone
 
 pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
@@ -54,7 +57,8 @@ def part(backbone: Backbone) -> DesignPlan:
 def designs(
     plan: DesignPlan, count: int, marker: Marker | None = None, **options: Any
 ) -> list[Design]:
-    return list(Designer(network(), DesignOptions(**options), marker).design(plan, count))
+    made = Designer(network(), DesignOptions(**{"seed": 0, **options}), marker)
+    return list(made.design(plan, count))
 
 
 def designed_letters(plan: DesignPlan, count: int, *marker: Marker, **options: Any) -> str:
@@ -127,9 +131,48 @@ def test_most_letters_follow_their_key_and_the_more_the_stronger(
     assert shares[0] + 0.1 < shares[1] < shares[2] < shares[3] == 1.0
 
 
-def test_a_mark_of_strength_zero_changes_nothing(part: DesignPlan, key: Key) -> None:
-    marked, plain = designs(part, 3, Marker(key, delta=0.0)), designs(part, 3)
+def test_a_mark_of_strength_zero_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, part: DesignPlan, key: Key
+) -> None:
+    plain = designs(part, 3, seed=1)
+
+    def public(groups: Any, secret: Secret, label: str, *others: Any) -> Any:
+        return decoding_steps(groups, int(label.partition("/")[0]), *others)
+
+    monkeypatch.setattr(run, "secret_steps", public)
+    marked = designs(part, 3, Marker(key, delta=0.0), seed=1)
     assert [letters(d.sequence) for d in marked] == [letters(d.sequence) for d in plain]
+    strong = designs(part, 3, Marker(key, delta=5.0), seed=1)
+    assert [letters(d.sequence) for d in strong] != [letters(d.sequence) for d in plain]
+
+
+def test_orders_and_uniforms_of_marked_designs_come_from_the_secret(
+    monkeypatch: pytest.MonkeyPatch, part: DesignPlan, key: Key
+) -> None:
+    """Who knows the seed, model and backbone cannot draw a marked design's numbers again."""
+    tasks = []
+
+    def seen(prepared: Any, task: Task, *others: Any) -> Any:
+        tasks.append(task)
+        return sample(prepared, task, *others)
+
+    monkeypatch.setattr(run, "sample", seen)
+    other = Key.of(Secret(bytes(range(32))), Profile())
+    for marker in (None, Marker(key), Marker(key), Marker(other)):
+        designs(part, 2, marker, seed=1)
+    public = decoding_steps(part.groups, 1, range(2), part.length)
+    plain, marked, again, of_other = ((task.steps, task.uniforms) for task in tasks)
+    for which in range(2):  # orders, uniforms
+        assert (plain[which] == public[which]).all()
+        assert (marked[which] == again[which]).all()
+        assert (marked[which] != public[which]).mean() > 0.9
+        assert (marked[which] != of_other[which]).mean() > 0.9
+
+
+def test_without_a_seed_every_run_is_another(part: DesignPlan, key: Key) -> None:
+    for marker in (None, Marker(key)):
+        one, other = (designs(part, 2, marker, seed=None) for _ in range(2))
+        assert letters(one[0].sequence) != letters(other[0].sequence)
 
 
 def test_designs_resemble_the_native_protein(plan: DesignPlan) -> None:
@@ -226,16 +269,16 @@ def test_colder_is_likelier(plan: DesignPlan) -> None:
 
 
 def test_the_native_sequence_scores_as_a_real_one(plan: DesignPlan) -> None:
-    designer = Designer(network(), DesignOptions(seed=4))
+    designer = Designer(network(), DesignOptions())
     native = designer.score_native(plan)
     assert (native.index, native.recovery) == (0, 1.0)
     assert native.score == native.global_score
     assert 1.3 < native.score < 2.0
-    assert designer.score_native(plan).score == native.score
+    assert Designer(network(), DesignOptions(seed=4)).score_native(plan).score == native.score
     prepared = network().prepare(network().encode(plan.backbone))
     shuffled = np.random.default_rng(1).permutation(plan.backbone.sequence)
     both = np.stack([plan.backbone.sequence, shuffled])
-    scored = score_sequences(prepared, plan, both, seed=4)
+    scored = score_sequences(prepared, plan, both, seed=0)
     assert scored[0].score == pytest.approx(native.score, abs=1e-5)
     assert scored[1].score > native.score + 1.0
     assert scored[1].recovery < 0.2

@@ -1,4 +1,5 @@
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -177,3 +178,52 @@ def test_sub_keys_that_share_their_parameters_are_checked_all_the_same(
     (tmp_path / "b").chmod(0o644)
     with pytest.raises(KeyFileError, match="lets others read"):
         load_key(tmp_path / "b")
+
+
+def test_the_commitment_begins_with_the_id_and_is_in_the_public_half(
+    key: Key, tmp_path: Path
+) -> None:
+    assert key.commitment is not None
+    assert re.fullmatch("[0-9a-f]{64}", key.commitment)
+    assert key.commitment[:16] == key.key_id
+    public = tmp_path / "public.toml"
+    save_key(key.public(), public)
+    assert f'commitment = "{key.commitment}"' in public.read_text()
+    assert load_key(public).commitment == key.commitment
+    others = [key.derive("x"), Key.of(key.require_secret(), Profile(delta=0.5))]
+    assert len({k.commitment for k in (key, *others)}) == 3
+
+
+def test_a_public_half_may_lack_its_commitment(key: Key, tmp_path: Path) -> None:
+    public = tmp_path / "public.toml"
+    lines = dump_key(key.public()).splitlines(keepends=True)
+    public.write_text("".join(line for line in lines if not line.startswith("commitment")))
+    assert load_key(public).commitment is None
+    assert load_key(public).key_id == key.key_id
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ('"12"', "must be 64 hexadecimal digits"),
+        ("12", "must be 64 hexadecimal digits"),
+        (f'"{"0" * 64}"', "does not begin with its key id"),
+    ],
+)
+def test_a_wrong_commitment_is_refused(key: Key, tmp_path: Path, stated: str, message: str) -> None:
+    public = tmp_path / "public.toml"
+    text = dump_key(key.public()).replace(f'"{key.commitment}"', stated)
+    public.write_text(text)
+    with pytest.raises(KeyFileError, match=message):
+        load_key(public)
+
+
+def test_a_key_file_that_states_another_commitment_is_refused(key: Key, key_file: Path) -> None:
+    for digits, is_right in (("0" * 48, False), ((key.commitment or "")[16:], True)):
+        stated = f'key_id = "{key.key_id}"\ncommitment = "{key.key_id}{digits}"'
+        key_file.write_text(dump_key(key).replace(f'key_id = "{key.key_id}"', stated))
+        if is_right:
+            assert load_key(key_file) == key
+        else:
+            with pytest.raises(KeyFileError, match="do not fit its commitment"):
+                load_key(key_file)

@@ -56,11 +56,11 @@ class Followed:
                 decoded = [r for r in before[:, row] if r < len(tokens)]
                 tokens[decoded] = state.sequences[row, decoded].numpy()
                 self._previous[row] = int(tokens[decoded[0]])
-        for group in state.steps[step].numpy():
+        assert state.step_bias is not None
+        for member, group in enumerate(state.steps[step].numpy()):
             for row, residue in enumerate(group):
                 if residue < self._tokens.shape[1]:
-                    key = int(state.keys[row, residue])
-                    found = state.key_bias[key].numpy()
+                    found = state.step_bias[member, row].numpy()
                     np.testing.assert_allclose(found, self.expected(row, residue), atol=1e-5)
         self.steps += 1
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from patternmark import NO_KEY, Key, Marker
+from patternmark import Key, Marker
 from patternmark.bench.published import features_of
-from patternmark.errors import PatternmarkError
+from patternmark.derive import Secret
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu
 from patternmark.models.cpu import draw
-from patternmark.models.mpnn import Prepared, ProteinMPNN
-from patternmark.models.sampler import decoding_steps, sample
+from patternmark.models.mpnn import Prepared
+from patternmark.models.sampler import decoding_steps, sample, secret_steps
 from patternmark.models.state import Task
 from tests.models.published import (
     network,
@@ -58,8 +58,6 @@ def task_on(
         native=backbone.sequence,
         steps=steps,
         uniforms=uniforms,
-        keys=np.full((len(indices), length), NO_KEY),
-        key_bias=np.zeros((1, 21)),
         bias=bias,
         temperature=temperature,
     )
@@ -171,9 +169,9 @@ def test_the_law_with_a_mark(monkeypatch: pytest.MonkeyPatch, backbone: Backbone
     bias = marker.bias(keys, temperature=0.7)
     assert bias.max() == 1.5
     assert_replays(monkeypatch, backbone, bias=bias, temperature=0.7, seed=2)
-    # ... and keys say the same as that bias.
+    # ... and the bits of its keys say the same as that bias.
     task = task_on(backbone, temperature=0.7)
-    marked = replace(task, keys=keys[None], key_bias=marker.table(0.7))
+    marked = replace(task, marks=marker.promoted_bits(keys[None]), strength=marker.strength(0.7))
     biased = replace(task, bias=task.bias + bias)
     letters = backbone.sequence[task.steps[0, :, 0]].tolist()
     one, two = (replayed(monkeypatch, prepared_on(backbone), t, letters) for t in (marked, biased))
@@ -354,11 +352,11 @@ def test_sequences_are_the_same_in_any_batch(backbone: Backbone, tied: bool, key
     if tied:
         groups = [[r, r + 20] for r in range(15, 35)] + [[r] for r in range(5)]
     prepared, marker = prepared_on(backbone), Marker(key)
-    keys = np.stack([marker.key_sequence(length, index=i) for i in range(7)])
+    marks = marker.promoted_bits(marker.key_sequences([length] * 7, seed=0))
 
     def sampled(indices: range) -> Any:
         task = task_on(backbone, groups, indices=indices, temperature=0.5)
-        task = replace(task, keys=keys[list(indices)], key_bias=marker.table(0.5))
+        task = replace(task, marks=marks[list(indices)], strength=marker.strength(0.5))
         return sample(prepared, task)
 
     together = sampled(range(7))
@@ -372,13 +370,19 @@ def test_sequences_are_the_same_in_any_batch(backbone: Backbone, tied: bool, key
     assert len({tuple(s) for s in together.sequences.tolist()}) == 7
 
 
-def test_a_network_that_overflows_is_an_error_and_no_design(backbone: Backbone) -> None:
-    model = ProteinMPNN()  # another than the tests share
-    model.load_state_dict(network().state_dict())
-    with torch.no_grad():
-        model.W_out.weight.mul_(1e38)
-    with pytest.raises(PatternmarkError, match="mean nothing"):
-        sample(model.prepare(model.encode(backbone)), task_on(backbone, [[1], [4, 6], [9]]))
+def test_secret_orders_and_uniforms_depend_on_secret_label_and_index(secret: Secret) -> None:
+    groups = [[r] for r in range(8)]
+    steps, uniforms = secret_steps(groups, secret, "1/x", range(4000), 8)
+    assert (steps.shape, uniforms.shape, uniforms.dtype) == ((4000, 8, 1), (4000, 8), np.float32)
+    alone = secret_steps(groups, secret, "1/x", [7], 8)
+    assert (alone[0][0] == steps[7]).all()
+    assert (alone[1][0] == uniforms[7]).all()
+    assert (np.sort(steps[:, :, 0], axis=1) == np.arange(8)).all()
+    assert np.bincount(steps[:, 0, 0]).min() > 420  # 500 each
+    assert 0.0 <= uniforms.min() <= uniforms.max() < 1.0
+    assert abs(uniforms.mean() - 0.5) < 0.01  # 0.0016 is one standard deviation
+    for others in ((Secret(bytes(32)), "1/x"), (secret, "2/x")):
+        assert (secret_steps(groups, *others, [7], 8)[1] != uniforms[7]).any()
 
 
 def test_progress_hears_of_every_group(backbone: Backbone) -> None:

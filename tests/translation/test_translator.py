@@ -63,7 +63,7 @@ def test_the_mark_is_found_in_the_text(scheme: str) -> None:
     key = a_key()
     if scheme == "paper":
         key = Key.of(Secret(bytes(range(32))), Profile(translator().vocabulary.alphabet()))
-    marked = translator().translate([source], Decoding(), Marker(key, delta=5.0))[0]
+    marked = translator().translate([source], Decoding(), Marker(key, delta=5.0), seed=0)[0]
     plain = translator().translate([source], Decoding())[0]
     detector = Detector(key)
     texts = translator().codec.encode_batch([marked.text, plain.text])
@@ -77,10 +77,10 @@ def test_the_likeliest_candidate_that_shows_its_mark_is_taken() -> None:
     marker = Marker(a_key(), delta=2.0)
     source = " ".join([LINES[0], LINES[2]])
     several = Decoding(iterations=4, length_beam=5)
-    best = translator().translate([source], several, marker, sure=1.0)[0]
-    hopeless = translator().translate([source], several, marker, sure=1e-300)[0]
+    best = translator().translate([source], several, marker, seed=0, sure=1.0)[0]
+    hopeless = translator().translate([source], several, marker, seed=0, sure=1e-300)[0]
     assert hopeless == best  # nothing is so sure: no quality is spent on it
-    clear = translator().translate([source], several, marker, sure=1e-2)[0]
+    clear = translator().translate([source], several, marker, seed=0, sure=1e-2)[0]
     assert best.log10_p is not None
     assert clear.log10_p is not None
     assert clear == best or clear.log10_p <= -2.0
@@ -92,9 +92,9 @@ def test_lines_are_marked_as_strongly_as_they_need() -> None:
     marker = Marker(a_key(), delta=6.0)
 
     def once(delta: float) -> list[Translation]:
-        return translator().translate(lines, quick, marker.with_delta(delta), sure=1e-2)
+        return translator().translate(lines, quick, marker.with_delta(delta), seed=0, sure=1e-2)
 
-    found = translator().translate(lines, quick, marker, sure=1e-2, passes=2)
+    found = translator().translate(lines, quick, marker, seed=0, sure=1e-2, passes=2)
     for made, weak, strong in zip(found, once(3.0), once(6.0), strict=True):
         assert made == (weak if weak.is_clear(1e-2) else strong)
     assert found[0].log10_p is not None
@@ -126,10 +126,35 @@ def test_long_lines_are_translated_in_pieces_and_the_keys_run_on() -> None:
     assert len(translator().codec.encode_batch([source])[0]) > LONGEST_PIECE
     key = a_key()
     once = replace(FAST, length_beam=1)
-    made = translator().translate([source], once, Marker(key, delta=1e4), sure=1.0)[0]
+    made = translator().translate([source], once, Marker(key, delta=1e4), seed=0, sure=1.0)[0]
     keys = Marker(key).key_sequence(len(made.tokens), 0, line_number(source))
     promoted = key.schedule.promoted_rows(keys)
     assert promoted[np.arange(len(made.tokens)), list(made.tokens)].all()
+
+
+def test_without_a_seed_lines_get_fresh_keys_and_nonces_can_be_chosen() -> None:
+    alphabet = translator().vocabulary.alphabet()
+    key = Key.of(Secret(bytes(range(32))), Profile.for_text(alphabet, nonces=8))
+    marker, once = Marker(key, delta=1e4), replace(FAST, length_beam=1)
+    lines = [LINES[0], LINES[2], LINES[0]]
+    made = translator().translate(lines, once, marker, seed=3, sure=1.0, nonces=[5, 2, 7])
+    for line, nonce, found in zip(lines, (5, 2, 7), made, strict=True):
+        own = Marker(key, payload=nonce).key_sequence(len(found.tokens), 3, line_number(line))
+        promoted = key.schedule.promoted_rows(own)
+        assert promoted[np.arange(len(found.tokens)), list(found.tokens)].all()
+    texts = {translator().translate([LINES[2]], once, marker)[0].text for _ in range(12)}
+    assert len(texts) > 2  # of 8 nonces
+
+
+def test_who_knows_the_seed_cannot_sample_a_marked_text_again() -> None:
+    warm = replace(FAST, temperature=1.0, length_beam=1)
+    silent = [Marker(key, delta=0.0) for key in (a_key(), a_key().derive("x"))]
+    texts = [
+        translator().translate([LINES[2]], warm, marker, seed=1)[0].text
+        for marker in (None, *silent, silent[0])
+    ]
+    assert len(set(texts[:3])) == 3
+    assert texts[3] == texts[1]
 
 
 def test_sampling_follows_the_seed() -> None:

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.derive import fresh_seed
 from patternmark.design.plan import DesignPlan
 from patternmark.errors import InputError, ParameterError
 from patternmark.mark import Marker
@@ -53,15 +54,23 @@ class Biased:
 
     @classmethod
     def of(
-        cls, file: Path, plan: DesignPlan, marker: Marker, *, seed: int, temperature: float
+        cls,
+        file: Path,
+        plan: DesignPlan,
+        marker: Marker,
+        *,
+        temperature: float,
+        seed: int | None = None,
+        nonce: int | None = None,
     ) -> Biased:
-        """Draw one key sequence, that of the first design `patternmark design` makes."""
+        """Draw one key sequence: a fresh one, or that of the first design of a seed."""
         if marker.key.profile.alphabet != PROTEIN:
             name = marker.key.profile.alphabet.name
             raise ParameterError(f"key {marker.key.key_id} marks alphabet {name!r}, not proteins")
         if marker.delta == 0:
             raise ParameterError("delta is 0: a bias file would mark nothing")
-        keys = plan.keys(marker, seed, [0])[0]
+        chosen = fresh_seed() if seed is None else seed
+        keys = plan.keys(marker, chosen, [0], None if nonce is None else [nonce])[0]
         return cls(file, plan, marker.bias(keys, temperature=temperature))
 
     def promoted(self) -> dict[str, dict[str, float]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from patternmark.adapters.logit_bias import LogitBias
 from patternmark.adapters.masked import answer_keys
 from patternmark.adapters.needs_torch import Tensor
+from patternmark.derive import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.mark import Marker
 
@@ -22,15 +23,17 @@ def dream_hook(
     prompt_length: int,
     *,
     temperature: float = 0.0,
-    seed: int | str = 0,
+    seed: int | str | None = None,
     first_index: int = 0,
 ) -> LogitsHook:
     """Return the function to hand to `diffusion_generate` as `generation_logits_hook_func`.
 
     `prompt_length` counts the columns of the prompt, padding on the left among them; `temperature`
-    is the one given to `diffusion_generate`. Row i has the keys of `seed` and `first_index + i`.
+    is the one given to `diffusion_generate`. Row i has the keys of `seed` and `first_index + i`;
+    without a seed each hook draws its own: make one for each generation.
     """
     biases: dict[tuple[int, ...], LogitBias] = {}  # of a canvas [B, L], made once
+    chosen = fresh_seed() if seed is None else seed  # one for all steps
 
     def hook(step: int | None, tokens: Tensor, logits: Tensor) -> Tensor:
         del step  # the keys depend on the position alone
@@ -38,7 +41,7 @@ def dream_hook(
         if prompt_length > shape[1]:
             raise ParameterError(f"a prompt of {prompt_length} tokens does not fit into {shape[1]}")
         if shape not in biases:
-            keys = answer_keys(marker, tokens, prompt_length, seed, first_index)
+            keys = answer_keys(marker, tokens, prompt_length, chosen, first_index)
             biases[shape] = LogitBias(marker, keys, temperature=temperature, device=tokens.device)
         return biases[shape].add_to(logits)
 

@@ -41,7 +41,7 @@ def llada_generate(
     remasking: str = LOW_CONFIDENCE,
     forbidden: Sequence[int] = (),
     late: Sequence[int] = (),
-    seed: int | str = 0,
+    seed: int | str | None = None,
     first_index: int = 0,
     generator: torch.Generator | None = None,
 ) -> Tensor:

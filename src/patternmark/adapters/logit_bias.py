@@ -76,9 +76,12 @@ class LogitBias:
 
 
 def batch_keys(
-    marker: Marker, batch: int, length: int, seed: int | str = 0, first_index: int = 0
+    marker: Marker, batch: int, length: int, seed: int | str | None = None, first_index: int = 0
 ) -> NDArray[np.int64]:
-    """Draw the keys of a batch whose sequences are numbered from `first_index`: [batch, length]."""
+    """Draw the keys of a batch whose sequences are numbered from `first_index`: [batch, length].
+
+    Without a seed they are drawn afresh at every call.
+    """
     numbers = range(first_index, first_index + batch)
     return marker.key_sequences([length] * batch, seed, numbers)
 

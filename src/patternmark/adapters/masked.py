@@ -113,7 +113,7 @@ class MaskedSampler:
 
 
 def answer_keys(
-    marker: Marker, tokens: Tensor, prompt_length: int, seed: int | str, first_index: int
+    marker: Marker, tokens: Tensor, prompt_length: int, seed: int | str | None, first_index: int
 ) -> Tensor:
     """Return the keys of rows that begin with a prompt, which carries none: [B, L]."""
     rows, length = tokens.shape

@@ -40,7 +40,7 @@ def mdlm_generate(
     schedule: Callable[[float], float] = linear,
     temperature: float = 1.0,
     forbidden: Sequence[int] = (),
-    seed: int | str = 0,
+    seed: int | str | None = None,
     first_index: int = 0,
     generator: torch.Generator | None = None,
 ) -> Tensor:

@@ -103,7 +103,7 @@ def order_agnostic_generate(
     per_step: int = 1,
     temperature: float = 1.0,
     device: torch.device | str = "cpu",
-    seed: int | str = 0,
+    seed: int | str | None = None,
     first_index: int = 0,
     generator: torch.Generator | None = None,
 ) -> list[str]:

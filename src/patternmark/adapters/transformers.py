@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from patternmark.adapters.logit_bias import LogitBias, batch_keys
 from patternmark.adapters.needs_torch import Tensor, torch
+from patternmark.derive import fresh_seed
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError, PatternmarkError
 from patternmark.evidence import DEFAULT_FPR
@@ -43,7 +44,7 @@ class _Generation:
     def __init__(
         self,
         marker: Marker,
-        seed: int | str,
+        seed: int | str | None,
         first_index: int,
         *,
         temperature: float = 1.0,
@@ -53,7 +54,8 @@ class _Generation:
         if num_beams < 1:
             raise ParameterError(f"num_beams is a number from 1, not {num_beams}")
         self._marker, self._temperature, self._num_beams = marker, temperature, num_beams
-        self._seed, self._first_index = seed, first_index
+        self._given, self._first_index = seed, first_index
+        self._seed: int | str = 0  # of the running generation
         self._told = prompt_length
         self._prompt_length = 0
         self._last: Tensor | None = None  # what the last call saw
@@ -68,10 +70,15 @@ class _Generation:
             self._prompt_length = self._told
         elif not self._goes_on(tokens, count):
             self._prompt_length = length
+            # Another generation, unless this is another step on the first canvas of the same one.
+            if count == 1 or self._last is None or not torch.equal(tokens, self._last):
+                self._shape = (0, 0)
         self._last = tokens.clone()
         start = length - self._prompt_length
         if start < 0:
             raise ParameterError(f"a prompt of {self._told} tokens does not fit into {length}")
+        if self._shape == (0, 0):  # without a seed each generation has other keys
+            self._seed = fresh_seed() if self._given is None else self._given
         if rows != self._shape[0] or start + count > self._shape[1]:
             self._prepare(rows, max(_FIRST_KEYS, 2 * (start + count)), scores.device)
         return self._bias.add_to(scores, (slice(None), slice(start, start + count)))
@@ -107,10 +114,11 @@ class PatternMarkLogitsProcessor(LogitsProcessor):
     """Mark what `generate(logits_processor=[...])` writes from left to right.
 
     The prompt carries no key, whatever its padding. Row i of the batch, or the i-th group of
-    `num_beams` rows, has the keys of `seed` and index `first_index + i`. Processors run before the
-    temperature: give the one of `generate`, which matters for keys with delta_at = "tempered";
-    `after_temperature` is for processors that run after it. `prompt_length` need be told only
-    where tokens are taken back, as in assisted decoding.
+    `num_beams` rows, has the keys of `seed` and index `first_index + i`; without a seed, fresh ones
+    for each generation. Processors run before the temperature: give the one of `generate`, which
+    matters for keys with delta_at = "tempered"; `after_temperature` is for processors that run
+    after it. `prompt_length` need be told only where tokens are taken back, as in assisted
+    decoding: make a processor for each generation then.
     """
 
     supports_continuous_batching = False  # rows come and go there: no row keeps its keys
@@ -121,7 +129,7 @@ class PatternMarkLogitsProcessor(LogitsProcessor):
         *,
         temperature: float = 1.0,
         num_beams: int = 1,
-        seed: int | str = 0,
+        seed: int | str | None = None,
         first_index: int = 0,
         after_temperature: bool = False,
         prompt_length: int | None = None,
@@ -169,7 +177,7 @@ class PatternMarkDiffusionProcessor(LogitsProcessor):
         marker: Marker,
         *,
         temperatures: DiffusionTemperatures | None = None,
-        seed: int | str = 0,
+        seed: int | str | None = None,
         first_index: int = 0,
     ) -> None:
         if temperatures is None and marker.key.profile.delta_at == "tempered":
@@ -204,7 +212,7 @@ class PatternMarkConfig(BaseWatermarkingConfig):
         delta: float | None = None,
         temperature: float = 1.0,
         num_beams: int = 1,
-        seed: int | str = 0,
+        seed: int | str | None = None,
         first_index: int = 0,
     ) -> None:
         self.marker = Marker(key, delta=delta)

@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.attacks.registry import Attack, check_epsilon, find_attack
-from patternmark.chain import NO_KEY
 from patternmark.design.plan import DesignPlan
 from patternmark.design.run import Designer
 from patternmark.errors import ParameterError, SequenceError
-from patternmark.models.mpnn import LETTERS
 from patternmark.models.sampler import padded_groups, sample
 from patternmark.models.state import Task
 
@@ -111,10 +109,9 @@ class Redesigner:
             native=sequences,
             steps=steps,
             uniforms=uniforms,
-            keys=np.full(sequences.shape, NO_KEY),
-            key_bias=np.zeros((1, LETTERS)),
             bias=np.tile(options.letter_bias(), (self.plan.length, 1)),
             temperature=options.temperature,
+            name=self.plan.backbone.name,
         )
         drawn = sample(self.designer.prepare(self.plan.backbone), task)
         return np.asarray(drawn.sequences.cpu().numpy())

@@ -53,7 +53,7 @@ def measure_agreement(
             _count(
                 counts[key.profile.scheme][DELTAS.index(delta)],
                 made[row][plan.designed],
-                Marker(key).members[drawn[plan.designed]],
+                key.schedule.promoted_rows(drawn[plan.designed]),
             )
         step(backbone.name)
     return {

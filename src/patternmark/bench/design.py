@@ -98,7 +98,7 @@ def to_markdown(result: dict[str, Any]) -> str:
     cost = result["mark_cost"]
     lines += [
         "",
-        f"**What the mark costs**: drawing keys and their table takes {cost['share']:.2%} of "
+        f"**What the mark costs**: drawing keys and what they promote takes {cost['share']:.2%} of "
         f"the sampling time at batch {cost['batch']} ({cost['drawing_seconds'] * 1e3:.2f} of "
         f"{cost['sampling_seconds'] * 1e3:,.0f} ms); the steps themselves are the same with and "
         "without a mark.",
@@ -114,12 +114,12 @@ def _task(designer: Designer, plan: DesignPlan, batch: int, marker: Marker | Non
     """Make a task; a large batch repeats the orders of 64 sequences, which costs the same."""
     few = [i % 64 for i in range(batch)]
     steps, uniforms = decoding_steps(plan.groups, 1, range(min(batch, 64)), plan.length)
-    keys, key_bias = np.full((batch, plan.length), -1), np.zeros((1, 21))
-    if marker is not None:
-        keys = plan.keys(marker, 1, few)
-        key_bias = marker.table(0.1)
     bias = np.tile(designer.options.letter_bias(), (plan.length, 1))
-    return Task(plan.backbone.sequence, steps[few], uniforms[few], keys, key_bias, bias, 0.1)
+    task = Task(plan.backbone.sequence, steps[few], uniforms[few], bias, 0.1)
+    if marker is None:
+        return task
+    marks = marker.promoted_bits(plan.keys(marker, 1, few))
+    return replace(task, marks=marks, strength=marker.strength(0.1))
 
 
 def _both(weights: Path, designer: Designer, backbone: Backbone, batch: int) -> dict[str, float]:
@@ -172,7 +172,7 @@ def _mark_cost(designer: Designer, backbone: Backbone) -> dict[str, float]:
     task = _task(designer, plan, _OVERHEAD_BATCH, None)
 
     def draw_keys() -> object:
-        return plan.keys(marker, 1, range(_OVERHEAD_BATCH)), marker.table(0.1)
+        return marker.promoted_bits(plan.keys(marker, 1, range(_OVERHEAD_BATCH)))
 
     drawing = median(_seconds(draw_keys, "cpu") for _ in range(_OVERHEAD_REPEATS))
     sampling = median(_seconds(lambda: sample(prepared, task), device) for _ in range(REPEATS))

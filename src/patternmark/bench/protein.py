@@ -121,23 +121,21 @@ def run_protein_benchmark(
 def design_all(
     model: Any, backbone: Backbone, conditions: Sequence[tuple[Key | None, float]], seed: int
 ) -> dict[str, NDArray[Any]]:
-    """Sample all conditions in one batch: their bias tables stand under one another."""
+    """Sample all conditions in one batch, each with its own keys and strength."""
     from patternmark.design.batch import designs_of, unmarked_task  # noqa: PLC0415
     from patternmark.design.plan import plan_design  # noqa: PLC0415
     from patternmark.models.sampler import sample  # noqa: PLC0415
 
     plan = plan_design(backbone)
-    keys = np.full((len(conditions), plan.length), -1)
-    tables: list[NDArray[np.float64]] = []
+    marks = np.zeros((len(conditions), plan.length), dtype=np.int32)
+    strength = np.zeros(len(conditions))
     for row, (key, delta) in enumerate(conditions):
         if key is not None:
             marker = Marker(key, delta=delta)
-            used, drawn = np.unique(plan.keys(marker, seed, [row])[0], return_inverse=True)
-            keys[row] = drawn + sum(map(len, tables))
-            tables.append(marker.bias(used, temperature=TEMPERATURE))
-    tables.append(np.zeros((1, 21)))
+            marks[row] = marker.promoted_bits(plan.keys(marker, seed, [row])[0])
+            strength[row] = marker.strength(TEMPERATURE)
     task = unmarked_task(plan, seed, range(len(conditions)), TEMPERATURE)
-    task = replace(task, keys=keys, key_bias=np.concatenate(tables))
+    task = replace(task, marks=marks, strength=strength)
     sampled = sample(model.prepare(model.encode(backbone)), task)
     return designs_of(plan, sampled)
 

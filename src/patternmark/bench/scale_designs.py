@@ -77,10 +77,10 @@ def _designs(model: Any, backbone: Backbone, seed: int) -> Iterator[Design]:
     plan = plan_design(backbone)
     sequences = design_all(model, backbone, [row[1:] for row in conditions], seed)["sequences"]
     for row, (scheme, key, delta) in enumerate(conditions):
-        marker = Marker(key)
-        drawn = plan.keys(marker, seed, [row])[0][plan.designed]
+        drawn = plan.keys(Marker(key), seed, [row])[0][plan.designed]
         letters = sequences[row][plan.designed]
-        agreements = marker.members[drawn][np.arange(len(letters)), letters].sum()
+        promoted = key.schedule.promoted_rows(drawn)
+        agreements = promoted[np.arange(len(letters)), letters].sum()
         verdict = Detector(key).detect(visible(sequences[row], backbone))
         yield scheme, delta, len(letters), int(agreements), float(verdict.log10_p)
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patternmark.cli.design import Chains, Fixed, HomoOligomer, Tied
+from patternmark.cli.design import Chains, Fixed, HomoOligomer, Seed, Tied
 from patternmark.cli.output import AllowOpenKey, Verbose, say, warn
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.keyfile import load_key
+from patternmark.io.nonce_counter import NonceCounter
 from patternmark.mark import Marker
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def bias(
     temperature: Annotated[
         float, typer.Option(help="The temperature the other program will sample at.")
     ] = 0.1,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Which key sequence; take a fresh one for every run.")
-    ] = 0,
+    seed: Seed = None,
     chains: Chains = None,
     fixed: Fixed = "",
     tied: Tied = "",
@@ -43,8 +42,8 @@ def bias(
 ) -> None:
     """Write a bias file: another program, unmodified, makes marked sequences with it.
 
-    The file holds one key sequence, which all sequences made with it share: write one with a fresh
-    --seed for every run. It shows the parts of the key: keep it as secret as the key.
+    The file holds one key sequence, which all sequences made with it share: write a new file for
+    every run. It shows the parts of the key: keep it as secret as the key.
     """
     from patternmark.adapters.bias_files import TOOLS, Biased, write_private
     from patternmark.design.plan import plan_design
@@ -54,6 +53,7 @@ def bias(
         raise ParameterError(f"--for is one of {', '.join(TOOLS)}, not {tool!r}")
     marker = Marker(load_key(key, allow_open=allow_open_key, with_secret=True), delta=delta)
     names = chains.split(",") if chains else None
+    counter = None if seed is not None else NonceCounter.needed_for(marker, key, warn)
     biased = []
     for file in find_structures(structures):
         backbone = read_backbone(file)
@@ -62,7 +62,10 @@ def bias(
         plan = plan_design(
             backbone, chains=names, fixed=fixed, tied=tied, homo_oligomer=homo_oligomer
         )
-        biased.append(Biased.of(file, plan, marker, seed=seed, temperature=temperature))
+        nonce = None if counter is None else counter.nonces(counter.take(1), 1)[0]
+        biased.append(
+            Biased.of(file, plan, marker, temperature=temperature, seed=seed, nonce=nonce)
+        )
     if not biased:
         raise InputError("there is no structure to write a bias for")
     text = TOOLS[tool].text(biased)
@@ -90,6 +93,6 @@ def _explain(
     say("the file shows the parts of the key: only you can read it (mode 0600); keep it secret")
     if tool.name == "foundry":
         say("foundry copies the bias into the CIF files it writes: pass --write_structures False")
-    say("all sequences made with it share this key sequence: use a fresh --seed for every run")
+    say("all sequences made with it share this key sequence: write a new file for every run")
     if any(len(group) > 1 for structure in biased for group in structure.plan.groups):
         say("tied residues repeat a letter: give one copy of each tied chain to detect, not all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,9 +22,11 @@ from rich.progress import (
 from patternmark import __version__
 from patternmark.alphabet import PROTEIN
 from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, errors, fail, say, warn
+from patternmark.derive import fresh_seed
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.designs import Manifest
 from patternmark.io.keyfile import load_key
+from patternmark.io.nonce_counter import NonceCounter
 from patternmark.mark import Marker
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ Weights = Annotated[
     Path | None, typer.Option(help="A checkpoint of your own instead of published weights.")
 ]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Makes a run repeat; default: a fresh one, and nonces in turn."),
+]
 Chains = Annotated[
     str | None, typer.Option(help="Chains to design, such as A,B; the others are context.")
 ]
@@ -65,7 +71,7 @@ def design(
         int | None, typer.Option(help="A number the mark carries; less than the key's nonces.")
     ] = None,
     temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="Same seed, same designs.")] = 0,
+    seed: Seed = None,
     chains: Chains = None,
     fixed: Fixed = "",
     tied: Tied = "",
@@ -113,9 +119,15 @@ def design(
     }
     software = {"patternmark": __version__, "python": platform.python_version()}
     key_id = marker.key.key_id if marker else None
-    manifest = Manifest(software, weight_facts, key_id, json.loads(json.dumps(parameters)))
+    drawn = fresh_seed() if seed is None else None
+    facts = json.loads(json.dumps(parameters))
+    manifest = Manifest(software, weight_facts, key_id, facts, drawn_seed=drawn)
     target = DesignFile(output, manifest, overwrite=overwrite)
-    job = _Job(Designer(network, options, marker), target, layout, count, at_a_time, per_residue)
+    designer = Designer(network, replace(options, seed=target.seed), marker)
+    counter = None
+    if marker is not None and key is not None and seed is None:
+        counter = NonceCounter.needed_for(marker, key, warn)
+    job = _Job(designer, target, layout, count, at_a_time, per_residue, counter)
     try:
         failed = job.run(files)
     except KeyboardInterrupt:
@@ -141,9 +153,11 @@ class _Job:
         count: int,
         batch: int | None,
         residue_bias: dict[str, dict[str, float]],
+        counter: NonceCounter | None,
     ) -> None:
         self._designer, self._target, self._layout = designer, target, layout
         self._count, self._batch, self._residue_bias = count, batch, residue_bias
+        self._counter = counter
 
     def run(self, files: Sequence[Path]) -> int:
         """Design all files; return how many failed."""
@@ -187,13 +201,21 @@ class _Job:
                 batch=self._batch,
                 progress=progress,
                 residue_bias=residue_bias_table(plan, self._residue_bias),
+                nonces=self._nonces(backbone.name),
             )
         )
         native = self._designer.score_native(plan)
-        options = self._designer.options
-        facts = native_header(plan, native, self._target.model_name, options.seed)
+        seed = self._designer.seed if self._designer.marker is None else None
+        facts = native_header(plan, native, self._target.model_name, seed)
         self._target.append(plan, file, sha256, facts, designs)
         bar.remove_task(task)
+
+    def _nonces(self, name: str) -> list[int] | None:
+        """Take the next nonces of the key for the designs on a structure, if it has several."""
+        counter, count = self._counter, self._count
+        if counter is None:
+            return None
+        return counter.nonces(self._target.first_number(name, lambda: counter.take(count)), count)
 
 
 def _progress() -> Progress:

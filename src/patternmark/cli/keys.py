@@ -158,7 +158,8 @@ def show(
     loaded = load_key(key, allow_open=allow_open_key)
     tables = loaded.profile.to_tables()
     if as_json:
-        typer.echo(json.dumps({"key_id": loaded.key_id, **tables}))
+        ids = {"key_id": loaded.key_id, "commitment": loaded.commitment}
+        typer.echo(json.dumps({**ids, **tables}))
         return
     table = Table(show_header=False, title=f"key {loaded.key_id}", title_justify="left")
     table.add_column()
@@ -166,6 +167,7 @@ def show(
     for name, fields in tables.items():
         for field, value in fields.items():
             table.add_row(f"{name}.{field}", escape(_shortened(value)))
+    table.add_row("commitment", loaded.commitment or "not in this public half")
     table.add_row("parts", _describe_parts(loaded))
     table.add_row("secret", "none: public half" if loaded.secret is None else "present, hidden")
     results.print(table)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patternmark.cli.lines import read_lines, refuse_own_input, writing
-from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say
+from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
+from patternmark.derive import fresh_seed
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.keyfile import load_key
+from patternmark.io.nonce_counter import NonceCounter
 from patternmark.mark import Marker
 
 if TYPE_CHECKING:
@@ -41,8 +43,9 @@ def translate(
         float, typer.Option(min=0.0, max=100.0, help="Sample; 0 takes the likeliest tokens.")
     ] = 0.0,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same translation.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, max=2**63 - 1, help="Makes a run repeat; default: a fresh one."),
+    ] = None,
     model: Annotated[
         Path | None, typer.Option(help="A model's folder; default: the package's, de-en.")
     ] = None,
@@ -70,10 +73,12 @@ def translate(
     done = _lines_done(output, overwrite=overwrite, resume=resume)
     if done > len(lines):
         raise InputError(f"{output}: has {done} lines already, {input} only {len(lines)}")
-    written, marker = done, None
+    written, marker, counter = done, None, None
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
         marker = Marker(loaded, delta=delta, payload=payload)
+        counter = NonceCounter.needed_for(marker, key, warn) if seed is None else None
+    run_seed = fresh_seed() if seed is None else seed
     where = pick_device(device)
     translator = _open(model, where)
     if marker is not None:
@@ -87,7 +92,10 @@ def translate(
             task = bar.add_task("translating", total=len(lines), completed=done)
             for start in range(done, len(lines), some):
                 part = lines[start : start + some]
-                found = translator.translate(part, decoding, marker, seed=seed, passes=passes)
+                nonces = counter.nonces(counter.take(len(part)), len(part)) if counter else None
+                found = translator.translate(
+                    part, decoding, marker, seed=run_seed, passes=passes, nonces=nonces
+                )
                 stream.write("".join(f"{translation.text}\n" for translation in found).encode())
                 stream.flush()
                 written = start + len(part)

@@ -10,7 +10,7 @@ No code outside asks which scheme it has: it uses what every scheme offers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -23,8 +23,9 @@ from patternmark.core.partition import Parts, partition_of
 from patternmark.core.patterns import Patterns
 from patternmark.core.schedule import PartitionSchedule
 from patternmark.core.secret import Secret
+from patternmark.core.tables import Table, whole_numbers
 from patternmark.core.turns import TurnSchedule
-from patternmark.errors import KeyFileError, ParameterError
+from patternmark.errors import ParameterError
 
 DEFAULT_PATTERN_LENGTH = 5
 MAX_NONCES = 2**12
@@ -289,56 +290,47 @@ def default_scheme(alphabet: Alphabet) -> Scheme:
 
 
 def scheme_of(tables: dict[str, Any]) -> Scheme:
-    """Return the scheme that tables of a key file describe, taking its tables out of them."""
-    table = tables.pop("scheme", None)
-    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-        raise KeyFileError("the key file has no table [scheme] with a name")
-    fields = dict(table)
-    name = fields.pop("name")
+    """Take the tables of a scheme out of those of a key file, and return what they describe."""
+    table = Table("scheme", tables)
+    name = table.take("name", str)
     if name == "hardened":
-        raise KeyFileError(
+        raise ParameterError(
             "this key was made by an unreleased version (scheme 'hardened'), whose marks are no "
             "longer read: make a new key with 'patternmark keygen' and mark anew"
         )
     if name not in SCHEMES:
-        raise KeyFileError(f"scheme {name!r} is not known: this version has {', '.join(SCHEMES)}")
+        raise ParameterError(f"scheme {name!r} is not known: this version has {', '.join(SCHEMES)}")
     if name == Paper.name:
-        return _paper_of(fields, tables.pop("detection", None))
-    sizes = [item.name for item in SCHEMES[name].__dataclass_fields__.values()]
-    if set(fields) != set(sizes) or not all(type(value) is int for value in fields.values()):
-        raise KeyFileError(
-            f"the table [scheme] of a key of the scheme {name!r} has a name and the whole numbers "
-            f"{', '.join(sizes)}, and nothing else"
-        )
-    return SCHEMES[name](**fields)
+        return _paper_of(table, Table("detection", tables))
+    sizes = {item.name: table.take(item.name, int) for item in fields(SCHEMES[name])}
+    table.finish()
+    return SCHEMES[name](**sizes)
 
 
-def _paper_of(fields: dict[str, Any], detection: Any) -> Paper:
-    needed, optional = {"num_keys", "transition", "initial"}, {"background"}
-    if not needed <= set(fields) <= needed | optional:
-        raise KeyFileError(
-            "the table [scheme] of the paper's scheme has the fields name, num_keys, transition, "
-            "initial and, if parts have equal mass, background"
+def _paper_of(scheme: Table, detection: Table) -> Paper:
+    chain = KeyChain.of(scheme.take("transition", list), scheme.take("initial", list))
+    num_keys = scheme.take("num_keys", int)
+    if num_keys != chain.num_keys:
+        raise ParameterError(
+            f"[scheme] num_keys is {num_keys}, but the chain has {chain.num_keys} keys"
         )
-    if not isinstance(detection, dict) or set(detection) != {"pattern_length", "patterns"}:
-        raise KeyFileError("the table [detection] has the fields pattern_length and patterns")
-    chain = KeyChain.of(fields["transition"], fields["initial"])
-    if fields["num_keys"] != chain.num_keys:
-        raise KeyFileError(f"num_keys is {fields['num_keys']}, but A has {chain.num_keys} rows")
-    background, patterns = fields.get("background"), detection["patterns"]
-    try:
-        return Paper(
-            chain=chain,
-            background=None if background is None else tuple(int(x) for x in background),
-            pattern_length=int(detection["pattern_length"]),
-            patterns=None
-            if patterns == "favoured"
-            else tuple(tuple(int(k) for k in row) for row in patterns),
+    background = scheme.take("background", list, None)
+    patterns = detection.take("patterns", (str, list))
+    if isinstance(patterns, str) and patterns != "favoured":
+        raise ParameterError(
+            '[detection] patterns is "favoured" or a list of patterns such as [[0, 1], [1, 0]]'
         )
-    except (TypeError, ValueError):
-        raise KeyFileError(
-            "background and patterns are lists of whole numbers, pattern_length is a whole number"
-        ) from None
+    length = detection.take("pattern_length", int)
+    scheme.finish()
+    detection.finish()
+    return Paper(
+        chain=chain,
+        background=None if background is None else whole_numbers(background, "background"),
+        pattern_length=length,
+        patterns=None
+        if isinstance(patterns, str)
+        else tuple(whole_numbers(pattern, "a pattern") for pattern in patterns),
+    )
 
 
 def _check_whole(what: str, value: int, largest: int) -> None:

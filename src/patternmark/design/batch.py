@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.chain import NO_KEY
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.design.run import DesignOptions
 from patternmark.io.structures import Backbone
-from patternmark.models.mpnn import LETTERS, ProteinMPNN
+from patternmark.models.mpnn import ProteinMPNN
 from patternmark.models.online import OnlineMarks
 from patternmark.models.sampler import Sampled, decoding_steps, sample
 from patternmark.models.state import Task
@@ -48,10 +47,9 @@ def unmarked_task(plan: DesignPlan, seed: int, indices: Sequence[int], temperatu
         native=plan.backbone.sequence,
         steps=steps,
         uniforms=uniforms,
-        keys=np.full((len(steps), plan.length), NO_KEY),
-        key_bias=np.zeros((1, LETTERS)),
         bias=np.tile(DesignOptions().letter_bias(), (plan.length, 1)),
         temperature=temperature,
+        name=plan.backbone.name,
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from patternmark.io.designs import (
     read_manifest,
     write_manifest,
 )
+
+_SETTINGS = ("key_id", "weights", "parameters")  # of the manifest; runs that differ do not mix
 
 
 class DesignFile:
@@ -79,9 +82,9 @@ class DesignFile:
                 "choose another --output, or pass --overwrite"
             )
         found = read_manifest(self._manifest_path)
-        if not found.structures:  # nothing to lose: the settings may have been what was wrong
-            return wanted
-        for what in ("key_id", "weights", "parameters"):
+        if not found.structures and _settings(found) != _settings(wanted):
+            return wanted  # nothing to lose: the settings may have been what was wrong
+        for what in _SETTINGS:
             if getattr(found, what) != getattr(wanted, what):
                 raise InputError(
                     f"{self.path}: was made with other settings ({_difference(found, wanted, what)}"
@@ -97,6 +100,21 @@ class DesignFile:
     @property
     def model_name(self) -> str:
         return self._manifest.weights["name"]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run that this file goes on with: the one given, or the one drawn."""
+        given: int | None = self._manifest.parameters["seed"]
+        return self._manifest.drawn_seed if given is None else given
+
+    def first_number(self, name: str, take: Callable[[], int]) -> int:
+        """Return the number that was taken for a structure; take one if none was."""
+        if name not in self._manifest.nonce_numbers:
+            numbers = {**self._manifest.nonce_numbers, name: take()}
+            self._manifest = replace(self._manifest, nonce_numbers=numbers)
+            if not self._has_old:
+                self._write(self._manifest)
+        return self._manifest.nonce_numbers[name]
 
     def is_finished(self, name: str, sha256: str) -> bool:
         """Say whether a structure is done; refuse another structure of the same name."""
@@ -126,6 +144,11 @@ class DesignFile:
             structures=(*self._manifest.structures, structure),
             fasta_bytes=self._manifest.fasta_bytes + len(text),
         )
+        self._write(longer, text)
+        self._manifest = longer
+
+    def _write(self, manifest: Manifest, text: bytes = b"") -> None:
+        """Append text and replace the manifest, or leave both as they are and say so."""
         try:
             if self._has_old:
                 self._begin()
@@ -133,7 +156,7 @@ class DesignFile:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            write_manifest(longer, self._manifest_path)
+            write_manifest(manifest, self._manifest_path)
         except OSError as error:
             if not self._has_old:
                 with suppress(OSError):  # half a structure would pass for a whole one
@@ -141,7 +164,6 @@ class DesignFile:
             raise PatternmarkError(
                 f"{self.path}: cannot be written: {error.strerror}; {self.kept}"
             ) from None
-        self._manifest = longer
 
     def _records(self, plan: DesignPlan, native_facts: str, designs: Sequence[Design]) -> list[str]:
         temperature = self._manifest.parameters["temperature"]
@@ -158,13 +180,13 @@ class DesignFile:
         return records
 
 
-def native_header(plan: DesignPlan, native: Design, model: str, seed: int) -> str:
-    """Return the facts ProteinMPNN prints of a native sequence."""
+def native_header(plan: DesignPlan, native: Design, model: str, seed: int | None) -> str:
+    """Return the facts ProteinMPNN prints of a native sequence; of marked designs no seed."""
     context = [c for c in plan.backbone.chain_ids if c not in plan.chains]
     return (
         f"score={native.score:.4f}, global_score={native.global_score:.4f}, "
         f"fixed_chains={context}, designed_chains={list(plan.chains)}, "
-        f"model_name={model}, seed={seed}"
+        f"model_name={model}" + (f", seed={seed}" if seed is not None else "")
     )
 
 
@@ -181,6 +203,10 @@ def _masks(plan: DesignPlan) -> tuple[ChainMask, ...]:
     return tuple(
         ChainMask(c, digits(plan.designed[r]), digits(plan.scored[r])) for c, r in rows.items()
     )
+
+
+def _settings(manifest: Manifest) -> tuple[Any, ...]:
+    return tuple(getattr(manifest, what) for what in _SETTINGS)
 
 
 def _difference(found: Manifest, wanted: Manifest, what: str) -> str:

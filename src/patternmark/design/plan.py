@@ -48,17 +48,29 @@ class DesignPlan:
     def length(self) -> int:
         return len(self.backbone.sequence)
 
-    def keys(self, marker: Marker, seed: int, indices: Sequence[int]) -> NDArray[np.int64]:
+    def label(self, seed: int) -> str:
+        """Name what is drawn for designs on this backbone; its file's name may not be unique."""
+        return f"{seed}/{self.backbone.fingerprint}"
+
+    def keys(
+        self,
+        marker: Marker,
+        seed: int,
+        indices: Sequence[int],
+        nonces: Sequence[int] | None = None,
+    ) -> NDArray[np.int64]:
         """Draw the keys of designs, each chain its own sequence of keys: [B, L].
 
-        Residues that are not designed carry no key; tied residues carry that of the first.
+        All chains of a design share its nonce. Residues that are not designed carry no key; tied
+        residues carry that of the first.
         """
         keys = np.full((len(indices), self.length), NO_KEY, dtype=np.int64)
-        for chain in self.chains:
+        for number, chain in enumerate(self.chains):  # as a FASTA record shows them
             rows = self.backbone.chain(chain)
-            label = f"{seed}/{self.backbone.name}/{chain}"
             lengths = [rows.stop - rows.start] * len(indices)
-            keys[:, rows] = marker.key_sequences(lengths, label, indices)
+            keys[:, rows] = marker.key_sequences(
+                lengths, self.label(seed), indices, chain=number, nonces=nonces
+            )
         for group in self.groups:
             if len(group) > 1:
                 keys[:, group] = keys[:, group[:1]]

@@ -11,14 +11,16 @@ import torch
 from numpy.typing import NDArray
 
 from patternmark.alphabet import PROTEIN
+from patternmark.derive import fresh_seed
 from patternmark.design.plan import DesignPlan
 from patternmark.errors import ParameterError
 from patternmark.io.structures import Backbone
 from patternmark.mark import Marker
 from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
-from patternmark.models.sampler import Sampled, decoding_steps, sample
+from patternmark.models.sampler import Sampled, decoding_steps, sample, secret_steps
 from patternmark.models.state import Task
 
+_NATIVE_SEED = 0
 _UNKNOWN = PROTEIN.letters.index("X")
 _LARGEST_BATCH = 16384
 _CPU_BATCH = 96  # more gains little and takes memory
@@ -29,7 +31,7 @@ class DesignOptions:
     """How to sample. `bias` is added to the logits of a letter everywhere, before temperature."""
 
     temperature: float = 0.1
-    seed: int = 0
+    seed: int | None = None  # None: drawn afresh by every `Designer`
     omit: str = ""  # letters never to be designed; X never is
     bias: dict[str, float] = field(default_factory=dict)
 
@@ -38,7 +40,7 @@ class DesignOptions:
             raise ParameterError(f"a temperature must be positive, not {self.temperature}")
         if not all(isfinite(value) for value in self.bias.values()):
             raise ParameterError("a bias must be a number; to forbid a letter, omit it")
-        if self.seed < 0:
+        if self.seed is not None and self.seed < 0:
             raise ParameterError(f"a seed is a number of 0 or more, not {self.seed}")
         if set(PROTEIN.encode(self.omit).tolist()) >= set(PROTEIN.scored.tolist()):
             raise ParameterError("every amino acid is omitted: nothing is left to choose from")
@@ -78,6 +80,7 @@ class Designer:
         self.model = model
         self.options = options
         self.marker = marker
+        self.seed = fresh_seed() if options.seed is None else options.seed
         self._last: tuple[Backbone, Prepared] | None = None
 
     def design(
@@ -88,10 +91,12 @@ class Designer:
         batch: int | None = None,
         progress: Callable[[int], None] = lambda residues: None,
         residue_bias: NDArray[np.float64] | None = None,  # [L, 21]
+        nonces: Sequence[int] | None = None,
     ) -> Iterator[Design]:
         """Yield `count` designs; `progress` hears of newly designed residues.
 
-        A design depends on the seed, its number and the backbone, not on the batch it is in.
+        A design depends on the seed, its number and the backbone, not on the batch it is in. Its
+        nonce may be given; otherwise the key draws it.
         """
         if batch is not None and batch < 1:
             raise ParameterError(f"a batch has at least one sequence, not {batch}")
@@ -99,14 +104,18 @@ class Designer:
         size = batch or self.batch_size(plan)
         for start in range(0, count, size):
             indices = range(start, min(start + size, count))
-            task = self._task(plan, indices, residue_bias)
+            own = None if nonces is None else nonces[indices.start : indices.stop]
+            task = self._task(plan, indices, residue_bias, own)
             sampled = sample(prepared, task, lambda _: progress(len(indices)))  # noqa: B023
             yield from _judged(plan, indices, sampled)
 
     def score_native(self, plan: DesignPlan) -> Design:
-        """Judge the native sequence as if it had been designed (sample 0)."""
+        """Judge the native sequence as if it had been designed (sample 0).
+
+        In an order that is the same in all runs: what is published of it says nothing of a seed.
+        """
         prepared = self.prepare(plan.backbone)
-        return score_sequences(prepared, plan, plan.backbone.sequence[None], self.options.seed)[0]
+        return score_sequences(prepared, plan, plan.backbone.sequence[None], _NATIVE_SEED)[0]
 
     def prepare(self, backbone: Backbone) -> Prepared:
         """Encode a backbone once, for its designs and its native sequence alike."""
@@ -124,26 +133,33 @@ class Designer:
         return int(max(1, min(_LARGEST_BATCH, free // 2 // per_sequence)))
 
     def _task(
-        self, plan: DesignPlan, indices: Sequence[int], residue_bias: NDArray[np.float64] | None
+        self,
+        plan: DesignPlan,
+        indices: Sequence[int],
+        residue_bias: NDArray[np.float64] | None,
+        nonces: Sequence[int] | None,
     ) -> Task:
-        options = self.options
-        steps, uniforms = decoding_steps(plan.groups, options.seed, indices, plan.length)
+        options, marker = self.options, self.marker
+        marks, strength = None, 0.0
+        if marker is None:
+            steps, uniforms = decoding_steps(plan.groups, self.seed, indices, plan.length)
+        else:
+            secret, label = marker.key.require_secret(), plan.label(self.seed)
+            steps, uniforms = secret_steps(plan.groups, secret, label, indices, plan.length)
+            marks = marker.promoted_bits(plan.keys(marker, self.seed, indices, nonces))
+            strength = marker.strength(options.temperature)
         bias = np.tile(options.letter_bias(), (plan.length, 1))
         if residue_bias is not None:
             bias = bias + residue_bias
-        keys = np.full((len(indices), plan.length), -1)
-        key_bias = np.zeros((1, LETTERS))
-        if self.marker is not None:
-            keys = plan.keys(self.marker, options.seed, indices)
-            key_bias = self.marker.table(options.temperature)
         return Task(
             native=plan.backbone.sequence,
             steps=steps,
             uniforms=uniforms,
-            keys=keys,
-            key_bias=key_bias,
             bias=bias,
             temperature=options.temperature,
+            marks=marks,
+            strength=strength,
+            name=plan.backbone.name,
         )
 
 

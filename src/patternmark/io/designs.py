@@ -98,6 +98,10 @@ class Manifest:
     parameters: dict[str, Any]
     structures: tuple[DesignedStructure, ...] = ()
     fasta_bytes: int = 0  # how much of the FASTA file belongs to finished structures
+    drawn_seed: int | None = None  # by this run, where the parameters name none
+    # The first number of each structure's designs in the key's counter, taken before the first one
+    # is designed: so a run that was stopped makes the same designs when it goes on.
+    nonce_numbers: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         head = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION}

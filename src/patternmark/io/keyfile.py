@@ -37,6 +37,11 @@ _DIGITS = re.compile(
     rb'(?P<secret>[0-9a-f]{64})(?P<after>"\n.*)',
     re.DOTALL,
 )
+_COMMITMENT = re.compile("[0-9a-f]{64}")
+_CHANGED = (
+    "its contents do not fit its {what}: the file was changed after it was made. Restore it, or "
+    "make a new key with 'patternmark keygen'"
+)
 _MOST_FRAMES = 64
 _profile_of: dict[tuple[bytes, bytes, bytes], Profile] = {}
 
@@ -103,6 +108,8 @@ def dump_key(key: Key) -> str:
     """Return the text of a key file."""
     lines = [_PUBLIC_HEADER if key.secret is None else _KEY_HEADER]
     lines += [_line("format", FORMAT), _line("version", VERSION), _line("key_id", key.key_id)]
+    if key.secret is None and key.commitment is not None:
+        lines += [_line("commitment", key.commitment)]
     tables = key.profile.to_tables()
     if key.secret is not None:
         tables["secret"] = {"key": key.secret.reveal_hex()}
@@ -160,11 +167,26 @@ def _read(content: bytes) -> Key:
     stated_id = tables.pop("key_id", None)
     if not isinstance(stated_id, str):
         raise KeyFileError("the key file has no key_id")
+    commitment = _commitment(tables.pop("commitment", None), stated_id)
     hidden = tables.pop("secret", None)
     profile = Profile.from_tables(tables)
     if hidden is None:
-        return Key(profile, stated_id)
-    return _with_secret(profile, hidden, stated_id)
+        return Key(profile, stated_id, commitment=commitment)
+    key = _with_secret(profile, hidden, stated_id)
+    if commitment not in (None, key.commitment):
+        raise KeyFileError(_CHANGED.format(what=f"commitment {commitment}"))
+    return key
+
+
+def _commitment(stated: Any, key_id: str) -> str | None:
+    """Return what a file says it commits to, if it does; the key id must begin it."""
+    if stated is None:
+        return None
+    if not isinstance(stated, str) or not _COMMITMENT.fullmatch(stated):
+        raise KeyFileError("the field 'commitment' must be 64 hexadecimal digits")
+    if not stated.startswith(key_id):
+        raise KeyFileError(f"its commitment does not begin with its key id {key_id}")
+    return stated
 
 
 def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
@@ -181,8 +203,5 @@ def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
         raise KeyFileError("the field 'parts' in [secret] must be a list")
     key = Key.of(secret, profile, parts)
     if key.key_id != stated_id:
-        raise KeyFileError(
-            f"its contents do not fit its key id {stated_id}: the file was changed after it was "
-            "made. Restore it, or make a new key with 'patternmark keygen'"
-        )
+        raise KeyFileError(_CHANGED.format(what=f"key id {stated_id}"))
     return key

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm
 
-from patternmark.models.mpnn import HIDDEN, MESSAGE_SCALE, DecoderLayer, Prepared
+from patternmark.models.mpnn import HIDDEN, LETTERS, MESSAGE_SCALE, DecoderLayer, Prepared
 from patternmark.models.state import State, with_row
 
 _FEW = 8  # sequences up to which a call into oneDNN costs more than it saves
@@ -39,13 +39,14 @@ class CpuStep:
         self._letters = [layer.letters for layer in prepared.layers]
         self._padding = state.native.shape[1] - 1
         self._offset = torch.arange(len(state.sequences)) * (self._padding + 1)  # [B]
+        self._bits = torch.tensor([1 << letter for letter in range(LETTERS)], dtype=torch.int32)
         self._next = 0
 
     def __call__(self) -> None:
         state, group = self._state, self._next
         members = state.steps[group].unbind()
         logits = [self._logits(member) for member in members]
-        biased = [raw + self._bias_of(m) for raw, m in zip(logits, members, strict=True)]
+        biased = [raw + self._bias_of(i, members[i]) for i, raw in enumerate(logits)]
         letters = draw(self._average(biased, members) / state.temperature, state.uniforms[group])
         for raw, member in zip(logits, members, strict=True):
             log_p = torch.log_softmax(raw, dim=-1).gather(1, letters[:, None])
@@ -64,10 +65,14 @@ class CpuStep:
         used = torch.stack([m != self._padding for m in members])[..., None]  # [G, B, 1]
         return torch.where(used, torch.stack(logits), 0.0).sum(dim=0) / used.sum(dim=0)
 
-    def _bias_of(self, residues: Tensor) -> Tensor:
+    def _bias_of(self, number: int, residues: Tensor) -> Tensor:
+        """Return what is added to the logits of a group's members of one number: [B, 21]."""
         state = self._state
-        keys = state.keys.gather(1, residues[:, None])[:, 0]
-        return state.bias.index_select(0, residues) + state.key_bias.index_select(0, keys)
+        bias = state.bias.index_select(0, residues)
+        if state.marks is not None:
+            letters = state.marks.gather(1, residues[:, None])
+            bias += (letters & self._bits).ne_(0) * state.strength[:, None]
+        return bias if state.step_bias is None else bias + state.step_bias[number]
 
     def _write_letter(self, residues: Tensor, letters: Tensor) -> None:
         """Make the letters of residues [B] known to their neighbours."""

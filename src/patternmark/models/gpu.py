@@ -81,10 +81,12 @@ class GpuStep:
         for member in range(members):
             self._decode(member)
         _choose[(batch,)](
-            self._logits, state.steps, state.counter, state.uniforms, state.bias, state.keys,
-            state.key_bias, *self._letters, *state.heard, state.sequences, state.log_p,
-            batch, state.native.shape[1], state.temperature,
-            H=HIDDEN, G=members, LETTERS=LETTERS, LOGITS=_LOGITS, num_warps=1,
+            self._logits, state.steps, state.counter, state.uniforms, state.bias, state.marks,
+            state.strength, state.step_bias, *self._letters, *state.heard, state.sequences,
+            state.log_p, batch, state.native.shape[1], state.temperature,
+            H=HIDDEN, G=members, LETTERS=LETTERS, LOGITS=_LOGITS,
+            IS_MARKED=state.marks is not None, HAS_STEP_BIAS=state.step_bias is not None,
+            num_warps=1,
         )  # fmt: skip
         state.counter.add_(1)
 
@@ -231,9 +233,11 @@ def _update(
 
 @triton.jit
 def _choose(
-    logits, steps, counter, uniforms, bias, keys, key_bias, letters0, letters1, letters2,
-    heard0, heard1, heard2, sequences, log_p, batch, rows, temperature,
+    logits, steps, counter, uniforms, bias, marks, strength, step_bias,
+    letters0, letters1, letters2, heard0, heard1, heard2, sequences, log_p,
+    batch, rows, temperature,
     H: tl.constexpr, G: tl.constexpr, LETTERS: tl.constexpr, LOGITS: tl.constexpr,
+    IS_MARKED: tl.constexpr, HAS_STEP_BIAS: tl.constexpr,
 ):  # fmt: skip
     """Average a group's biased logits, draw its letter, and write it down for every member."""
     b = tl.program_id(0)
@@ -245,10 +249,14 @@ def _choose(
     count = 0.0
     for g in tl.static_range(G):
         residue = tl.load(steps + (step * G + g) * batch + b)
-        key = tl.load(keys + b * rows + residue)
         value = tl.load(logits + (g * batch + b) * LOGITS + c)
         value += tl.load(bias + residue * LETTERS + c, mask=is_letter, other=float("-inf"))
-        value += tl.load(key_bias + key * LETTERS + c, mask=is_letter, other=0.0)
+        if IS_MARKED:  # one number holds all promoted letters of a residue
+            promoted = (tl.load(marks + b.to(tl.int64) * rows + residue) >> c) & 1
+            value += promoted.to(tl.float32) * tl.load(strength + b)
+        if HAS_STEP_BIAS:
+            at = (g * batch + b) * LETTERS + c
+            value += tl.load(step_bias + at, mask=is_letter, other=0.0)
         somebody = residue != rows - 1
         mean += tl.where(somebody, value, 0.0)
         count += tl.where(somebody, 1.0, 0.0)

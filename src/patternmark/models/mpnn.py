@@ -18,10 +18,11 @@ is left with one small product per residue and layer.
 
 from __future__ import annotations
 
+import copy
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -145,6 +146,16 @@ class Prepared:
     layers: tuple[PreparedLayer, ...]
     W_out: nn.Linear
 
+    def on_cpu(self) -> Prepared:
+        """Return a copy in the CPU's memory, or itself if it is there."""
+        if not self.encoded.nodes.is_cuda:
+            return self
+        return Prepared(
+            _on_cpu(self.encoded),
+            tuple(_on_cpu(layer) for layer in self.layers),
+            copy.deepcopy(self.W_out).cpu(),
+        )
+
     @torch.no_grad()
     def log_probabilities(self, sequences: Tensor, ranks: Tensor) -> Tensor:
         """Return log P(letter | backbone, what was decoded before): [B, L, 21].
@@ -178,6 +189,15 @@ class Prepared:
             updated = prepared.layer.update(nodes[-1], prepared.edges + heard + own[..., None, :])
             nodes.append(updated * self.encoded.complete[:, None])
         return nodes
+
+
+_Parts = TypeVar("_Parts", Encoded, PreparedLayer)
+
+
+def _on_cpu(parts: _Parts) -> _Parts:
+    """Copy a set of tensors and modules."""
+    copies = {f.name: copy.deepcopy(getattr(parts, f.name)).cpu() for f in fields(parts)}
+    return replace(parts, **copies)
 
 
 class DecoderLayer(nn.Module):

@@ -1,8 +1,8 @@
 """Marks that look at what ProteinMPNN has decoded so far, written in before every step.
 
-A sampler's bias of keys keeps its place in memory and is read at every step, by a replayed CUDA
-graph too. So each sequence gets keys of its own, one for each member of a group, and before a step
-their bias becomes that of the residues about to be decoded. Nothing waits for the device.
+A sampler's `step_bias` keeps its place in memory and is read at every step, by a replayed CUDA
+graph too. It has a row for each sequence and each member of a group. Before a step these rows
+become the bias of the residues about to be decoded. Nothing waits for the device.
 
 While ProteinMPNN decodes a residue it says nothing of others. Schemes that ask what an open
 neighbour will be are told what the model expects of it with nothing decoded at all, which is worked
@@ -40,8 +40,8 @@ class OnlineMarks:
         seed: int | str = 0,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        """Take a task whose keys do not matter; sequence i is number i of the seed."""
-        batch, _, members = task.steps.shape
+        """Take a task without marks; sequence i is number i of the seed."""
+        batch = len(task.steps)
         length = len(task.native)
         device = prepared.encoded.nodes.device
         self._like = torch.zeros(0, device=device)
@@ -52,12 +52,8 @@ class OnlineMarks:
         self._place_of = torch.tensor(place_of, device=device)
         self._tokens = torch.tensor(_opened(task, place_of, width + 1), device=device)
         self._previous = torch.full((batch,), EMPTY, device=device)
-        keys = np.full((batch, length + 1), -1)
-        for member in range(members):
-            rows = np.arange(batch)[:, None]
-            keys[rows, task.steps[:, :, member]] = rows * members + member
-        nothing = np.zeros((batch * members + 1, LETTERS))
-        self.task = replace(task, keys=keys[:, :-1], key_bias=nothing)
+        self.task = replace(task, has_step_bias=True)
+        self._schemes, self._chain_index, self._seed = schemes, chain_index, seed
         self._numbers = list(range(batch)) if numbers is None else list(numbers)
         self._parts = self._divide(schemes, width, seed)
         most = max((marks.likely for marks, _ in self._parts), default=0)
@@ -67,6 +63,13 @@ class OnlineMarks:
             of_place = torch.zeros(width + 1, dtype=torch.long, device=device)
             of_place[self._place_of[:-1]] = torch.arange(length, device=device)
             self._likeliest = top.indices[of_place], top.values[of_place]  # [places, k]
+
+    def only(self, prepared: Prepared, rows: NDArray[np.int64]) -> OnlineMarks:
+        """Return the marks of some of the sequences, from the first step on."""
+        schemes = [self._schemes[row] for row in rows]
+        numbers = [self._numbers[row] for row in rows]
+        task = self.task.only(rows)
+        return OnlineMarks(prepared, task, schemes, self._chain_index, self._seed, numbers)
 
     def _divide(
         self, schemes: Sequence[Scheme | None], width: int, seed: int | str
@@ -94,18 +97,19 @@ class OnlineMarks:
 
     def __call__(self, state: State, step: int) -> None:
         """Write the bias of the residues about to be decoded."""
+        if state.step_bias is None:
+            raise TypeError("sample the task of these marks: another has no place for them")
         if step:
             decoded = state.steps[step - 1].T  # [B, G]
             letters = state.sequences.gather(1, decoded)
             self._tokens.scatter_(1, self._place_of[decoded], letters)
             self._tokens[:, -1] = OUTSIDE  # where nobody stands
             self._previous = letters[:, 0]
-        members = state.steps.shape[1]
         for member, residues in enumerate(state.steps[step].unbind()):
             places = self._place_of[residues]
             for marks, rows in self._parts:
                 canvas = Canvas(self._tokens, rows, places[rows], self._previous, self._likely)
-                state.key_bias[1 + rows * members + member] = marks.bias(canvas).float()
+                state.step_bias[member, rows] = marks.bias(canvas).float()
 
     def _likely(self, rows: Tensor, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
         del rows  # all sequences have one backbone

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from patternmark.models.mpnn import HIDDEN, Prepared
+from patternmark.models.mpnn import HIDDEN, LETTERS, Prepared
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """What to sample on a backbone: B sequences.
 
-    To the logits of residue r of sequence b is added bias[r] + key_bias[keys[b, r]], before the
-    division by the temperature; -inf forbids a letter. NO_KEY = -1 indexes key_bias's last row.
+    To the logits of residue r of sequence b is added bias[r], and strength[b] to the letters whose
+    bits are set in marks[b, r], before the division by the temperature; -inf forbids a letter.
     """
 
     # [L] letters of the residues that are not designed, or [B, L]: of each sequence its own
     native: NDArray[np.int64]
     steps: NDArray[np.int64]  # [B, groups, G] designed residues in order, padded with L
     uniforms: NDArray[np.float32]  # [B, groups] in [0, 1): one for each letter drawn
-    keys: NDArray[np.int64]  # [B, L]
-    key_bias: NDArray[np.float64]  # [l + 1, 21]
     bias: NDArray[np.float64]  # [L, 21]
     temperature: float
+    marks: NDArray[np.int32] | None = None  # [B, L] bit i: letter i is promoted; None: no mark
+    strength: float | NDArray[np.float64] = 0.0  # or [B]
+    has_step_bias: bool = False  # whether `State.step_bias` is written before every step
+    name: str = "the backbone"  # for messages
+
+    def only(self, rows: NDArray[np.int64]) -> Task:
+        """Return the task of some of the sequences."""
+        return replace(
+            self,
+            native=self.native if self.native.ndim == 1 else self.native[rows],
+            steps=self.steps[rows],
+            uniforms=self.uniforms[rows],
+            marks=None if self.marks is None else self.marks[rows],
+            strength=self.strength if np.ndim(self.strength) == 0 else np.take(self.strength, rows),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +56,9 @@ class State:
     temperature: float
     neighbours: Tensor  # [L + 1, K]
     bias: Tensor  # [L + 1, 21]
-    key_bias: Tensor  # [l + 1, 21], that of NO_KEY first
-    keys: Tensor  # [B, L + 1], from 0: NO_KEY
+    marks: Tensor | None  # [B, L + 1] int32: the letters that are promoted, a bit for each
+    strength: Tensor  # [B] by how much
+    step_bias: Tensor | None  # [G, B, 21] of the group that is next, for marks that follow letters
     heard: list[Tensor]  # per layer [B * (L + 1), H] what residues contribute to their neighbours
     # What `heard` is before the first step, per layer [R * (L + 1), H]: for all sequences at once
     # (R = 1), or for each of them (R = B).
@@ -70,8 +84,14 @@ class State:
         undecoded = [torch.cat([with_row(own).to(kind) for own in layer]) for layer in by_layer]
         fixed_log_p = torch.stack([with_row(log_p) for _, log_p in started])
         bias = torch.tensor(task.bias, dtype=torch.float32, device=device)
-        key_bias = torch.tensor(task.key_bias, dtype=torch.float32, device=device)
-        keys = torch.tensor(task.keys, device=device) + 1
+        _, members = task.steps.shape[1:]
+        batch = len(task.steps)
+        marks, step_bias = None, None
+        if task.marks is not None:
+            marks = torch.tensor(np.pad(task.marks, ((0, 0), (0, 1))), device=device)
+        if task.has_step_bias:
+            step_bias = torch.zeros(members, batch, LETTERS, device=device)
+        strength = np.broadcast_to(np.asarray(task.strength, dtype=np.float32), batch)
         return cls(
             steps=torch.tensor(task.steps, device=device).permute(1, 2, 0).contiguous(),
             uniforms=torch.tensor(task.uniforms, device=device).T.contiguous(),
@@ -79,8 +99,9 @@ class State:
             temperature=task.temperature,
             neighbours=with_row(prepared.encoded.neighbours, length),
             bias=with_row(bias),
-            key_bias=key_bias.roll(1, dims=0),
-            keys=torch.cat([keys, torch.zeros_like(keys[:, :1])], dim=1),
+            marks=marks,
+            strength=torch.tensor(strength, device=device),
+            step_bias=step_bias,
             heard=[layer.repeat(copies, 1) for layer in undecoded],
             undecoded=undecoded,
             native=native,

@@ -35,10 +35,17 @@ class MarkedLines:
     """The keys of lines, from piece to piece, and what their tokens show of them so far."""
 
     def __init__(
-        self, marker: Marker, lines: Sequence[str], *, seed: int, temperature: float, like: Tensor
+        self,
+        marker: Marker,
+        lines: Sequence[str],
+        *,
+        seed: int,
+        temperature: float,
+        like: Tensor,
+        nonces: Sequence[int] | None = None,
     ) -> None:
         self._marker, self._temperature, self._like = marker, temperature, like
-        self._seed = seed
+        self._seed, self._nonces = seed, nonces
         # What a line says, not where it stands, decides where its keys begin.
         self._numbers = [line_number(line) for line in lines]
         self._before: list[list[int]] = [[] for _ in lines]  # tokens of earlier pieces
@@ -60,7 +67,8 @@ class MarkedLines:
         begun = np.array([len(self._before[line]) for line in lines])
         numbers = [self._numbers[line] for line in lines]
         lengths = [int(begun.max()) + longest] * len(lines)
-        keys = self._marker.key_sequences(lengths, self._seed, numbers)
+        nonces = None if self._nonces is None else [self._nonces[line] for line in lines]
+        keys = self._marker.key_sequences(lengths, self._seed, numbers, nonces=nonces)
         own = np.take_along_axis(keys, begun[:, None] + np.arange(longest), axis=1)
         return self._marker.prepare(own, self._temperature, like=self._like)
 

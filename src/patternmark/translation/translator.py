@@ -17,6 +17,7 @@ from typing import Protocol
 
 import torch
 
+from patternmark.derive import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.io.vocabulary import (
     Vocabulary,
@@ -106,14 +107,16 @@ class Translator:
         marker: Marker | None = None,
         *,
         scheme: Scheme | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         sure: float = SURE,
         passes: int = 1,
+        nonces: Sequence[int] | None = None,
     ) -> list[Translation]:
         """Translate lines; an empty one stays empty.
 
         Of several candidates the likeliest is taken whose mark is clear at p <= `sure`. A line's
-        keys depend on the seed and on what the line says, not on what stands around it. With
+        keys depend on the seed and on what the line says, not on what stands around it; without a
+        seed they are drawn afresh. `nonces` has that of each line, or the key draws it. With
         several passes a line is marked only as strongly as it needs: the first promotes weakly,
         each next one the lines whose mark is not clear yet, the last as the marker says. A `scheme`
         marks as tokens are decoded; of its candidates the likeliest is taken, unless it is one of
@@ -121,6 +124,7 @@ class Translator:
         """
         if isinstance(scheme, ByKey):
             marker, sure, scheme = scheme.marker, scheme.sure, None
+        seed = fresh_seed() if seed is None else seed
         if marker is None:
             return self._translate_once(lines, decoding, None, seed, sure, scheme)
         found = [Translation("", ()) for _ in lines]
@@ -128,7 +132,8 @@ class Translator:
         for number in range(1, passes + 1):
             weaker = marker.with_delta(marker.delta * number / passes)
             some = [lines[i] for i in waiting]
-            made = self._translate_once(some, decoding, weaker, seed, sure)
+            own = None if nonces is None else [nonces[i] for i in waiting]
+            made = self._translate_once(some, decoding, weaker, seed, sure, nonces=own)
             for i, translation in zip(waiting, made, strict=True):
                 found[i] = translation
             waiting = [i for i in waiting if not found[i].is_clear(sure)]
@@ -142,8 +147,9 @@ class Translator:
         seed: int,
         sure: float,
         scheme: Scheme | None = None,
+        nonces: Sequence[int] | None = None,
     ) -> list[Translation]:
-        marked, stack = None, None
+        marked, stack, sampler_seed = None, None, seed
         if scheme is not None:
             if not self.vocabulary.fits(scheme.alphabet):
                 raise ParameterError(f"{scheme.alphabet.name} is not the model's vocabulary")
@@ -152,10 +158,14 @@ class Translator:
             self.check_fit(marker)
             # Greedy decoding has no temperature: delta is added as it is.
             temperature, like = decoding.temperature or 1.0, self.model.embedding.weight
-            marked = MarkedLines(marker, lines, seed=seed, temperature=temperature, like=like)
+            marked = MarkedLines(
+                marker, lines, seed=seed, temperature=temperature, like=like, nonces=nonces
+            )
+            # Who could draw the same numbers would learn from each token what its key promotes.
+            sampler_seed = marker.sampler_seed(seed)
         pieces = self._pieces([line.strip() for line in lines])
         tokens: list[list[list[int]]] = [[] for _ in lines]
-        generator = torch.Generator(self.model.embedding.weight.device).manual_seed(seed)
+        generator = torch.Generator(self.model.embedding.weight.device).manual_seed(sampler_seed)
         for number in range(max(map(len, pieces), default=0)):
             rows = [i for i, row in enumerate(pieces) if len(row) > number]
             online = None

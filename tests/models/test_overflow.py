@@ -1,0 +1,78 @@
+"""Sequences whose numbers overflow: they are sampled again, and cost no other sequence."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from patternmark import PROTEIN, Key, Marker
+from patternmark.errors import PatternmarkError
+from patternmark.io.structures import Backbone
+from patternmark.models import cpu, sampler
+from patternmark.models.mpnn import ProteinMPNN
+from patternmark.models.online import OnlineMarks
+from patternmark.models.sampler import Sampled, sample
+from patternmark.schemes import make_scheme
+from tests.models.published import network, real_backbone
+from tests.models.test_sampler import prepared_on, task_on
+
+pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    return real_backbone(tmp_path_factory.mktemp("real"), "A", last=60)
+
+
+class FailingStep(cpu.CpuStep):
+    """Loses one sequence of a large batch at its second step, as half precision may."""
+
+    def __call__(self) -> None:
+        super().__call__()
+        log_p = self._state.log_p
+        if len(log_p) > 2 and self._next == 2:
+            log_p[1, self._state.steps[1, 0, 1]] = torch.nan
+
+
+@pytest.mark.parametrize("is_online", [False, True])
+def test_a_sequence_that_overflows_is_sampled_again_and_the_others_stay(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    backbone: Backbone,
+    key: Key,
+    is_online: bool,
+) -> None:
+    prepared, marker = prepared_on(backbone), Marker(key)
+    marks = marker.promoted_bits(marker.key_sequences([len(backbone.sequence)] * 4, seed=0))
+    task = task_on(backbone, [[r] for r in range(20, 32)], indices=range(4), temperature=0.5)
+    task = replace(task, marks=marks, strength=np.array([1.0, 2.0, 0.5, 1.0]), name="7abc")
+
+    def sampled() -> Sampled:
+        if not is_online:
+            return sample(prepared, task)
+        schemes = [make_scheme("soft", key.require_secret(), PROTEIN, d) for d in (1, 2, 1, 3)]
+        online = OnlineMarks(prepared, task, schemes, backbone.chain_index, 5, [3, 9, 4, 1])
+        return sample(prepared, online.task, before_step=online)
+
+    whole = sampled()
+    assert not caplog.records
+    monkeypatch.setattr(sampler, "CpuStep", FailingStep)
+    mended = sampled()
+    assert torch.equal(mended.sequences, whole.sequences)
+    torch.testing.assert_close(mended.log_p, whole.log_p, rtol=0, atol=1e-4)
+    assert [r.getMessage() for r in caplog.records] == [
+        "7abc: the network's numbers overflowed in 1 of 4 sequences, which were sampled again in "
+        "single precision on the CPU"
+    ]
+
+
+def test_a_network_that_overflows_is_an_error_and_no_design(backbone: Backbone) -> None:
+    model = ProteinMPNN()  # another than the tests share
+    model.load_state_dict(network().state_dict())
+    with torch.no_grad():
+        model.W_out.weight.mul_(1e38)
+    task = replace(task_on(backbone, [[1], [4, 6], [9]]), name="7abc")
+    with pytest.raises(PatternmarkError, match=r"^7abc: .*mean nothing"):
+        sample(model.prepare(model.encode(backbone)), task)

@@ -19,7 +19,8 @@ import pytest
 
 from patternmark import Key, Profile, save_key
 from patternmark.cli import main
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 
 SECRET_HEX = "00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210"
 
@@ -60,7 +61,7 @@ def secret() -> Secret:
 
 @pytest.fixture
 def key(secret: Secret) -> Key:
-    return Key.of(secret, Profile())
+    return Key.of(secret, Profile(scheme=Paper()))
 
 
 @pytest.fixture

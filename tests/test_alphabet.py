@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, ParameterError, SequenceError
-from patternmark.alphabet import SEPARATOR
+from patternmark.core.alphabet import SEPARATOR
 
 
 def test_the_twenty_amino_acids_are_scored_and_nothing_else() -> None:

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key, KeyChain, Marker, ParameterError, Profile
-from patternmark.derive import Secret
-from patternmark.likelihood import UNREAD
-from patternmark.profile import HARDENED
-from patternmark.reading import Reading
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.profile import HARDENED
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.statistics.backbone import BackboneStatistic, _coins
 from tests.conftest import SECRET_HEX
 
 SIZES = {"period": 32, "block": 4, "starts": 4, "nonces": 3}
-PROFILES = {"paper": Profile(), "hardened": Profile(scheme=HARDENED, **SIZES)}
+PROFILES = {"paper": Profile(scheme=Paper()), "hardened": Profile(scheme=HARDENED, **SIZES)}
 both = pytest.mark.parametrize("scheme", PROFILES)
 
 
@@ -178,7 +179,7 @@ def test_very_long_sequences_have_very_small_p_values(rng: np.random.Generator) 
 
 
 def test_what_it_cannot_judge_is_refused() -> None:
-    three = Key.generate(Profile(chain=KeyChain.cycle(3)))
+    three = Key.generate(Profile(scheme=Paper(chain=KeyChain.cycle(3))))
     with pytest.raises(ParameterError, match="two keys that take turns"):
         BackboneStatistic(three)
     key = key_of("paper")

@@ -10,22 +10,24 @@ import pytest
 
 from patternmark import PROTEIN, Key, Profile, bit_screen, phases
 from patternmark.bit_screen import BitScreen, StartWorth
-from patternmark.derive import Secret
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.reading import Reading, read
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
 from patternmark.identify import Candidate, Identifier
-from patternmark.likelihood import UNREAD, Worth
+from patternmark.likelihood import Worth
 from patternmark.rates import agreement_rates
-from patternmark.reading import Reading, read
 from patternmark.simulate import marked_sequences, rates_at
 from tests.synthetic import letters, marked, plain
 
-SMALL = Profile(scheme="hardened", period=48, block=4, starts=3, nonces=3)
+SMALL = Profile(scheme=Blocks(nonces=3))
 SHAPES = {
     "small": SMALL,
-    "bits that fill no word": Profile(scheme="hardened", period=12, block=4, starts=3, nonces=2),
-    "blocks of six": Profile(scheme="hardened", period=36, block=6, starts=2, nonces=2),
-    "blocks of sixteen": Profile(scheme="hardened", period=64, block=16, starts=4, nonces=2),
-    "more starts than lanes": Profile(scheme="hardened", period=80, block=4, starts=20, nonces=2),
-    "one start": Profile(scheme="hardened", period=20, block=2, starts=1, nonces=1),
+    "bits that fill no word": Profile(scheme=Blocks(nonces=2)),
+    "blocks of six": Profile(scheme=Blocks(nonces=2)),
+    "blocks of sixteen": Profile(scheme=Blocks(nonces=2)),
+    "more starts than lanes": Profile(scheme=Blocks(nonces=2)),
+    "one start": Profile(scheme=Blocks(nonces=1)),
 }
 
 
@@ -182,7 +184,7 @@ def searched_thoroughly(search: Identifier, sequence: str) -> tuple[str, bool, b
 
 
 def test_chains_of_one_nonce_speak_together(secret: Secret, rng: np.random.Generator) -> None:
-    keys = keys_of(secret, Profile(scheme="hardened"), 300)
+    keys = keys_of(secret, Profile(scheme=Blocks()), 300)
     rates = rates_at(1.0, PROTEIN, "hardened")
     chains = [
         letters(marked_sequences(keys[7], rates, rng.random((1, 60)), seed=5)[0]) for _ in range(3)
@@ -196,7 +198,7 @@ def test_chains_of_one_nonce_speak_together(secret: Secret, rng: np.random.Gener
 def test_the_default_key_is_found_intact_and_damaged(
     secret: Secret, rng: np.random.Generator
 ) -> None:
-    keys = keys_of(secret, Profile(scheme="hardened"), 200)
+    keys = keys_of(secret, Profile(scheme=Blocks()), 200)
     search = Identifier([Candidate(key, str(i)) for i, key in enumerate(keys)])
     whole = marked(keys[123], 400, rng)
     assert searched_thoroughly(search, whole) == ("123", True, False)
@@ -212,7 +214,7 @@ def test_the_default_key_is_found_intact_and_damaged(
 def test_starts_that_lie_inside_blocks_are_found_too(
     secret: Secret, rng: np.random.Generator
 ) -> None:
-    profile = Profile(scheme="hardened", period=512, block=4, starts=256, nonces=2)
+    profile = Profile(scheme=Blocks(nonces=2))
     keys = keys_of(secret, profile, 60)
     assert not BitScreen(keys).has_whole_shifts
     search = Identifier([Candidate(key, str(i)) for i, key in enumerate(keys)])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from patternmark import Detector, Key, KeyChain, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 
 LEVELS = (0.5, 0.2, 0.1, 0.05, 0.01, 1e-3, 1e-4)
 
@@ -22,7 +23,7 @@ def assert_super_uniform(p: np.ndarray, *, at_least: float) -> None:
 
 @pytest.mark.slow
 def test_100_000_unmarked_sequences(secret: Secret, rng: np.random.Generator) -> None:
-    detector = Detector(Key.of(secret, Profile()), "pattern")
+    detector = Detector(Key.of(secret, Profile(scheme=Paper())), "pattern")
     lengths = rng.integers(40, 600, size=100_000)
     sequences = [rng.integers(0, 20, size=n) for n in lengths]
     p = np.array([v.p_value for v in detector.detect_many(sequences)])
@@ -31,7 +32,7 @@ def test_100_000_unmarked_sequences(secret: Secret, rng: np.random.Generator) ->
 
 @pytest.mark.slow
 def test_sequences_cut_by_unknown_residues(secret: Secret, rng: np.random.Generator) -> None:
-    detector = Detector(Key.of(secret, Profile()), "pattern", m=3)
+    detector = Detector(Key.of(secret, Profile(scheme=Paper())), "pattern", m=3)
     sequences = []
     for _ in range(4000):
         ids = rng.integers(0, 20, size=rng.integers(60, 300))
@@ -42,7 +43,7 @@ def test_sequences_cut_by_unknown_residues(secret: Secret, rng: np.random.Genera
 
 
 def test_three_keys_and_unequal_parts(secret: Secret, rng: np.random.Generator) -> None:
-    key = Key.of(secret, Profile(chain=KeyChain.cycle(3), pattern_length=3))
+    key = Key.of(secret, Profile(scheme=Paper(chain=KeyChain.cycle(3), pattern_length=3)))
     shares = key.partition.members[:, :20].sum(axis=1) / 20  # 7, 7 and 6 letters
     detector = Detector(key, "pattern", null=KeyChain.independent(shares))
     p = np.array([v.p_value for v in detector.detect_many(rng.integers(0, 20, size=(5000, 150)))])
@@ -53,7 +54,7 @@ def test_marked_sequences_are_found(secret: Secret, rng: np.random.Generator) ->
     """The other side: agreement of 0.82 over 400 symbols is found nearly always."""
     from patternmark import Marker
 
-    key = Key.of(secret, Profile(delta=1.5))
+    key = Key.of(secret, Profile(scheme=Paper(), delta=1.5))
     marker = Marker(key)
     keys = marker.key_sequences([400] * 200, seed=7)
     logits = np.zeros((*keys.shape, 21))
@@ -66,5 +67,5 @@ def test_marked_sequences_are_found(secret: Secret, rng: np.random.Generator) ->
     # share more: then its key sees a shadow of the mark, see the method page.)
     half = [np.flatnonzero(part) for part in key.partition.members]
     crossed = [[*half[0][:5], *half[1][:5]], [*half[0][5:], *half[1][5:]]]
-    other = Key.generate(Profile(), [[int(s) for s in part] for part in crossed])
+    other = Key.generate(Profile(scheme=Paper()), [[int(s) for s in part] for part in crossed])
     assert sum(v.prediction for v in Detector(other).detect_many(sequences)) <= 3

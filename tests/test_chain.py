@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from patternmark import KeyChain, ParameterError
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 
 
 def test_the_default_alternates_from_either_key() -> None:

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import Alphabet, Detector, Key, Profile
-from patternmark.alphabet import SEPARATOR
-from patternmark.coins import NO_COIN, tossed_before
-from patternmark.derive import Secret
-from patternmark.likelihood import UNREAD
-from patternmark.profile import HARDENED
-from patternmark.reading import read_many
+from patternmark.coins import tossed_before
+from patternmark.core.alphabet import NO_COIN, SEPARATOR, UNREAD
+from patternmark.core.profile import HARDENED
+from patternmark.core.reading import read_many
+from patternmark.core.schemes import Turns
+from patternmark.core.secret import Secret
+from patternmark.core.turns import TurnSchedule
 from patternmark.repeats import Lags
-from patternmark.schedule import HardenedSchedule
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(600)], unscored=[0, 1])
 FEW = Alphabet.from_symbols("few", list("abcdef"), unscored=[])
@@ -123,7 +123,7 @@ def test_what_is_not_scored_tosses_no_coin() -> None:
 
 
 def test_a_hardened_key_has_fresh_coins_further_on() -> None:
-    profile = Profile(alphabet=TOKENS, scheme=HARDENED, nonces=1)
+    profile = Profile(alphabet=TOKENS, scheme=Turns(nonces=1))
     detector = Detector(Key.of(Secret(bytes(32)), profile), "lr")
     word, other = np.full(1, 7), np.arange(20, 40)
     near = detector.read([np.concatenate([word, other[:5], word])])[0]

@@ -8,7 +8,8 @@ import pytest
 
 from patternmark import PROTEIN, Detector, Key, Marker, ParameterError, Profile, Verdict, load_key
 from patternmark.combine import Rule, combine, similar_groups
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, text, vocabulary, write_fasta
@@ -65,7 +66,7 @@ def combined_log_p(key: Key, records: list[str], log_ps: list[float]) -> float:
 def test_within_a_group_the_best_counts_and_groups_multiply(
     secret: Secret, rng: np.random.Generator
 ) -> None:
-    key = Key.of(secret, Profile())
+    key = Key.of(secret, Profile(scheme=Paper()))
     one, other = plain(100, rng), plain(100, rng)
     copies = combined_log_p(key, [one] * 3, [-9.0, -3.0, -5.0])
     assert copies == pytest.approx(-9.0 + log(3))
@@ -79,7 +80,7 @@ def test_within_a_group_the_best_counts_and_groups_multiply(
 def test_verdicts_save_measuring_and_must_be_of_the_detector(
     secret: Secret, rng: np.random.Generator
 ) -> None:
-    key = Key.of(secret, Profile())
+    key = Key.of(secret, Profile(scheme=Paper()))
     judge, records = Detector(key), [marked(key, 80, rng, delta=1.0) for _ in range(3)]
     verdicts = judge.detect_many(records)
     measured, known = combine(judge, records), combine(judge, records, verdicts=verdicts)
@@ -96,7 +97,7 @@ def test_the_combined_p_value_holds_for_copies_and_strangers(
 ) -> None:
     sequences = [plain(60, rng) for _ in range(4)]
     records = [sequences[0]] * 5 + sequences[1:]
-    key, found = Key.of(secret, Profile()), []
+    key, found = Key.of(secret, Profile(scheme=Paper())), []
     judge, _, verdicts = records_and_verdicts(key, records, [0.0] * 8)
     for _ in range(400):
         shared = rng.random()  # copies have one p-value between them
@@ -153,7 +154,7 @@ def test_unmarked_records_stay_unmarked_together(
 
 TOKENS = vocabulary(2000)
 OF_TEXTS = {
-    "paper": Profile(TOKENS),
+    "paper": Profile(TOKENS, scheme=Paper()),
     "hardened": Profile.for_text(TOKENS),
     "nonces": Profile.for_text(TOKENS, nonces=3),
 }
@@ -204,7 +205,7 @@ def test_the_valid_rule_is_picked_whoever_calls(
     assert found.how is Rule.COINS
     assert found.log_p == pytest.approx(Detector(key).detect(records[0]).log10_p * log(10))
     assert "|repeats:masked|" in found.signature
-    protein = combine(Detector(Key.of(secret, Profile())), [plain(50, rng)])
+    protein = combine(Detector(Key.of(secret, Profile(scheme=Paper()))), [plain(50, rng)])
     assert protein.how is Rule.GROUPS
     table = protein.to_dict()
     assert table["method"] == "fisher over groups of similar records, bonferroni within"

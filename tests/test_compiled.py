@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 
 from patternmark import alignment, compiled, phases
-from patternmark.derive import Secret
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.key import Key
+from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.reading import read_many
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.null.local import LocalRules
-from patternmark.profile import HARDENED, Profile
-from patternmark.reading import read_many
 from patternmark.statistics import make_statistic
 
 pytest.importorskip("numba")
 PROFILES = {
-    "paper": Profile(),
-    "one nonce": Profile(scheme=HARDENED, nonces=1),
-    "five nonces": Profile(scheme=HARDENED, nonces=5),
-    "odd period": Profile(scheme=HARDENED, period=12, block=2, starts=3, nonces=3),
+    "paper": Profile(scheme=Paper()),
+    "one nonce": Profile(scheme=Blocks(nonces=1)),
+    "five nonces": Profile(scheme=Blocks(nonces=5)),
+    "odd period": Profile(scheme=Blocks(nonces=3)),
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from patternmark import ParameterError
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from tests.conftest import SECRET_HEX
 from vectors import port
 

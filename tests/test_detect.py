@@ -15,15 +15,16 @@ from patternmark import (
     Profile,
     SequenceError,
 )
-from patternmark.derive import Secret
-from patternmark.verdict import Status, format_p, p_value_of
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
+from patternmark.core.verdict import Status, format_p, p_value_of
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
 
 
 @pytest.fixture
 def halves(secret: Secret) -> Key:
-    return Key.of(secret, Profile(), PARTS)
+    return Key.of(secret, Profile(scheme=Paper()), PARTS)
 
 
 def test_a_verdict_says_everything(halves: Key) -> None:
@@ -110,7 +111,7 @@ def test_what_cannot_happen_by_chance_has_p_zero(halves: Key) -> None:
 
 
 def test_named_patterns_fix_m(secret: Secret) -> None:
-    key = Key.of(secret, Profile(pattern_length=3, patterns=((0, 0, 1),)), PARTS)
+    key = Key.of(secret, Profile(scheme=Paper(pattern_length=3, patterns=((0, 0, 1),))), PARTS)
     assert Detector(key, "pattern", mask_repeats=False).detect("AAMAAM").statistic == 2
     with pytest.raises(ParameterError, match="another length"):
         Detector(key, "pattern", m=5)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from patternmark import Detector, Key, Marker, ParameterError, Profile, save_key
-from patternmark.derive import Secret
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.evidence import (
     DEFAULT_FPR,
     benjamini_hochberg,
@@ -17,7 +19,6 @@ from patternmark.evidence import (
     markov,
     rank_p_value,
 )
-from patternmark.reading import Reading
 from patternmark.statistics import Measurement, NullCurve
 from tests.conftest import Outcome
 from tests.synthetic import plain, text, vocabulary
@@ -74,9 +75,9 @@ def test_the_default_rate_is_one_for_all() -> None:
     from inspect import signature
 
     from patternmark.cli import detect, identify, locate, power, report
+    from patternmark.core.profile import SURE
     from patternmark.identify import Identifier
     from patternmark.locate import Locator
-    from patternmark.profile import SURE
 
     calls = (Detector, Identifier, Locator, detect.detect, identify.identify, locate.locate)
     for call in (*calls, power.power, report.report):
@@ -98,7 +99,7 @@ class Certain:
 
 
 def test_a_p_value_for_any_sequence_reaches_the_verdict(secret: Secret) -> None:
-    verdict = Detector(Key.of(secret, Profile()), Certain()).detect("ACDE")
+    verdict = Detector(Key.of(secret, Profile(scheme=Paper())), Certain()).detect("ACDE")
     assert verdict.p_any == pytest.approx(exp(-5.0))
     assert verdict.log10_p_any == pytest.approx(-5.0 / log(10))
     assert verdict.p_value == pytest.approx(exp(-8.0))
@@ -119,8 +120,8 @@ def test_who_has_a_p_value_for_any_sequence(
     assert [one.p_any is None for one in found] == [False, True]
     # Coins that count twice, halves of equal size, amino acids: it would not hold.
     assert Detector(key, detector, mask_repeats=False).detect(ids).p_any is None
-    assert Detector(Key.of(secret, Profile(TOKENS)), detector).detect(ids).p_any is None
-    protein = Detector(Key.of(secret, Profile(scheme="hardened")), detector).detect(plain(80, rng))
+    assert Detector(Key.of(secret, Profile(TOKENS, scheme=Paper())), detector).detect(ids).p_any is None
+    protein = Detector(Key.of(secret, Profile(scheme=Blocks())), detector).detect(plain(80, rng))
     assert protein.p_any is None
 
 
@@ -128,7 +129,7 @@ def test_who_has_a_p_value_for_any_sequence(
 def test_detect_shows_the_column_where_there_is_something_to_show(
     scheme: str, run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    profile = Profile.for_text(TOKENS) if scheme == "hardened" else Profile(TOKENS)
+    profile = Profile.for_text(TOKENS) if scheme == "hardened" else Profile(TOKENS, scheme=Paper())
     save_key(Key.of(secret, profile), tmp_path / "t.key")
     file = tmp_path / "x.jsonl"
     file.write_text("".join(f"{text(TOKENS, n, rng).tolist()}\n" for n in (50, 400)))

@@ -20,12 +20,13 @@ from patternmark import (
 )
 from patternmark.calibrate import calibrate, rank_p_values
 from patternmark.combine import combine
-from patternmark.derive import Secret
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Paper, Turns
+from patternmark.core.secret import Secret
 from patternmark.locate import Locator
 from patternmark.plot import plot_verdicts
 from patternmark.power import PowerStudy
-from patternmark.reading import Reading
 from patternmark.report import ReportEntry, render_report
 from patternmark.statistics import STATISTICS, Statistic, excerpts, make_statistic
 from patternmark.statistics.excerpts import OfExcerpts
@@ -36,13 +37,11 @@ from tests.synthetic import text, vocabulary
 
 TOKENS = vocabulary(120)
 PROFILES = {
-    "paper": Profile(alphabet=TOKENS),
-    "three parts": Profile(alphabet=TOKENS, chain=KeyChain.cycle(3), pattern_length=3),
-    "no cycle": Profile(
-        alphabet=TOKENS, chain=KeyChain.of([[0.1, 0.9], [0.7, 0.3]], [0.5, 0.5]), pattern_length=2
-    ),
-    "one nonce": Profile(alphabet=TOKENS, scheme="hardened", nonces=1),
-    "nonces": Profile(alphabet=TOKENS, scheme="hardened", nonces=6, period=64, starts=4),
+    "paper": Profile(alphabet=TOKENS, scheme=Paper()),
+    "three parts": Profile(alphabet=TOKENS, scheme=Paper(chain=KeyChain.cycle(3), pattern_length=3)),
+    "no cycle": Profile(alphabet=TOKENS, scheme=Paper(chain=KeyChain.of([[0.1, 0.9], [0.7, 0.3]], [0.5, 0.5]), pattern_length=2)),
+    "one nonce": Profile(alphabet=TOKENS, scheme=Turns(nonces=1)),
+    "nonces": Profile(alphabet=TOKENS, scheme=Turns(period=64, starts=4, nonces=6)),
 }
 WHOLE: dict[str, Callable[[Key], Statistic]] = {
     "auto": AutoStatistic,
@@ -52,8 +51,8 @@ WHOLE: dict[str, Callable[[Key], Statistic]] = {
     "local": LocalStatistic,
 }
 LARGE = {
-    "paper": Profile(alphabet=vocabulary(8000), delta=2.0),
-    "hardened": Profile(alphabet=vocabulary(8000), scheme="hardened", nonces=1, delta=2.0),
+    "paper": Profile(alphabet=vocabulary(8000), scheme=Paper(), delta=2.0),
+    "hardened": Profile(alphabet=vocabulary(8000), scheme=Turns(nonces=1), delta=2.0),
 }
 
 
@@ -215,13 +214,13 @@ def test_a_key_of_many_tokens_is_a_small_file(secret: Secret, tmp_path: Path) ->
 def test_parts_of_unequal_size_are_no_halves(secret: Secret, rng: np.random.Generator) -> None:
     tokens = vocabulary(2000)
     order = rng.permutation(tokens.scored).tolist()
-    key = Key.of(secret, Profile(tokens), [order[:500], order[500:]])
+    key = Key.of(secret, Profile(tokens, scheme=Paper()), [order[:500], order[500:]])
     for detector in ("phase", "slip", "local"):
         # Of "the cat the dog the ..." one phase would have three tokens of four.
         with pytest.raises(ParameterError, match="half of the symbols"):
             Detector(key, detector)
     assert "null:markov" in Detector(key, "auto").signature
     middle = len(order) // 2
-    even = Key.of(secret, Profile(tokens), [order[:middle], order[middle:]])
+    even = Key.of(secret, Profile(tokens, scheme=Paper()), [order[:middle], order[middle:]])
     assert "null:markov" not in Detector(even, "auto").signature
     assert Detector(even, "phase").detect(order[:60]).p_value <= 1.0

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key, ParameterError, Profile
-from patternmark.alphabet import Alphabet
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.blocks import protein_pairs
+from patternmark.core.profile import HARDENED
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.expect import _DOUBT, STRENGTHS, position_rates, random_halves
-from patternmark.profile import HARDENED
-from patternmark.schedule import protein_pairs
 from patternmark.statistics.backbone import BackboneStatistic
 
-PROFILES = {"paper": Profile(), "hardened": Profile(scheme=HARDENED)}
+PROFILES = {"paper": Profile(scheme=Paper()), "hardened": Profile(scheme=Blocks())}
 both = pytest.mark.parametrize("scheme", PROFILES)
 TEMPERATURE = 0.1
 
@@ -86,7 +87,7 @@ def test_halves_take_one_of_each_pair() -> None:
 
 
 def test_other_alphabets_are_refused() -> None:
-    words = Profile(alphabet=Alphabet("words", 100, (), "0" * 64))
+    words = Profile(alphabet=Alphabet("words", 100, (), "0" * 64), scheme=Paper())
     with pytest.raises(ParameterError, match="proteins alone"):
         position_rates(np.full((1, 1, 100), 0.01), np.zeros(1, dtype=int), words, 1.0)
 
@@ -102,7 +103,7 @@ def test_at_a_temperature_near_zero_rates_are_still_rates(
 
 
 def test_what_is_no_rate_is_refused(rng: np.random.Generator) -> None:
-    key = Key.generate(Profile(scheme=HARDENED, nonces=1))
+    key = Key.generate(Profile(scheme=Blocks(nonces=1)))
     detector = Detector(key, BackboneStatistic(key))
     sequence = rng.choice(PROTEIN.scored, 30)
     for rates in (np.full((3, 30), np.nan), np.full((3, 30), 1.0), np.full((3, 29), 0.6)):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from patternmark import cyclic
+from patternmark.core.alphabet import UNREAD
 from patternmark.cyclic import CyclicRatio, PathRatios
 from patternmark.likelihood import (
     HARDENED_MIXTURE,
     PAPER_MIXTURE,
     TEXT_HARDENED_MIXTURE,
     TEXT_PAPER_MIXTURE,
-    UNREAD,
     ChainRatio,
     Component,
     factors,

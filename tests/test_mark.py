@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from patternmark import NO_KEY, Key, KeyChain, KeyFileError, Marker, ParameterError, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 
 
 def test_key_sequences_depend_on_secret_seed_and_index_alone(secret: Secret) -> None:
     chain = KeyChain.of([[0.5, 0.5], [0.5, 0.5]], [0.5, 0.5])
-    profile = Profile(chain=chain, pattern_length=2, patterns=((0, 1),))
+    profile = Profile(scheme=Paper(chain=chain, pattern_length=2, patterns=((0, 1),)))
     marker = Marker(Key.of(secret, profile))
     base = marker.key_sequence(200, seed=1, index=2)
     assert marker.key_sequence(200, seed=1, index=2).tolist() == base.tolist()
@@ -46,13 +47,13 @@ def test_a_public_half_cannot_mark(key: Key) -> None:
 
 
 def test_without_a_seed_keys_are_drawn_afresh(secret: Secret) -> None:
-    marker = Marker(Key.of(secret, Profile(scheme="hardened")))
+    marker = Marker(Key.of(secret, Profile(scheme=Blocks())))
     drawn = {tuple(marker.key_sequence(3)) for _ in range(30)}
     assert len(drawn) > 20  # of 1,024 pairs of nonce and start
 
 
 def test_the_nonce_is_that_of_the_record_and_not_of_the_chain(secret: Secret) -> None:
-    key = Key.of(secret, Profile(scheme="hardened"))
+    key = Key.of(secret, Profile(scheme=Blocks()))
     period = key.schedule.period
 
     def nonces(marker: Marker, chain: int, **options: list[int]) -> list[int]:

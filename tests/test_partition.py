@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark import NO_KEY, PROTEIN, PROTEIN_BACKGROUND, Alphabet, ParameterError
-from patternmark.derive import Secret
-from patternmark.partition import adopt_partition, derive_partition
+from patternmark.core.partition import adopt_partition, derive_partition
+from patternmark.core.secret import Secret
 
 secrets = st.binary(min_size=32, max_size=32).map(Secret)
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
-from patternmark.derive import Secret
-from patternmark.promote import strength_of
+from patternmark.core.promote import strength_of
+from patternmark.core.schemes import Paper, Turns
+from patternmark.core.secret import Secret
 from tests.synthetic import vocabulary
 
 
@@ -118,7 +119,7 @@ def test_torch_gradients_pass_through(key: Key) -> None:
 def test_numpy_users_never_import_torch() -> None:
     code = (
         "import sys, numpy as np, patternmark as pm\n"
-        "marker = pm.Marker(pm.Key.generate(pm.Profile()))\n"
+        "marker = pm.Marker(pm.Key.generate(pm.Profile(scheme=Paper())))\n"
         "marker.promote(np.zeros((3, 21)), [0, 1, 0], temperature=1.0)\n"
         "print('torch' in sys.modules)\n"
     )
@@ -128,9 +129,9 @@ def test_numpy_users_never_import_torch() -> None:
 
 TOKENS = vocabulary(300)
 SHAPES = {
-    "paper": Profile(alphabet=TOKENS, delta=0.8),
-    "hardened": Profile(alphabet=TOKENS, scheme="hardened", nonces=5, delta=0.8),
-    "tempered": Profile(alphabet=TOKENS, scheme="hardened", nonces=1, delta_at="tempered"),
+    "paper": Profile(alphabet=TOKENS, scheme=Paper(), delta=0.8),
+    "hardened": Profile(alphabet=TOKENS, scheme=Turns(nonces=5), delta=0.8),
+    "tempered": Profile(alphabet=TOKENS, scheme=Turns(nonces=1), delta_at="tempered"),
 }
 
 
@@ -218,6 +219,6 @@ def test_the_bits_of_a_position_are_its_promoted_letters(secret: Secret, scheme:
 
 
 def test_a_vocabulary_does_not_fit_into_bits(secret: Secret) -> None:
-    marker = Marker(Key.of(secret, Profile(alphabet=vocabulary(300))))
+    marker = Marker(Key.of(secret, Profile(alphabet=vocabulary(300), scheme=Paper())))
     with pytest.raises(ParameterError, match="300 symbols do not fit"):
         marker.promoted_bits(np.array([0]))

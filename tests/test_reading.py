@@ -1,9 +1,10 @@
 import numpy as np
 
 from patternmark import PROTEIN, Detector, Key, Profile
-from patternmark.derive import Secret
-from patternmark.likelihood import UNREAD
-from patternmark.reading import read, read_many
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.reading import read, read_many
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 
 MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
 
@@ -59,8 +60,8 @@ def test_a_hardened_key_hears_a_distant_copy_as_news() -> None:
     tandem, copies = PROTEIN.encode(MOTIF + between + MOTIF), PROTEIN.encode(f"{MOTIF}/{MOTIF}")
     runs = PROTEIN.encode(MOTIF + "QQQQQQQQQQQQ")
     mostly = PROTEIN.encode(3 * (MOTIF + "EDHCGLSFNQ"))
-    hardened = Detector(Key.generate(Profile(scheme="hardened", nonces=1)))
-    paper = Detector(Key.generate(Profile()))
+    hardened = Detector(Key.generate(Profile(scheme=Blocks(nonces=1))))
+    paper = Detector(Key.generate(Profile(scheme=Paper())))
     news, rest, low = (reading.num_scored for reading in hardened.read([tandem, copies, runs]))
     assert news == len(tandem)
     assert rest == len(MOTIF)  # the phase of another chain is unknown: it may be the same
@@ -74,6 +75,6 @@ def test_false_positives_on_a_protein_of_equal_repeats(rng: np.random.Generator)
     repeats = [np.tile(rng.integers(0, 20, size=31), 12) for _ in range(100)]
     hits = 0
     for number in range(10):
-        key = Key.of(Secret(bytes([number] * 32)), Profile(scheme="hardened", nonces=1))
+        key = Key.of(Secret(bytes([number] * 32)), Profile(scheme=Blocks(nonces=1)))
         hits += sum(verdict.log10_p <= -2.0 for verdict in Detector(key).detect_many(repeats))
     assert hits <= 18  # of 1,000 at 1 %; 89 where they count as news

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import NO_KEY, PROTEIN, KeyChain, Patterns
-from patternmark.partition import adopt_partition
-from patternmark.reading import Reading, read
+from patternmark.core.partition import adopt_partition
+from patternmark.core.reading import Reading, read
 from patternmark.recover import agreement, recover, running_mean
 from tests.oracles import count_naively
 

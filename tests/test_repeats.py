@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, SEPARATOR, Alphabet
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, SEPARATOR, Alphabet
 from patternmark.repeats import repeated, repeated_many
 
 Ids = NDArray[np.int64]

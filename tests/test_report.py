@@ -7,9 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
+from patternmark.core.verdict import format_p
 from patternmark.report import ReportEntry, render_report
-from patternmark.verdict import format_p
 from tests.conftest import SECRET_HEX
 
 VOID = {"meta", "br"}
@@ -181,7 +182,7 @@ def test_marked_designs_are_compared_with_unmarked(detector: Detector) -> None:
 
 def test_token_ids_are_shown_as_they_are(secret: Secret, rng: np.random.Generator) -> None:
     alphabet = Alphabet.from_symbols("tokenizer:t", [f"t{i}" for i in range(1200)], unscored=[0])
-    profile = Profile(alphabet=alphabet, chain=KeyChain.cycle(10), pattern_length=3)
+    profile = Profile(alphabet=alphabet, scheme=Paper(chain=KeyChain.cycle(10), pattern_length=3))
     detector = Detector(Key.of(secret, profile), "pattern")
     ids = rng.integers(0, 1200, size=55)
     ids[7] = 0
@@ -196,7 +197,7 @@ def test_token_ids_are_shown_as_they_are(secret: Secret, rng: np.random.Generato
 
 def test_a_text_is_shown_as_it_runs(secret: Secret) -> None:
     alphabet = Alphabet.from_symbols("tokenizer:t", [f"t{i}" for i in range(40)], unscored=[0])
-    detector = Detector(Key.of(secret, Profile(alphabet=alphabet)))
+    detector = Detector(Key.of(secret, Profile(alphabet=alphabet, scheme=Paper())))
     words = ("<b>", " bold", "\n", "", "\x1b[2J", " &amp;", " é", "t")
     shown = replace(entry(detector, np.arange(8)), words=words)
     html = render_report(detector, [shown], title="x")

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from patternmark import PROTEIN, Alphabet, Key, ParameterError, Profile
 from patternmark import schedule as module
-from patternmark.derive import Secret
-from patternmark.likelihood import UNREAD
-from patternmark.partition import derive_partition
-from patternmark.schedule import PROTEIN_PAIRS, Excerpt, HardenedSchedule, PartitionSchedule
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.blocks import PROTEIN_PAIRS
+from patternmark.core.partition import derive_partition
+from patternmark.core.schedule import Excerpt, PartitionSchedule
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
+from patternmark.core.turns import TurnSchedule
 from vectors import port
 
 
@@ -80,7 +83,7 @@ def test_other_alphabets_are_paired_in_secret(secret: Secret, size: int) -> None
 
 
 def test_the_bits_of_the_default(secret: Secret) -> None:
-    made = Key.of(secret, Profile(scheme="hardened")).schedule
+    made = Key.of(secret, Profile(scheme=Blocks())).schedule
     assert isinstance(made, HardenedSchedule)
     assert made.bits == 128 * 10
     assert (made.period, made.nonces, len(made.starts)) == (512, 64, 16)
@@ -97,7 +100,7 @@ def test_the_derivation_is_frozen(secret: Secret) -> None:
 
 
 def test_nothing_secret_is_printed(secret: Secret) -> None:
-    key = Key.of(secret, Profile(scheme="hardened"))
+    key = Key.of(secret, Profile(scheme=Blocks()))
     assert repr(key.schedule) == "HardenedSchedule(64 nonces of 512 keys, hidden)"
     with pytest.raises(ParameterError, match="no partition"):
         _ = key.partition
@@ -111,7 +114,7 @@ def test_the_papers_scheme_in_the_same_terms(key: Key) -> None:
 
 def test_only_neighbours_and_whole_rounds_meet_a_half_again(secret: Secret, key: Key) -> None:
     """Where halves of two keys so far apart are ever alike, `reuses` must say so."""
-    made = Key.of(secret, Profile(scheme="hardened")).schedule
+    made = Key.of(secret, Profile(scheme=Blocks())).schedule
     lags = np.arange(1, 1100)
     claimed = made.reuses(lags)
     halves = made.promoted(0)[:, PROTEIN.scored]

@@ -10,7 +10,8 @@ import pytest
 from patternmark import PROTEIN, Detector, Key, KeyChain, Profile, Verdict
 from patternmark.calibrate import calibrate, rank_p_values
 from patternmark.combine import combine
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.identify import Candidate, Identifier
 from patternmark.locate import Locator
 from patternmark.signature import joined, keys_part, rates_part, scored_part, short_hash
@@ -33,7 +34,7 @@ def changes(key: Key) -> dict[str, dict]:
         "repeats": {"mask_repeats": False},
         **{f"fpr {fpr!r}": {"fpr": fpr} for fpr in FPRS[1:]},
         "key": {"key": key.derive("other")},
-        "scheme": {"key": Key.of(key.require_secret(), Profile(scheme="hardened"))},
+        "scheme": {"key": Key.of(key.require_secret(), Profile(scheme=Blocks()))},
     }
 
 
@@ -59,7 +60,7 @@ def every_verdict(key: Key, sequence: str) -> dict[str, Verdict]:
 def test_different_settings_have_different_signatures(
     secret: Secret, rng: np.random.Generator
 ) -> None:
-    key = Key.of(secret, Profile())
+    key = Key.of(secret, Profile(scheme=Paper()))
     found = every_verdict(key, marked(key, 60, rng, delta=0.6))
     for (one, a), (other, b) in combinations(found.items(), 2):
         assert a.signature != b.signature, f"{one} and {other}"
@@ -69,7 +70,7 @@ def test_different_settings_have_different_signatures(
 def test_the_same_settings_have_the_same_signature(
     secret: Secret, rng: np.random.Generator
 ) -> None:
-    key = Key.of(secret, Profile())
+    key = Key.of(secret, Profile(scheme=Paper()))
     sequence = plain(50, rng) + "/" + plain(40, rng)
     everything = np.ones(91, dtype=bool)
     of_letters = PROTEIN.encode(sequence) >= 0  # a separator is no position that counts
@@ -81,7 +82,7 @@ def test_the_same_settings_have_the_same_signature(
 
 
 def test_who_decides_is_signed(secret: Secret, rng: np.random.Generator) -> None:
-    key = Key.of(secret, Profile())
+    key = Key.of(secret, Profile(scheme=Paper()))
     verdict = Detector(key).detect(marked(key, 200, rng, delta=1.5))
     beaten = verdict.compared(0.5, 99, decides=True)
     assert verdict.prediction
@@ -96,7 +97,7 @@ def test_who_decides_is_signed(secret: Secret, rng: np.random.Generator) -> None
 
 
 def test_rates_of_positions_are_signed(secret: Secret, rng: np.random.Generator) -> None:
-    key = Key.of(secret, Profile(scheme="hardened", nonces=1))
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
     judge, sequence = Detector(key, BackboneStatistic(key)), plain(30, rng)
     rates = [np.full((1, 30), rate) for rate in (0.7, 0.8)]
     found = judge.detect_many([sequence] * 2, rates=rates)
@@ -105,9 +106,9 @@ def test_rates_of_positions_are_signed(secret: Secret, rng: np.random.Generator)
 
 
 def test_identify_signs_keys_rate_and_mask(secret: Secret, rng: np.random.Generator) -> None:
-    master, ids = Key.of(secret, Profile()), PROTEIN.encode(plain(80, rng))
+    master, ids = Key.of(secret, Profile(scheme=Paper())), PROTEIN.encode(plain(80, rng))
     keys = [Candidate(master.derive(str(i)), str(i)) for i in range(3)]
-    mixed = [*keys, Candidate(Key.of(secret, Profile(scheme="hardened", nonces=1)), "h")]
+    mixed = [*keys, Candidate(Key.of(secret, Profile(scheme=Blocks(nonces=1))), "h")]
     searches = [
         Identifier(keys),
         Identifier(keys[:2]),
@@ -125,7 +126,7 @@ def test_identify_signs_keys_rate_and_mask(secret: Secret, rng: np.random.Genera
 
 
 def test_locate_signs_frames_and_mask(secret: Secret, rng: np.random.Generator) -> None:
-    key, ids = Key.of(secret, Profile()), PROTEIN.encode(plain(60, rng))
+    key, ids = Key.of(secret, Profile(scheme=Paper())), PROTEIN.encode(plain(60, rng))
     found = [
         Locator(key).in_protein(ids),
         Locator(key).in_protein(ids, np.arange(60) > 5),
@@ -137,7 +138,7 @@ def test_locate_signs_frames_and_mask(secret: Secret, rng: np.random.Generator) 
 
 
 def test_combine_and_calibrate_sign(secret: Secret, rng: np.random.Generator) -> None:
-    key, records = Key.of(secret, Profile()), [plain(60, rng) for _ in range(3)]
+    key, records = Key.of(secret, Profile(scheme=Paper())), [plain(60, rng) for _ in range(3)]
     mask = np.arange(60) > 5
     found = [
         combine(Detector(key), records).signature,

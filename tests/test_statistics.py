@@ -8,10 +8,10 @@ import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
 from patternmark.alignment import local_paths, slip_paths
-from patternmark.alphabet import SEPARATOR
-from patternmark.derive import Secret
+from patternmark.core.alphabet import SEPARATOR, UNREAD
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
-from patternmark.likelihood import UNREAD
 from patternmark.null.local import LocalRules
 from patternmark.phases import around
 from patternmark.plot import plot_verdicts
@@ -149,7 +149,7 @@ def test_the_payload_is_read_back(name: str, rng: np.random.Generator) -> None:
 
 def test_an_unmarked_chain_does_not_hide_the_mark_of_another(rng: np.random.Generator) -> None:
     """Chains of a record have one nonce: it is chosen by all of them together."""
-    key = Key.of(Secret(bytes(32)), Profile(scheme="hardened"))
+    key = Key.of(Secret(bytes(32)), Profile(scheme=Blocks()))
     detector = Detector(key)
     first, second = marked(key, 300, rng, seed=4), plain(100, rng)
     alone = detector.detect(first)
@@ -167,7 +167,7 @@ def test_records_of_many_short_chains_keep_to_the_rate(
     """A product of ratios is no ratio of one long chain: its tail is bounded by one factor's."""
     hits = 0
     for number in range(10):
-        key = Key.of(Secret(bytes([number] * 32)), Profile(scheme="hardened", nonces=1))
+        key = Key.of(Secret(bytes([number] * 32)), Profile(scheme=Blocks(nonces=1)))
         parts = [[plain(length, rng) for _ in range(chains)] for _ in range(200)]
         records = [np.concatenate([np.append(p, SEPARATOR) for p in some])[:-1] for some in parts]
         hits += sum(v.log10_p <= -1.0 for v in Detector(key).detect_many(records))
@@ -176,7 +176,7 @@ def test_records_of_many_short_chains_keep_to_the_rate(
 
 def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:
     """With many nonces, the right one must be chosen by a part of the sequence."""
-    key = Key.of(Secret(bytes(32)), Profile(scheme="hardened"))
+    key = Key.of(Secret(bytes(32)), Profile(scheme=Blocks()))
     detector = Detector(key, "lr")
     found = 0
     for seed in range(16):

@@ -4,19 +4,20 @@ import numpy as np
 import pytest
 
 from patternmark import Key, Marker, Profile, compiled
-from patternmark.derive import Secret
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Paper, Turns
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.identify import Candidate, Identifier
-from patternmark.likelihood import UNREAD
-from patternmark.reading import Reading
 from patternmark.statistics import excerpts
 from patternmark.token_screen import TokenScreen
 from tests.synthetic import text, vocabulary
 
 TOKENS = vocabulary(600)
 PROFILES = {
-    "paper": Profile(alphabet=TOKENS, delta=2.0),
-    "hardened": Profile(alphabet=TOKENS, scheme="hardened", nonces=2, delta=2.0),
+    "paper": Profile(alphabet=TOKENS, scheme=Paper(), delta=2.0),
+    "hardened": Profile(alphabet=TOKENS, scheme=Turns(nonces=2), delta=2.0),
 }
 
 

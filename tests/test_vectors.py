@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from patternmark.recover import recover
 from tests.test_schedule import FROZEN_DIGEST, FROZEN_LETTERS, FROZEN_TOKENS
 from vectors import port

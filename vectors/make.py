@@ -26,7 +26,8 @@ from patternmark import (
     Marker,
     Profile,
 )
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.recover import recover
 from vectors import port
 
@@ -40,23 +41,21 @@ def profiles() -> dict[str, Profile]:
     three = KeyChain.of([[0.1, 0.6, 0.3], [0.3, 0.1, 0.6], [0.6, 0.3, 0.1]], [0.25, 0.25, 0.5])
     tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])
     return {
-        "paper": Profile(),
-        "mass-balanced": Profile(background=PROTEIN_BACKGROUND, delta=0.75, delta_at="tempered"),
-        "three-keys": Profile(chain=three, pattern_length=3),
-        "named-patterns": Profile(
-            chain=three, pattern_length=2, patterns=((0, 1), (1, 2), (2, 0)), delta=2.0
-        ),
-        "tokens": Profile(alphabet=tokens, pattern_length=4, delta=3.0),
+        "paper": Profile(scheme=Paper()),
+        "mass-balanced": Profile(scheme=Paper(background=PROTEIN_BACKGROUND), delta=0.75, delta_at="tempered"),
+        "three-keys": Profile(scheme=Paper(chain=three, pattern_length=3)),
+        "named-patterns": Profile(scheme=Paper(chain=three, pattern_length=2, patterns=((0, 1), (1, 2), (2, 0))), delta=2.0),
+        "tokens": Profile(alphabet=tokens, scheme=Paper(pattern_length=4), delta=3.0),
     }
 
 
 def hardened_profiles() -> dict[str, tuple[Profile, int | None]]:
     """Return the cases of the hardened scheme, each with its payload."""
     tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])  # 61 are scored: odd
-    small = Profile(scheme="hardened", period=24, block=6, starts=3, nonces=5)
+    small = Profile(scheme=Blocks(nonces=5))
     return {
-        "hardened": (Profile(scheme="hardened"), None),
-        "hardened-payload": (Profile(scheme="hardened", delta=0.75), 37),
+        "hardened": (Profile(scheme=Blocks()), None),
+        "hardened-payload": (Profile(scheme=Blocks(), delta=0.75), 37),
         "hardened-small": (small, None),
         "hardened-tokens": (replace(small, alphabet=tokens), 4),
     }

@@ -8,14 +8,22 @@ The data walks from left to right, each step in the module of its name:
         -> detect (verdict)
 
 >>> import patternmark as pm
->>> key = pm.Key.generate(pm.Profile())
+>>> key = pm.Key.generate(pm.Profile(scheme=Paper()))
 >>> pm.Detector(key).detect("MKTAYIAKQR").prediction
 False
 """
 
 from patternmark._version import __version__
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
-from patternmark.chain import NO_KEY, KeyChain
+from patternmark.core.alphabet import NO_KEY, PROTEIN, PROTEIN_BACKGROUND, Alphabet
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.keyfile import load_key, save_key
+from patternmark.core.marker import Marker
+from patternmark.core.partition import Partition
+from patternmark.core.patterns import Patterns
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Blocks, Paper, Turns
+from patternmark.core.verdict import Status, Verdict
 from patternmark.detect import Detector
 from patternmark.errors import (
     InputError,
@@ -24,26 +32,21 @@ from patternmark.errors import (
     PatternmarkError,
     SequenceError,
 )
-from patternmark.io.keyfile import load_key, save_key
-from patternmark.key import Key
-from patternmark.mark import Marker
 from patternmark.null import PatternNull
-from patternmark.partition import Partition
-from patternmark.patterns import Patterns
-from patternmark.profile import Profile
-from patternmark.verdict import Status, Verdict
 
 __all__ = [
     "NO_KEY",
     "PROTEIN",
     "PROTEIN_BACKGROUND",
     "Alphabet",
+    "Blocks",
     "Detector",
     "InputError",
     "Key",
     "KeyChain",
     "KeyFileError",
     "Marker",
+    "Paper",
     "ParameterError",
     "Partition",
     "PatternNull",
@@ -51,6 +54,7 @@ __all__ = [
     "Patterns",
     "Profile",
     "SequenceError",
+    "Turns",
     "Status",
     "Verdict",
     "__version__",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import UNREAD
 from patternmark.null.local import LocalRules, local_scores
 from patternmark.null.walk import slip_scores
 from patternmark.phases import last_read

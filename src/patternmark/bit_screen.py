@@ -22,15 +22,15 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.compiled import STARTS_AT_ONCE, kernels
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import PROTEIN, UNREAD
+from patternmark.core.blocks import protein_pairs
+from patternmark.core.key import Key
+from patternmark.core.profile import Profile
+from patternmark.core.reading import Reading
+from patternmark.core.turns import TurnSchedule
 from patternmark.phases import PartScreen, rounded
-from patternmark.profile import Profile
 from patternmark.rates import agreement_rates
-from patternmark.reading import Reading
-from patternmark.schedule import HardenedSchedule, protein_pairs
 from patternmark.screen import LEVEL
 
 _KEPT_BYTES = 2**30  # bits up to this size are kept; more are derived anew for every batch

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark._version import __version__
-from patternmark.derive import Secret
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import rank_p_value
 from patternmark.intervals import rate_interval
-from patternmark.key import Key
-from patternmark.reading import Reading
 from patternmark.signature import joined
 
 NOMINAL = (0.1, 0.01, 0.001, 1e-4, 1e-5)

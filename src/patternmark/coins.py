@@ -22,10 +22,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR
+from patternmark.core.alphabet import NO_COIN, SEPARATOR
 from patternmark.repeats import Lags
-
-NO_COIN = -2  # in place of a symbol that is not read; a SEPARATOR ends a chain
 
 
 def tossed_before(

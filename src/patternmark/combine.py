@@ -26,15 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
+from patternmark.core.reading import Reading
+from patternmark.core.verdict import LN10, Verdict, finite_or_none, p_value_of
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov
-from patternmark.likelihood import UNREAD
-from patternmark.reading import Reading
 from patternmark.signature import joined
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
-from patternmark.verdict import LN10, Verdict, finite_or_none, p_value_of
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike
 _WORD = 4

@@ -11,22 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark._version import __version__
-from patternmark.alphabet import SEPARATOR
-from patternmark.chain import KeyChain
+from patternmark.core.alphabet import SEPARATOR
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading, checked_rates, read_many
+from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict, p_value_of
 from patternmark.errors import SequenceError
 from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below
-from patternmark.key import Key
-from patternmark.reading import Reading, checked_rates, read_many
 from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
-from patternmark.verdict import CALL_BY_P, LN10, Status, Verdict, p_value_of
 
 
 class Detector:
     """Judge sequences by one key.
 
     >>> from patternmark import Detector, Key, Profile
-    >>> key = Key.generate(Profile(), parts=["ACDEFGHIKL", "MNPQRSTVWY"])
+    >>> from patternmark.core.schemes import Paper
+    >>> key = Key.generate(Profile(scheme=Paper()), parts=["ACDEFGHIKL", "MNPQRSTVWY"])
     >>> marked = "AMCNDPEQFRGSHTIVKWLYAWEMKQLVDPGTCRFNHYIS"
     >>> verdict = Detector(key, "phase").detect(marked)
     >>> verdict.prediction, verdict.statistic, verdict.num_tokens_scored
@@ -52,16 +53,21 @@ class Detector:
         self.statistic = detector
         self.mask_repeats = mask_repeats
 
+    @property
+    def masks_repeats(self) -> bool:
+        """Whether repeats are left out: only where the scheme's p-values need it."""
+        return self.mask_repeats and self.key.profile.scheme.masks_repeats
+
     @cached_property
     def settings_of_any_key(self) -> str:
         """What shapes a p-value besides the key itself."""
         profile = self.key.profile
         return joined(
-            f"scheme:{profile.scheme}|alphabet:{profile.alphabet.name}",
-            f"l:{profile.num_keys}|delta_at:{profile.delta_at}",
+            f"{profile.scheme.signature}|alphabet:{profile.alphabet.name}",
+            f"delta_at:{profile.delta_at}",
             f"detector:{self.statistic.name}",
             self.statistic.signature,
-            f"repeats:{'masked' if self.mask_repeats else 'counted'}",
+            f"repeats:{'masked' if self.masks_repeats else 'counted'}",
         )
 
     @cached_property
@@ -134,8 +140,9 @@ class Detector:
             encoded,
             alphabet,
             masks,
-            mask_repeats=self.mask_repeats,
-            matters=self.key.schedule.reuses,
+            mask_repeats=self.masks_repeats,
+            drop_copies=self.masks_repeats or not self.key.profile.scheme.masks_repeats,
+            matters=getattr(self.key.schedule, "reuses", None),
         )
         if rates is None:
             return readings

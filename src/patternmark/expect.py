@@ -17,10 +17,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.blocks import protein_pairs
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper
 from patternmark.errors import ParameterError
-from patternmark.profile import Profile
-from patternmark.schedule import protein_pairs
 
 STRENGTHS = (0.25, 0.5, 1.0)  # the deltas that are looked for; what lies between is found as well
 _HALVES = 64  # each with its complement
@@ -60,7 +61,7 @@ def position_rates(
 def random_halves(profile: Profile) -> NDArray[np.bool_]:
     """Draw halves as keys of the scheme have them, each with its complement: [halves, V].
 
-    >>> halves = random_halves(Profile())
+    >>> halves = random_halves(Profile(scheme=Paper()))
     >>> len(halves), set(halves.sum(axis=1).tolist()), float(halves[:, 0].mean())
     (128, {10}, 0.5)
     """

@@ -23,18 +23,18 @@ from numpy.typing import NDArray
 
 from patternmark._version import __version__
 from patternmark.bit_screen import BitScreen, Progress
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.verdict import LN10, p_value_of
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
-from patternmark.key import Key
-from patternmark.reading import Reading
 from patternmark.screen import Screen
 from patternmark.signature import joined, keys_part, scored_part, short_hash
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import needs_excerpts
 from patternmark.statistics.ratio import is_cyclic
 from patternmark.token_screen import TokenScreen
-from patternmark.verdict import LN10, p_value_of
 
 SHORTLIST = 24
 _INTACT = 3  # the one of so many places on the list that keys have whose mark is intact

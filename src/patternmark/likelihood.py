@@ -26,8 +26,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-UNREAD = -1  # a position that says nothing: unscored, masked, or beyond the end
-
 
 @dataclass(frozen=True)
 class Component:
@@ -100,20 +98,6 @@ PAPER_MIXTURE = Mixture(
     weights=(0.28, 0.03, 0.22, 0.08, 0.15, 0.14, 0.10),
     short_weights=(0.08, 0.60, 0.12, 0.06, 0.04, 0.05, 0.05),
 )
-HARDENED_MIXTURE = Mixture(
-    (
-        Component(0),
-        Component(1),
-        Component(2, anywhere=True),
-        Component(1, slip=0.01),
-        Component(2, slip=0.05),
-        Component(3, slip=0.2),
-        Component(2, slip=0.005, edge=0.01, anywhere=True),
-    ),
-    weights=(0.04, 0.30, 0.02, 0.07, 0.03, 0.34, 0.20),
-    short_weights=(0.02, 0.06, 0.80, 0.03, 0.02, 0.03, 0.04),
-)
-
 # Texts are mostly whole, of 30 to 300 tokens, and begin where their model began. Some had words
 # changed, or were split into tokens anew; some are a paragraph inside other text. Found by
 # simulation: weights for those cost whole texts one or two in a hundred marks that are just found.
@@ -128,7 +112,7 @@ TEXT_PAPER_MIXTURE = Mixture(
     weights=(0.30, 0.15, 0.25, 0.10, 0.20),
     short_weights=(0.35, 0.30, 0.20, 0.05, 0.10),
 )
-TEXT_HARDENED_MIXTURE = Mixture(
+TEXT_TURNS_MIXTURE = Mixture(
     (
         Component(1),
         Component(3),

@@ -19,20 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR
+from patternmark.core.alphabet import SEPARATOR, UNREAD
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.verdict import LN10, p_value_of
 from patternmark.detect import Detector
 from patternmark.errors import SequenceError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD
 from patternmark.null.local import LocalRules
-from patternmark.reading import Reading
 from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
 from patternmark.translate import Frame, first_bad_nucleotide, frames_of
-from patternmark.verdict import LN10, p_value_of
 
 VALLEY = 24  # a fall of the score by this cuts a stretch: some 100 unmarked residues
 _MOST_SEARCHES = 1000

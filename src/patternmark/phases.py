@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
-from patternmark.likelihood import UNREAD, Worth, with_unread
-from patternmark.schedule import FEW_SYMBOLS
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.schedule import FEW_SYMBOLS
+from patternmark.likelihood import Worth, with_unread
 
 Value = TypeVar("Value", bound=np.generic)
 _BLOCK = 32  # positions; a nonce may show in a run of some blocks alone

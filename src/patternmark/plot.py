@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.core.verdict import LN10, Verdict, format_p
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError, PatternmarkError
 from patternmark.recover import running_mean
 from patternmark.statistics import NullCurve
 from patternmark.track import WINDOW, Track, Tracker
-from patternmark.verdict import LN10, Verdict, format_p
 
 MARKED, UNMARKED, NULL = "#0b7a75", "#8d99ae", "#c9d1d9"
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from patternmark.derive import Secret
+from patternmark.core.key import Key
+from patternmark.core.profile import Profile
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
-from patternmark.key import Key
-from patternmark.profile import Profile
 from patternmark.rates import DELTAS
 from patternmark.simulate import marked_sequences, rates_at
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, Alphabet
+from patternmark.core.alphabet import PROTEIN, Alphabet
 
 DELTAS = (0.5, 0.75, 1.0, 1.5)  # the levels of strength
 ANY_SYMBOL = (0.58, 0.65, 0.72, 0.82)  # where nothing was measured

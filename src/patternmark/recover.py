@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.chain import NO_KEY, KeyChain
-from patternmark.partition import Partition
-from patternmark.reading import Reading
+from patternmark.core.alphabet import NO_KEY
+from patternmark.core.chain import KeyChain
+from patternmark.core.partition import Partition
+from patternmark.core.reading import Reading
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, SEPARATOR, Alphabet
+from patternmark.core.alphabet import PROTEIN, SEPARATOR, Alphabet
 
 # Sets how much is lost by accident: about 0.1 % of the positions of a shuffled protein.
 ACCIDENTS_PER_POSITION = 5e-4

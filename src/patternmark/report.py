@@ -17,14 +17,13 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import Alphabet
-from patternmark.chain import NO_KEY
+from patternmark.core.alphabet import NO_KEY, Alphabet
+from patternmark.core.verdict import Verdict, format_p
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import mean_interval
 from patternmark.report_figures import dot_plot, null_plot, track_plot
 from patternmark.track import AGREES, DIFFERS, Tracker
-from patternmark.verdict import Verdict, format_p
 
 LETTERS_IN_ROW, IDS_IN_ROW, GROUP = 60, 10, 10
 # Okabe and Ito's colours, told apart by colour-blind readers, and one more.

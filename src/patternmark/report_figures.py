@@ -9,11 +9,11 @@ from math import ceil, floor, isfinite, log10
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.core.verdict import LN10
 from patternmark.intervals import mean_interval
 from patternmark.recover import running_mean
 from patternmark.statistics import NullCurve
 from patternmark.track import WINDOW, Track
-from patternmark.verdict import LN10
 
 _MOST_POINTS = 1000  # of a track: as many as the page has pixels for
 

@@ -16,10 +16,10 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
 from patternmark.rates import agreement_rates, with_chance
-from patternmark.reading import Reading
 
 LEVEL = 1  # the strength that is looked for: delta 0.75
 _ENTRIES_AT_ONCE = 2**24  # of schedules (period times symbols) that are transformed together

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR
+from patternmark.core.alphabet import SEPARATOR
 
 _DIGITS = 8  # of a hash: two of a thousand different lists agree once in ten thousand cases
 

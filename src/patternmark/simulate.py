@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
-from patternmark.key import Key
 from patternmark.likelihood import factors
-from patternmark.mark import Marker
 from patternmark.rates import DELTAS, agreement_rates, with_chance
 
 _ENTRIES_AT_ONCE = 2**22  # keys times symbols whose laws are made together

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.key import Key
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schedule import Excerpt
 from patternmark.likelihood import worth
 from patternmark.phases import NonceScreen
 from patternmark.rates import agreement_rates, with_chance
-from patternmark.reading import Reading
-from patternmark.schedule import Excerpt
 from patternmark.screen import LEVEL
 from patternmark.statistics.base import padded
 from patternmark.statistics.excerpts import excerpt_of, in_parts

@@ -14,11 +14,11 @@ from math import ceil, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.chain import NO_KEY
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import NO_KEY, UNREAD
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Paper
 from patternmark.null.walk import phase_log_tail
-from patternmark.reading import Reading
 from patternmark.recover import agreement, recover
 from patternmark.statistics.base import padded
 from patternmark.statistics.excerpts import excerpt_of
@@ -43,7 +43,7 @@ class Tracker:
     """Finds the tracks of a key's records.
 
     >>> from patternmark import Detector, Profile
-    >>> detector = Detector(Key.generate(Profile(), parts=["ACDEFGHIKL", "MNPQRSTVWY"]))
+    >>> detector = Detector(Key.generate(Profile(scheme=Paper()), parts=["ACDEFGHIKL", "MNPQRSTVWY"]))
     >>> track = Tracker(detector.key).follow(detector.read([np.array([0, 10, 1, 20])])[0])
     >>> track.kinds.tolist(), track.agreement.tolist()
     ([0, 1, 0, -1], [nan, 1.0, 1.0, nan])

@@ -11,8 +11,9 @@ import pytest
 
 from patternmark import PROTEIN, Alphabet, InputError, Key, Marker, ParameterError, Profile
 from patternmark.adapters.bias_files import TOOLS, Biased, write_private
-from patternmark.chain import KeyChain
-from patternmark.derive import Secret
+from patternmark.core.chain import KeyChain
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.design.plan import plan_design
 from patternmark.io.structures import read_backbone
 from tests.adapters import write_chains
@@ -40,7 +41,7 @@ def pdb(tmp_path: Path) -> Path:
 def marker(secret: Secret) -> Marker:
     """Keys that do not simply alternate, so that a shifted row is noticed."""
     chain = KeyChain.of([[0.2, 0.8], [0.8, 0.2]], [0.5, 0.5])
-    return Marker(Key.of(secret, Profile(chain=chain)), delta=1.5)
+    return Marker(Key.of(secret, Profile(scheme=Paper(chain=chain))), delta=1.5)
 
 
 def biased(pdb: Path, marker: Marker, temperature: float = 0.1, **layout: Any) -> Biased:
@@ -170,7 +171,7 @@ def test_where_delta_is_added_decides_the_bias(
     pdb: Path, secret: Secret, temperature: float
 ) -> None:
     for delta_at, strength in (("logits", 2.0), ("tempered", 2.0 * temperature)):
-        marker = Marker(Key.of(secret, Profile(delta=2.0, delta_at=delta_at)))  # type: ignore[arg-type]
+        marker = Marker(Key.of(secret, Profile(scheme=Paper(), delta=2.0, delta_at=delta_at)))  # type: ignore[arg-type]
         bias = biased(pdb, marker, temperature).bias
         assert set(np.unique(bias)) == {0.0, strength}
 
@@ -212,7 +213,7 @@ def test_a_mark_needs_a_strength(pdb: Path, key: Key, delta: float) -> None:
 def test_a_key_for_text_is_refused(pdb: Path, secret: Secret) -> None:
     tokens = Alphabet.from_symbols("tokenizer:v", [str(n) for n in range(21)], [20])
     with pytest.raises(ParameterError, match="marks alphabet 'tokenizer:v', not proteins"):
-        biased(pdb, Marker(Key.of(secret, Profile(alphabet=tokens))))
+        biased(pdb, Marker(Key.of(secret, Profile(alphabet=tokens, scheme=Paper()))))
 
 
 @pytest.fixture
@@ -265,7 +266,7 @@ def test_without_a_seed_every_file_has_keys_of_its_own(tmp_path: Path, marker: M
 
 def test_a_nonce_can_be_chosen(tmp_path: Path, secret: Secret) -> None:
     file = write_chains(tmp_path / "x.pdb", {"A": ("D", range(8, 50))})
-    plan, key = plan_design(read_backbone(file)), Key.of(secret, Profile(scheme="hardened"))
+    plan, key = plan_design(read_backbone(file)), Key.of(secret, Profile(scheme=Blocks()))
     chosen = Biased.of(file, plan, Marker(key), temperature=0.1, seed=3, nonce=5).bias
     fixed = Biased.of(file, plan, Marker(key, payload=5), temperature=0.1, seed=3).bias
     np.testing.assert_array_equal(chosen, fixed)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from patternmark import Marker, ParameterError
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from patternmark import NO_KEY, PROTEIN, Alphabet, Key, Marker, ParameterError, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
 
@@ -49,12 +50,12 @@ def test_only_letters_that_carry_a_mark_may_be_written(key: Key) -> None:
 
 def test_greedy_decoding_gets_the_full_delta_for_either_reading(secret: Secret) -> None:
     for delta_at in ("logits", "tempered"):
-        marker = Marker(Key.of(secret, Profile(delta=2.0, delta_at=delta_at)))
+        marker = Marker(Key.of(secret, Profile(scheme=Paper(), delta=2.0, delta_at=delta_at)))
         assert LogitBias(marker, [0], temperature=0.0).add_to(torch.zeros(1, 21)).max() == 2.0
 
 
 def test_the_temperature_scales_a_tempered_delta(secret: Secret) -> None:
-    marker = Marker(Key.of(secret, Profile(delta=2.0, delta_at="tempered")))
+    marker = Marker(Key.of(secret, Profile(scheme=Paper(), delta=2.0, delta_at="tempered")))
     assert LogitBias(marker, [0], temperature=0.5).add_to(torch.zeros(1, 21)).max() == 1.0
 
 

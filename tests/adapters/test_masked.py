@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from patternmark import Marker
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
 

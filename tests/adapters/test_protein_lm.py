@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from patternmark import Detector, Key, Marker, ParameterError, Profile, SequenceError, save_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -31,7 +32,7 @@ def fits(sequence: str, template: str) -> bool:
 
 @pytest.fixture
 def strong_key(secret: Secret) -> Key:
-    return Key.of(secret, Profile(delta=2.5))
+    return Key.of(secret, Profile(scheme=Paper(), delta=2.5))
 
 
 @pytest.mark.parametrize("order", ["random", "confidence"])
@@ -83,7 +84,7 @@ def test_the_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
 
 
 def test_a_sequence_has_the_keys_of_its_number_in_any_batch(secret: Secret) -> None:
-    marker = Marker(Key.of(secret, Profile(scheme="hardened", delta=6.0, nonces=1, starts=512)))
+    marker = Marker(Key.of(secret, Profile(scheme=Blocks(nonces=1), delta=6.0)))
     common: Any = {"order": "confidence", "temperature": 0.0, "seed": 3}
     esm, templates = tiny_esm(), ["_" * 30] * 3
     together = esm_generate(esm, templates, marker, **common)

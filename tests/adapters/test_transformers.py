@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from patternmark import Key, Marker, ParameterError
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from tests.conftest import SECRET_HEX
 
 torch = pytest.importorskip("torch")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Key, Profile
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -4,8 +4,9 @@ import pytest
 from patternmark import PROTEIN, Detector, Key, Marker, Profile
 from patternmark.attacks.cells import CellKnowledge, Cells, learn_cells
 from patternmark.attacks.forge import forge
-from patternmark.derive import Secret
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
 from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
 
 
@@ -52,7 +53,7 @@ def test_votes_fall_on_the_cells_of_the_schedule(period: int, block: int, starts
 
 
 def test_what_is_not_read_does_not_vote() -> None:
-    cells = Cells(Profile(scheme="hardened"))
+    cells = Cells(Profile(scheme=Blocks()))
     assert not cells.votes(np.array([[UNREAD, 20, UNREAD]]), np.ones(21)).any()
 
 

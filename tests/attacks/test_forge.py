@@ -5,7 +5,7 @@ import numpy as np
 from patternmark import PROTEIN, Detector, Key
 from patternmark.attacks import forge, random_edits, strip
 from patternmark.attacks.forge import composition, draw_unmarked, tilted
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import UNREAD
 from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
 
 

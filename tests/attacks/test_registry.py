@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key
-from patternmark.alphabet import SEPARATOR
 from patternmark.attacks import ATTACKS, attacks_on, find_attack, splice_into
 from patternmark.attacks.edits import natural_proteins
+from patternmark.core.alphabet import SEPARATOR
 from patternmark.errors import ParameterError
 from patternmark.simulate import marked_sequences, plain_sequences, rates_at
 

@@ -7,11 +7,12 @@ import pytest
 from patternmark import Profile
 from patternmark.bench import secrecy
 from patternmark.bench.secrecy import Size, secrecy_curve, to_markdown
+from patternmark.core.schemes import Blocks
 from tests.conftest import Outcome
 
 
 def test_the_curve_has_a_row_for_every_setting(tmp_path: Path) -> None:
-    arguments = (Profile(scheme="hardened"), (1.0,), (1, 2), (1, 2), 2, 7)
+    arguments = (Profile(scheme=Blocks()), (1.0,), (1, 2), (1, 2), 2, 7)
     kept = tmp_path / "kept.jsonl"
     found = secrecy_curve(*arguments, tries=2, strips=2, partial=kept)
     rows = [(r["nonces"], r["sequences"], r["keys"], r["forged"]["n"]) for r in found["curve"]]

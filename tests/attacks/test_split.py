@@ -3,7 +3,8 @@ import pytest
 
 from patternmark import PROTEIN, Key, Profile
 from patternmark.attacks.split import balanced_splits, learn_split
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.simulate import marked_sequences, rates_at
 
 
@@ -13,7 +14,7 @@ def sequences(key: Key, delta: float, count: int, rng: np.random.Generator) -> l
 
 
 def fresh_key(number: int) -> Key:
-    return Key.of(Secret(number.to_bytes(32, "big")), Profile())
+    return Key.of(Secret(number.to_bytes(32, "big")), Profile(scheme=Paper()))
 
 
 def rank(key: Key, delta: float, count: int, rng: np.random.Generator) -> int:
@@ -42,13 +43,13 @@ def test_one_sequence_is_often_not_enough(rng: np.random.Generator) -> None:
 
 def test_the_order_of_the_parts_does_not_matter(secret: Secret, rng: np.random.Generator) -> None:
     parts = ["ACDEFGHIKL", "MNPQRSTVWY"]
-    key, swapped = (Key.of(secret, Profile(), p) for p in (parts, parts[::-1]))
+    key, swapped = (Key.of(secret, Profile(scheme=Paper()), p) for p in (parts, parts[::-1]))
     learned = learn_split(sequences(key, 0.5, 2, rng), rates_at(0.5, PROTEIN, "paper"))
     assert learned.rank(key.partition) == learned.rank(swapped.partition)
 
 
 def test_an_unbalanced_split_has_no_rank(secret: Secret, rng: np.random.Generator) -> None:
-    key = Key.of(secret, Profile(), ["ACDEFGHIKLM", "NPQRSTVWY"])
+    key = Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKLM", "NPQRSTVWY"])
     learned = learn_split(sequences(key, 1.0, 2, rng), rates_at(1.0, PROTEIN, "paper"))
     assert learned.rank(key.partition) is None
 

@@ -6,7 +6,8 @@ import pytest
 from patternmark import Detector, Key, Marker, Profile
 from patternmark.attacks import learn_frequencies, learn_pairs, learn_phases
 from patternmark.attacks.tokens import auc
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 from tests.synthetic import text, vocabulary
 
@@ -16,7 +17,7 @@ LENGTH = 128
 
 @pytest.fixture(scope="module")
 def key() -> Key:
-    return Key.of(Secret(bytes(range(32))), Profile(alphabet=vocabulary(SIZE)))
+    return Key.of(Secret(bytes(range(32))), Profile(alphabet=vocabulary(SIZE), scheme=Paper()))
 
 
 @pytest.fixture(scope="module")

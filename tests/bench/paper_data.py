@@ -4,10 +4,10 @@ import lzma
 from itertools import permutations
 from pathlib import Path
 
-from patternmark.alphabet import PROTEIN
 from patternmark.attacks.edits import natural_proteins
 from patternmark.bench.paper.run import CHAINS, PARAGRAPHS, STRUCTURES
 from patternmark.bench.translation import SKIPPED
+from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import read_backbone
 from tests.bench.test_translation import ENGLISH, GERMAN
 from tests.models.published import real_structure

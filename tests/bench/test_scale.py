@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from patternmark import ParameterError
-from patternmark.alphabet import PROTEIN
 from patternmark.bench import scale
 from patternmark.bench.pages import page_of, place_of
 from patternmark.bench.scale_designs import DELTAS, _row, rate_and_spread
@@ -23,6 +22,7 @@ from patternmark.bench.scale_measured import natural_pairs
 from patternmark.bench.scale_page import to_markdown
 from patternmark.bench.scale_setting import Setting
 from patternmark.bench.validity import SCHEMES
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 from patternmark.scan.screen import LONGEST
 from tests.conftest import Outcome

@@ -26,10 +26,10 @@ from patternmark.bench.validity import (
     run_validity_benchmark,
 )
 from patternmark.bench.validity_page import to_markdown
+from patternmark.core.reading import Reading
 from patternmark.intervals import binomial_tail
 from patternmark.io.kept import Kept
 from patternmark.io.structures import Backbone
-from patternmark.reading import Reading
 from patternmark.simulate import plain_sequences
 from patternmark.statistics.base import Measurement
 from patternmark.statistics.phases import PhaseStatistic

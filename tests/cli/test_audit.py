@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Alphabet, Key, Profile, save_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.simulate import marked_sequences, rates_at
 from tests.conftest import SECRET_HEX, Outcome
 
@@ -65,7 +66,7 @@ def test_without_a_key_only_learning_is_told(run: Run, designs: Path) -> None:
 
 
 def test_a_hardened_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator) -> None:
-    key = Key.of(secret, Profile(scheme="hardened", nonces=1))
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
     save_key(key, tmp_path / "hard.key")
     few = write_marked(key, 1, tmp_path / "one.fa", rng)
     done = run("audit", few, "--key", tmp_path / "hard.key", "--tries", 20, "--json")
@@ -110,7 +111,7 @@ def test_keys_it_is_not_made_for(
     assert other.status == 2
     assert "is of the scheme paper" in other.err
     tokens = Alphabet.from_symbols("tokens", list("abcdef"), [])
-    save_key(Key.of(secret, Profile(alphabet=tokens)), tmp_path / "tokens.key")
+    save_key(Key.of(secret, Profile(alphabet=tokens, scheme=Paper())), tmp_path / "tokens.key")
     done = run("audit", designs, "--key", tmp_path / "tokens.key")
     assert done.status == 2
     assert "marks on proteins" in done.err

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from patternmark import Key, Profile, load_key, save_key
-from patternmark.chain import KeyChain
-from patternmark.derive import Secret
+from patternmark.core.chain import KeyChain
+from patternmark.core.marker import Marker
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.design.plan import plan_design
 from patternmark.io.structures import read_backbone
-from patternmark.mark import Marker
 from tests.adapters import write_chains
 from tests.conftest import Outcome
 
@@ -113,7 +114,7 @@ def test_the_seed_chooses_the_key_sequence(
     run: Run, secret: Secret, pdb: Path, tmp_path: Path
 ) -> None:
     chain = KeyChain.of([[0.2, 0.8], [0.8, 0.2]], [0.5, 0.5])
-    save_key(Key.of(secret, Profile(chain=chain)), tmp_path / "loose.key")
+    save_key(Key.of(secret, Profile(scheme=Paper(chain=chain))), tmp_path / "loose.key")
 
     def written(*options: object) -> str:
         out = tmp_path / "bias.json"

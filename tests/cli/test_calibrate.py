@@ -7,7 +7,8 @@ import pytest
 
 from patternmark import Key, Profile, load_key, save_key
 from patternmark.calibrate import calibrate, fresh_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
 from tests.conftest import Outcome
@@ -122,7 +123,7 @@ def test_too_few_fresh_keys_are_refused(run: Run, key_file: Path, null_file: Pat
 
 
 def test_nothing_to_calibrate_on(run: Run, tmp_path: Path, secret: Secret) -> None:
-    save_key(Key.of(secret, Profile()), tmp_path / "a.key")
+    save_key(Key.of(secret, Profile(scheme=Paper())), tmp_path / "a.key")
     file = write_fasta(tmp_path / "x.fa", {"x": "XXXX"})
     refused = run("calibrate", file, "--key", tmp_path / "a.key", *ARGUMENTS)
     assert refused.status == 2

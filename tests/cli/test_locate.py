@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from patternmark import Key, Profile, load_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.locate import Locator, cut_at_valleys
 from patternmark.null.local import LocalNull
@@ -66,7 +67,7 @@ def test_a_lone_stretch_has_the_p_value_of_the_detector(key: Key, rng: np.random
 
 
 def test_a_hardened_key_is_located_too(secret: Secret, rng: np.random.Generator) -> None:
-    key = Key.of(secret, Profile(scheme="hardened", nonces=1))
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
     locator, errors = Locator(key), []
     for _ in range(12):
         sequence = plain(80, rng) + marked(key, 220, rng) + plain(80, rng)
@@ -115,7 +116,7 @@ def test_a_mark_that_shows_on_both_strands_is_reported_once(
     secret: Secret, rng: np.random.Generator
 ) -> None:
     # With these parts and codons, what a codon reads as backwards is in the same part.
-    key = Key.of(secret, Profile(), ["ASRPTCGWHM", "DINVYEFKLQ"])
+    key = Key.of(secret, Profile(scheme=Paper()), ["ASRPTCGWHM", "DINVYEFKLQ"])
     dna = to_dna(plain(30, rng) + marked(key, 150, rng))
     assert Detector(key, "local").detect(next(islice(frames_of(dna), 3, None)).protein).prediction
     assert len(Locator(key).in_dna(dna).segments) == 1

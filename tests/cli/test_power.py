@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Key, ParameterError, Profile
+from patternmark.core.schemes import Paper
 from patternmark.power import PowerStudy
 from patternmark.rates import DELTAS, agreement_rates
 from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
@@ -15,7 +16,7 @@ PAPER = ["--scheme", "paper", "--draws", "40", "--json"]
 
 
 def test_the_rate_rises_with_length_and_strength() -> None:
-    study = PowerStudy(Profile(), 1e-4, draws=60)
+    study = PowerStudy(Profile(scheme=Paper()), 1e-4, draws=60)
     by_length = [study.power(1.0, length).tpr for length in (40, 120, 300)]
     by_delta = [study.power(delta, 120).tpr for delta in (0.0, 0.75, 1.5)]
     assert by_length[0] < by_length[1] < by_length[2]
@@ -26,7 +27,7 @@ def test_the_rate_rises_with_length_and_strength() -> None:
 
 
 def test_the_least_that_is_needed() -> None:
-    study = PowerStudy(Profile(), 1e-4, draws=40)
+    study = PowerStudy(Profile(scheme=Paper()), 1e-4, draws=40)
     length = study.least_length(1.5, 0.8)
     assert length is not None
     assert length.tpr >= 0.8 > study.power(1.5, length.length * 2 // 3).tpr

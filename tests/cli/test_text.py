@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from patternmark import Detector, Key, Profile, load_key, save_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.io.tokenizer import Tokenizer, load_tokenizer
 from patternmark.io.vocabulary import parse_alphabet
 from tests.conftest import Outcome
@@ -28,7 +29,7 @@ def made(secret: Secret, tokenizers_made: Path, tmp_path: Path) -> tuple[Path, T
     file = tmp_path / "bpe.json"
     file.write_bytes((tokenizers_made / "bpe.json").read_bytes())
     key = tmp_path / "lab.key"
-    save_key(Key.of(secret, Profile(alphabet=parse_alphabet(f"tokenizer:{file}"))), key)
+    save_key(Key.of(secret, Profile(alphabet=parse_alphabet(f"tokenizer:{file}"), scheme=Paper())), key)
     return key, load_tokenizer(file)
 
 
@@ -202,7 +203,7 @@ def test_the_tokenizer_of_the_package(run: Run, secret: Secret, tmp_path: Path) 
     )
     assert json.loads(done.stdout)["num_tokens_scored"] >= 5
     # A file of the package's name does not take its place.
-    other = Key.of(secret, Profile(alphabet=parse_alphabet("cmlm-de-en")))
+    other = Key.of(secret, Profile(alphabet=parse_alphabet("cmlm-de-en"), scheme=Paper()))
     save_key(other, tmp_path / "other.key")
     (tmp_path / "cmlm-de-en").mkdir()
     (tmp_path / "x.txt").write_text("A man walks on.\n")
@@ -244,7 +245,7 @@ def test_what_does_not_go_together(
 ) -> None:
     symbols = f"tokenizer:{tokenizers_made / alphabet}" if alphabet else "protein"
     key = tmp_path / "x.key"
-    save_key(Key.of(secret, Profile(alphabet=parse_alphabet(symbols))), key)
+    save_key(Key.of(secret, Profile(alphabet=parse_alphabet(symbols), scheme=Paper())), key)
     (tmp_path / "x.txt").write_text("MKV\n")
     refused = run("detect", tmp_path / "x.txt", "--key", key, *arguments)
     assert refused.status == 2

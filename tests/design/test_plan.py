@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from patternmark import NO_KEY, PROTEIN, InputError, Key, Marker, ParameterError, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
 from patternmark.design.plan import DesignPlan, plan_design, residue_bias_table
 from patternmark.io.structures import Backbone
 from tests.models.published import real_backbone
@@ -284,7 +285,7 @@ def nonces_of(plan: DesignPlan, key: Key, **options: Any) -> list[list[int]]:
 
 
 def test_all_chains_of_a_design_have_one_nonce(toy: Backbone, secret: Secret) -> None:
-    key = Key.of(secret, Profile(scheme="hardened"))
+    key = Key.of(secret, Profile(scheme=Blocks()))
     drawn = nonces_of(plan_design(toy), key)
     assert all(len(set(of_design)) == 1 for of_design in drawn)
     assert len({of_design[0] for of_design in drawn}) > 20
@@ -295,7 +296,7 @@ def test_all_chains_of_a_design_have_one_nonce(toy: Backbone, secret: Secret) ->
 def test_files_of_one_name_but_other_coordinates_draw_other_nonces(
     toy: Backbone, secret: Secret
 ) -> None:
-    key = Key.of(secret, Profile(scheme="hardened"))
+    key = Key.of(secret, Profile(scheme=Blocks()))
     one, other = (nonces_of(plan_design(b), key) for b in (toy, moved(toy)))
     same = sum(a == b for a, b in zip(one, other, strict=True))
     assert same < 6  # of 40 designs with 64 nonces

@@ -18,7 +18,8 @@ from patternmark import (
     Profile,
     SequenceError,
 )
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.design import run
 from patternmark.design.plan import DesignPlan, plan_design, residue_bias_table
 from patternmark.design.run import Design, Designer, DesignOptions, score_sequences
@@ -81,7 +82,7 @@ def test_the_mark_is_found_and_only_where_it_is(plan: DesignPlan, key: Key) -> N
 
     assert max(log10_p(marked)) < -6
     assert min(log10_p(plain)) > -3
-    other = Detector(Key.of(Secret(bytes(range(32))), Profile()), "pattern", mask_repeats=False)
+    other = Detector(Key.of(Secret(bytes(range(32))), Profile(scheme=Paper())), "pattern", mask_repeats=False)
     strangers = other.detect_many([d.sequence for d in marked])
     assert min(v.log10_p for v in strangers) > -3
 
@@ -157,7 +158,7 @@ def test_orders_and_uniforms_of_marked_designs_come_from_the_secret(
         return sample(prepared, task, *others)
 
     monkeypatch.setattr(run, "sample", seen)
-    other = Key.of(Secret(bytes(range(32))), Profile())
+    other = Key.of(Secret(bytes(range(32))), Profile(scheme=Paper()))
     for marker in (None, Marker(key), Marker(key), Marker(other)):
         designs(part, 2, marker, seed=1)
     public = decoding_steps(part.groups, 1, range(2), part.length)
@@ -364,6 +365,6 @@ def test_letters_that_are_none(part: DesignPlan, options: dict[str, Any]) -> Non
 
 def test_a_key_for_something_else_is_refused(secret: Secret) -> None:
     nucleotides = Alphabet.from_symbols("rna", "ACGUN", unscored=[4])
-    marker = Marker(Key.of(secret, Profile(alphabet=nucleotides)))
+    marker = Marker(Key.of(secret, Profile(alphabet=nucleotides, scheme=Paper())))
     with pytest.raises(ParameterError, match="marks alphabet 'rna', not proteins"):
         Designer(network(), DesignOptions(), marker)

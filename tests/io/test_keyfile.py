@@ -15,8 +15,9 @@ from patternmark import (
     load_key,
     save_key,
 )
-from patternmark.derive import Secret
-from patternmark.io.keyfile import dump_key
+from patternmark.core.keyfile import dump_key
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from tests.conftest import SECRET_HEX
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
@@ -26,13 +27,13 @@ TOKENS = Alphabet.from_symbols('tokenizer:é"x.json', ["<s>", "a", "b", "c", "d"
 @pytest.mark.parametrize(
     ("profile", "parts"),
     [
-        (Profile(), None),
-        (Profile(), PARTS),
-        (Profile(background=PROTEIN_BACKGROUND, delta=0.1, delta_at="tempered"), None),
-        (Profile(chain=KeyChain.cycle(3), pattern_length=2, patterns=((0, 1), (1, 2))), None),
-        (Profile(alphabet=TOKENS), None),
-        (Profile(alphabet=TOKENS), [[1, 3], [2, 4]]),
-        (Profile(chain=KeyChain.of([[1e-05, 0.99999], [1, 0]], [0.5, 0.5])), None),
+        (Profile(scheme=Paper()), None),
+        (Profile(scheme=Paper()), PARTS),
+        (Profile(scheme=Paper(background=PROTEIN_BACKGROUND), delta=0.1, delta_at="tempered"), None),
+        (Profile(scheme=Paper(chain=KeyChain.cycle(3), pattern_length=2, patterns=((0, 1), (1, 2)))), None),
+        (Profile(alphabet=TOKENS, scheme=Paper()), None),
+        (Profile(alphabet=TOKENS, scheme=Paper()), [[1, 3], [2, 4]]),
+        (Profile(scheme=Paper(chain=KeyChain.of([[1e-05, 0.99999], [1, 0]], [0.5, 0.5]))), None),
     ],
 )
 def test_a_key_comes_back_as_it_was(
@@ -67,7 +68,7 @@ def test_a_public_half_may_be_read_by_all(key: Key, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parts", [None, PARTS])
 def test_a_public_half_holds_nothing_secret(secret: Secret, parts: list | None) -> None:
-    text = dump_key(Key.of(secret, Profile(), parts).public())
+    text = dump_key(Key.of(secret, Profile(scheme=Paper()), parts).public())
     assert SECRET_HEX[:8] not in text
     assert "ACDEFGHIKL" not in text
     assert "[secret]" not in text
@@ -139,13 +140,13 @@ def test_what_cannot_be_read_or_written_is_named(tmp_path: Path, key: Key) -> No
 
 def test_the_id_is_bound_to_secret_parameters_and_parts(secret: Secret) -> None:
     ids = {
-        Key.of(secret, Profile()).key_id,
-        Key.of(Secret(bytes(32)), Profile()).key_id,
-        Key.of(secret, Profile(delta=0.5)).key_id,
-        Key.of(secret, Profile(delta_at="tempered")).key_id,
-        Key.of(secret, Profile(pattern_length=4)).key_id,
-        Key.of(secret, Profile(), PARTS).key_id,
-        Key.of(secret, Profile(), PARTS[::-1]).key_id,
+        Key.of(secret, Profile(scheme=Paper())).key_id,
+        Key.of(Secret(bytes(32)), Profile(scheme=Paper())).key_id,
+        Key.of(secret, Profile(scheme=Paper(), delta=0.5)).key_id,
+        Key.of(secret, Profile(scheme=Paper(), delta_at="tempered")).key_id,
+        Key.of(secret, Profile(scheme=Paper(pattern_length=4))).key_id,
+        Key.of(secret, Profile(scheme=Paper()), PARTS).key_id,
+        Key.of(secret, Profile(scheme=Paper()), PARTS[::-1]).key_id,
     }
     assert len(ids) == 7
     assert all(len(i) == 16 for i in ids)
@@ -155,7 +156,7 @@ def test_sub_keys_that_share_their_parameters_are_checked_all_the_same(
     secret: Secret, tmp_path: Path
 ) -> None:
     """What is the same in a thousand files is read once; what is not must be seen every time."""
-    master = Key.of(secret, Profile(scheme="hardened"))
+    master = Key.of(secret, Profile(scheme=Blocks()))
     for name in "ab":
         save_key(master.derive(name), tmp_path / name)
     assert [load_key(tmp_path / name) for name in "ab"] == [master.derive(name) for name in "ab"]
@@ -190,7 +191,7 @@ def test_the_commitment_begins_with_the_id_and_is_in_the_public_half(
     save_key(key.public(), public)
     assert f'commitment = "{key.commitment}"' in public.read_text()
     assert load_key(public).commitment == key.commitment
-    others = [key.derive("x"), Key.of(key.require_secret(), Profile(delta=0.5))]
+    others = [key.derive("x"), Key.of(key.require_secret(), Profile(scheme=Paper(), delta=0.5))]
     assert len({k.commitment for k in (key, *others)}) == 3
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from patternmark import InputError, Key, Marker, Profile, load_key
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.io import nonce_counter
 from patternmark.io.nonce_counter import NonceCounter, counted_nonces
 
@@ -19,7 +20,7 @@ NONCES = 8
 
 @pytest.fixture
 def key(secret: Secret) -> Key:
-    return Key.of(secret, Profile(scheme="hardened", nonces=NONCES))
+    return Key.of(secret, Profile(scheme=Blocks(nonces=NONCES)))
 
 
 @pytest.fixture
@@ -121,8 +122,8 @@ def test_it_is_needed_only_where_there_is_a_choice(key: Key, tmp_path: Path) -> 
     file = tmp_path / "lab.key"
     assert NonceCounter.needed_for(Marker(key), file) is not None
     assert NonceCounter.needed_for(Marker(key, payload=3), file) is None
-    single = Key.generate(Profile(scheme="hardened", nonces=1))
-    for other in (single, Key.generate(Profile())):
+    single = Key.generate(Profile(scheme=Blocks(nonces=1)))
+    for other in (single, Key.generate(Profile(scheme=Paper()))):
         assert NonceCounter.needed_for(Marker(other), file) is None
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark import InputError, ParameterError, PatternmarkError, SequenceError
-from patternmark.alphabet import Alphabet
+from patternmark.core.alphabet import Alphabet
 from patternmark.io.tokenizer import find_tokenizer, load_tokenizer
 from patternmark.io.vocabulary import parse_alphabet, read_vocabulary, shipped_tokenizer
 from tests.made_tokenizers import KINDS, LINES, TRICKY

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from patternmark import Key, Marker, Profile
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.design.plan import plan_design
 from patternmark.design.run import Designer, DesignOptions
 from patternmark.models.mpnn import Prepared, ProteinMPNN
@@ -29,7 +30,7 @@ BACKBONES = {
 def test_samples_are_those_of_the_cpu(name: str) -> None:
     backbone, choices = BACKBONES[name]
     plan = plan_design(backbone, **choices)
-    marker = Marker(Key.generate(Profile()))
+    marker = Marker(Key.generate(Profile(scheme=Paper())))
     options = DesignOptions(temperature=0.1, seed=3, omit="C", bias={"A": 0.3})
     found = {}
     for device in ("cpu", "cuda"):
@@ -67,7 +68,7 @@ def test_a_sequence_that_overflows_is_sampled_again_on_the_cpu(
 ) -> None:
     backbone, choices = BACKBONES["gaps and fixed"]
     plan = plan_design(backbone, **choices)
-    key = Key.generate(Profile(scheme="hardened"))
+    key = Key.generate(Profile(scheme=Blocks()))
     found = {}
     for device in ("cpu", "cuda"):
         model = ProteinMPNN.load(Path(weights("v_48_020")), device)

@@ -12,7 +12,7 @@ import torch
 
 from patternmark import Key, Marker
 from patternmark.bench.published import features_of
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu
 from patternmark.models.cpu import draw

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Detector, Key, Profile
+from patternmark.core.profile import HARDENED
+from patternmark.core.schemes import Blocks, Paper, Turns
+from patternmark.core.secret import Secret
 from patternmark.cyclic import CyclicRatio
-from patternmark.derive import Secret
 from patternmark.likelihood import Component, Mixture
 from patternmark.null.mixture import GRID, CoinSimulation, MixtureNull, Simulation, token_table
-from patternmark.profile import HARDENED
 from patternmark.rates import ANY_SYMBOL, agreement_rates
 from patternmark.statistics.ratio import mixture_of
 
-PROFILES = {"paper": Profile(), "hardened": Profile(scheme=HARDENED, nonces=1)}
+PROFILES = {"paper": Profile(scheme=Paper()), "hardened": Profile(scheme=Blocks(nonces=1))}
 FREQUENCIES = np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND)
 
 
@@ -109,11 +110,9 @@ def test_ratios_beyond_floats_have_a_p_value() -> None:
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(2000)], unscored=[0])
 TEXT_PROFILES = {
-    "paper, 2 starts": Profile(alphabet=TOKENS),
+    "paper, 2 starts": Profile(alphabet=TOKENS, scheme=Paper()),
     **{
-        token_table(HARDENED, starts): Profile(
-            alphabet=TOKENS, scheme=HARDENED, nonces=1, starts=starts
-        )
+        token_table(HARDENED, starts): Profile(alphabet=TOKENS, scheme=Turns(starts=starts, nonces=1))
         for starts in (1, 4, 16)
     },
 }
@@ -182,5 +181,5 @@ def test_a_table_of_texts_speaks_for_its_rates_and_mixture_alone() -> None:
     assert MixtureNull.for_tokens("paper, 2 starts", rates[:3], digest) is None
     assert MixtureNull.for_tokens("paper, 2 starts", rates, "another") is None
     assert MixtureNull.for_tokens("paper, 3 starts", rates, digest) is None
-    unusual = Profile(alphabet=TOKENS, scheme=HARDENED, nonces=1, starts=8)
+    unusual = Profile(alphabet=TOKENS, scheme=Turns(starts=8, nonces=1))
     assert "null:markov" in Detector(Key.generate(unusual)).signature

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 from patternmark.quality.chains import Chain, prepare, read_chains, write_chains
 from patternmark.quality.similar import have_relatives

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.design.run import random_ranks, score_sequences
 from patternmark.io.structures import Backbone, read_backbone

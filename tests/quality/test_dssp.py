@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.quality.dssp import dssp, dssp_three
 

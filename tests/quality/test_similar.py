@@ -1,6 +1,6 @@
 import numpy as np
 
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.quality.similar import duplicates, families, have_relatives
 
 SHARES = np.array(PROTEIN_BACKGROUND[:20]) / sum(PROTEIN_BACKGROUND)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 from patternmark.quality.chains import Chain, write_chains
 from patternmark.quality.predictor import Config, StructureNet, StructurePredictor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from patternmark import PROTEIN, Key, Profile, save_key
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 
 FREQUENCIES = np.array(
     [

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark import Key, ParameterError, Profile
+from patternmark.core.schemes import Blocks
 
 pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
 torch = pytest.importorskip("torch", reason="pip install 'patternmark[protein]'")
@@ -31,9 +32,9 @@ torch.set_num_threads(1)
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 on_devices = pytest.mark.parametrize("device", [TORCH_ON_CPU, pytest.param("cuda", marks=NO_GPU)])
 USUAL = {
-    f"{nonces} nonces": Profile(scheme="hardened", nonces=nonces) for nonces in (1, 3, 64, 100)
+    f"{nonces} nonces": Profile(scheme=Blocks(nonces=nonces)) for nonces in (1, 3, 64, 100)
 } | {
-    f"{starts} starts": Profile(scheme="hardened", starts=starts, nonces=2)
+    f"{starts} starts": Profile(scheme=Blocks(nonces=2))
     for starts in (1, 4, 8, 64, 256)
 }
 
@@ -107,7 +108,7 @@ def test_hardened_marks_up_to_the_longest(
     nonces: int, device: str, rng: np.random.Generator
 ) -> None:
     """What agrees everywhere, or nowhere, is as far from half as can be: 2,048."""
-    keys = keys_of(Profile(scheme="hardened", nonces=nonces), 9)
+    keys = keys_of(Profile(scheme=Blocks(nonces=nonces)), 9)
     sizes = [60, 300, 512, 513, LONGEST, LONGEST]
     texts = [promoted_letters(keys[k], size, k, rng) for k, size in enumerate(sizes)]
     texts[1][::5] = 20
@@ -124,7 +125,7 @@ def test_half_precision_is_exact(
     """On a CPU it is slow, but rounds as a GPU does: odd numbers near 2,048 would show it."""
     for module in (gpu, gpu_hardened):
         monkeypatch.setattr(module, "kind_of", lambda device: torch.float16)
-    keys = keys_of(Profile(scheme="hardened", nonces=nonces), 9)
+    keys = keys_of(Profile(scheme=Blocks(nonces=nonces)), 9)
     texts = [promoted_letters(keys[k], LONGEST, k, rng) for k in range(4)]
     for text, changed in zip(texts, (0, 1, 10, 100), strict=True):
         text[:changed] = 20
@@ -139,7 +140,7 @@ def test_half_precision_is_exact(
 @on_devices
 def test_one_residue_decides(device: str, rng: np.random.Generator) -> None:
     """Counts of a segment that is promoted throughout, cut off at every length."""
-    key = keys_of(Profile(scheme="hardened", nonces=3), 1)[0]
+    key = keys_of(Profile(scheme=Blocks(nonces=3)), 1)[0]
     whole = promoted_letters(key, 120, 1, rng)
     letters = np.concatenate([whole[:n] for n in range(121)])
     begins = np.cumsum([0, *range(121)])
@@ -155,7 +156,7 @@ def test_hardened_keys_and_segments_in_chunks(
     name: str, size: int, device: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_hardened, name, size)
-    keys = keys_of(Profile(scheme="hardened", nonces=2), 21)
+    keys = keys_of(Profile(scheme=Blocks(nonces=2)), 21)
     letters, begins = segments_of(rng, rng.integers(0, 300, 50).tolist())
     assert len(check(keys, letters, begins, 1, device)) > 0
 
@@ -189,13 +190,13 @@ def test_any_shape(
 ) -> None:
     period = starts * blocks * block
     starts *= inside if (blocks * block) % inside == 0 else 1  # inside blocks, too
-    profile = Profile(scheme="hardened", period=period, block=block, starts=starts, nonces=nonces)
+    profile = Profile(scheme=Blocks(nonces=nonces))
     letters, begins = segments_of(np.random.default_rng(seed), lengths, unknown)
     check(keys_of(profile, number, str(seed)), letters, begins, level, device)
 
 
 def test_what_is_refused(rng: np.random.Generator) -> None:
-    keys = keys_of(Profile(scheme="hardened", period=64, starts=4, nonces=2), 1)
+    keys = keys_of(Profile(scheme=Blocks(nonces=2)), 1)
     screen, tally = GpuHardened(HardenedGroup(keys), TORCH_ON_CPU), np.zeros(LEVELS, dtype=np.int64)
     letters, begins = segments_of(rng, [LONGEST + 1])
     with pytest.raises(ParameterError, match="up to 2048"):
@@ -210,7 +211,7 @@ def test_what_is_refused(rng: np.random.Generator) -> None:
 
 @on_devices
 def test_nothing_to_look_at(device: str) -> None:
-    keys, empty = keys_of(Profile(scheme="hardened"), 1), np.zeros(0, dtype=np.uint8)
+    keys, empty = keys_of(Profile(scheme=Blocks()), 1), np.zeros(0, dtype=np.uint8)
     check(keys, empty, np.array([0]), 5, device)
     check(keys, empty, np.array([0, 0, 0]), 1, device)
     check(keys, np.full(30, 20, dtype=np.uint8), np.array([3, 20, 20, 30]), 1, device)

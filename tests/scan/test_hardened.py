@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, Key, Marker, ParameterError, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
 from patternmark.null.binomial import binomial_log_tail
 
 pytest.importorskip("numba")
@@ -20,13 +21,13 @@ from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
 LENGTHS = (0, 1, 31, 32, 33, 300, 2048)
 SYMBOLS = PROTEIN.encode(AMINO_ACIDS)
 SHAPES = {
-    "keys that leave lanes over": Profile(scheme="hardened", period=96, starts=3, nonces=24),
-    "a key of two words": Profile(scheme="hardened", period=64, starts=8, nonces=70),
-    "one start": Profile(scheme="hardened", period=20, block=2, starts=1, nonces=3),
-    "more starts than are abreast": Profile(scheme="hardened", period=80, starts=20, nonces=2),
-    "starts inside blocks": Profile(scheme="hardened", period=48, block=8, starts=8, nonces=5),
-    "a start at every place": Profile(scheme="hardened", period=12, block=6, starts=12, nonces=1),
-    "a table beyond 16 bits": Profile(scheme="hardened", period=4096, block=4, starts=2, nonces=2),
+    "keys that leave lanes over": Profile(scheme=Blocks(nonces=24)),
+    "a key of two words": Profile(scheme=Blocks(nonces=70)),
+    "one start": Profile(scheme=Blocks(nonces=3)),
+    "more starts than are abreast": Profile(scheme=Blocks(nonces=2)),
+    "starts inside blocks": Profile(scheme=Blocks(nonces=5)),
+    "a start at every place": Profile(scheme=Blocks(nonces=1)),
+    "a table beyond 16 bits": Profile(scheme=Blocks(nonces=2)),
 }
 
 
@@ -86,7 +87,7 @@ def check(keys: list[Key], letters: np.ndarray, begins: np.ndarray, level: int) 
 def test_counts_pairs_and_tallies_are_those_of_a_plain_look(
     nonces: int, number: int, rng: np.random.Generator
 ) -> None:
-    keys = keys_of(Profile(scheme="hardened", nonces=nonces), number)
+    keys = keys_of(Profile(scheme=Blocks(nonces=nonces)), number)
     letters, begins = segments_of(rng, LENGTHS)
     check(keys, letters, begins, 1)
 
@@ -119,9 +120,7 @@ def test_any_shape(
     level: int,
     seed: int,
 ) -> None:
-    profile = Profile(
-        scheme="hardened", period=starts * blocks * block, block=block, starts=starts, nonces=nonces
-    )
+    profile = Profile(scheme=Blocks(nonces=nonces))
     letters, begins = segments_of(np.random.default_rng(seed), lengths, unknown)
     check(keys_of(profile, 3, str(seed)), letters, begins, level)
 
@@ -137,7 +136,7 @@ def test_a_marked_sequence_passes_with_its_key(
     nonces: int, number: int, rng: np.random.Generator
 ) -> None:
     """Each has a nonce and a start of its own; the longest go around the period four times."""
-    keys = keys_of(Profile(scheme="hardened", nonces=nonces), number)
+    keys = keys_of(Profile(scheme=Blocks(nonces=nonces)), number)
     of_segment = [3, number - 1, 5, 1, 1, 0]
     sizes = [60, 300, 512, 513, 100, 2048]
     marked = [
@@ -160,7 +159,7 @@ def test_a_marked_sequence_passes_with_its_key(
 
 def test_a_weak_mark_passes_beyond_its_limit(rng: np.random.Generator) -> None:
     """One count more or less decides."""
-    key = keys_of(Profile(scheme="hardened"), 1)[0]
+    key = keys_of(Profile(scheme=Blocks()), 1)[0]
     group = HardenedGroup([key])
     limit = int(group.limits[300, 7])
     whole = promoted_letters(key, 300, 1, rng)
@@ -176,7 +175,7 @@ def test_a_weak_mark_passes_beyond_its_limit(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize(("nonces", "number"), [(1, 64), (64, 3)])
 def test_random_sequences_do_not_pass(nonces: int, number: int, rng: np.random.Generator) -> None:
-    keys = keys_of(Profile(scheme="hardened", nonces=nonces), number)
+    keys = keys_of(Profile(scheme=Blocks(nonces=nonces)), number)
     letters, begins = segments_of(rng, [300] * 1000)
     tally = np.zeros(LEVELS, dtype=np.int64)
     pairs = HardenedGroup(keys).passing(letters, begins, 8, tally)
@@ -189,7 +188,7 @@ def test_random_sequences_do_not_pass(nonces: int, number: int, rng: np.random.G
 def test_more_pairs_than_there_is_room_for(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = keys_of(Profile(scheme="hardened", nonces=2), 40)
+    keys = keys_of(Profile(scheme=Blocks(nonces=2)), 40)
     letters, begins = segments_of(rng, [120] * 60)
     found, tallies = [], []
     for room in (2**16, 0, 5):
@@ -203,7 +202,7 @@ def test_more_pairs_than_there_is_room_for(
 
 
 def test_limits_are_the_least_counts() -> None:
-    limits = HardenedGroup(keys_of(Profile(scheme="hardened"), 1)).limits
+    limits = HardenedGroup(keys_of(Profile(scheme=Blocks()), 1)).limits
     assert limits.shape == (LONGEST + 1, LEVELS)
     n = np.arange(LONGEST + 1)[:, None]
     levels = -np.arange(1, LEVELS + 1) * np.log(10.0)
@@ -215,14 +214,14 @@ def test_limits_are_the_least_counts() -> None:
 
 
 def test_what_is_refused(key: Key, rng: np.random.Generator) -> None:
-    profile = Profile(scheme="hardened", period=64, starts=4, nonces=2)
+    profile = Profile(scheme=Blocks(nonces=2))
     one = keys_of(profile, 1)[0]
     with pytest.raises(ParameterError, match="no keys"):
         HardenedGroup([])
     with pytest.raises(ParameterError, match="not a hardened key"):
         HardenedGroup([key])
     with pytest.raises(ParameterError, match="alike"):
-        HardenedGroup([one, keys_of(Profile(scheme="hardened"), 1)[0]])
+        HardenedGroup([one, keys_of(Profile(scheme=Blocks()), 1)[0]])
     group, tally = HardenedGroup([one]), np.zeros(LEVELS, dtype=np.int64)
     letters, begins = segments_of(rng, [LONGEST + 1])
     with pytest.raises(ParameterError, match="up to 2048"):
@@ -237,7 +236,7 @@ def test_what_is_refused(key: Key, rng: np.random.Generator) -> None:
 
 
 def test_nothing_to_look_at() -> None:
-    group = HardenedGroup(keys_of(Profile(scheme="hardened"), 1))
+    group = HardenedGroup(keys_of(Profile(scheme=Blocks()), 1))
     tally = np.zeros(LEVELS, dtype=np.int64)
     empty = np.zeros(0, dtype=np.uint8)
     assert group.passing(empty, np.array([0]), 5, tally).shape == (0, 2)

@@ -25,10 +25,10 @@ pytest.importorskip("xxhash", reason="pip install 'patternmark[scan]'")
 from pyarrow import parquet  # noqa: E402
 
 from patternmark import Detector  # noqa: E402
+from patternmark.core.profile import HARDENED  # noqa: E402
 from patternmark.errors import InputError, PatternmarkError  # noqa: E402
 from patternmark.io.files import held  # noqa: E402
 from patternmark.io.kept import Kept  # noqa: E402
-from patternmark.profile import HARDENED  # noqa: E402
 from patternmark.scan import cluster, files, sizes, sources  # noqa: E402
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
 from patternmark.scan.files import Scan  # noqa: E402

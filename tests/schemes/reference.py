@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from patternmark import Alphabet
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from patternmark.schemes import EMPTY, OUTSIDE, Scheme
 from patternmark.schemes.baselines import Multikey, Soft, SoftByStep, Unigram
 from patternmark.schemes.pattern import ByKey

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from patternmark import PROTEIN, Alphabet, ParameterError
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from patternmark.schemes import EMPTY, OUTSIDE, SCHEMES, Canvas, Scheme, Stack, make_scheme
 from tests.schemes.reference import MANY, TINY, a_secret, plain_bias
 

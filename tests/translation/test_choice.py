@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from patternmark import Alphabet, Detector, Key, Marker, Profile
-from patternmark.derive import Secret
+from patternmark.core.promote import Promotion
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.models.mask_predict import Candidates
-from patternmark.promote import Promotion
 from patternmark.translation.choice import MarkedLines
 
 WORDS = Alphabet.from_symbols("words", [f"w{i}" for i in range(2000)], range(5))
-PROFILES = {"paper": Profile(alphabet=WORDS), "hardened": Profile.for_text(WORDS)}
+PROFILES = {"paper": Profile(alphabet=WORDS, scheme=Paper()), "hardened": Profile.for_text(WORDS)}
 LIKE = torch.zeros(1)
 
 

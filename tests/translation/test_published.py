@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from patternmark.core.promote import Promotion
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.vocabulary import parse_alphabet
 from patternmark.models.cmlm import CMLM, Config
 from patternmark.models.mask_predict import mask_predict
 from patternmark.models.tensor_file import CheckpointError
-from patternmark.promote import Promotion
 from patternmark.translation.checkpoint import load_model, save_model
 from patternmark.translation.decode import Decoding, translate_ids
 from patternmark.translation.published import (

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from patternmark import Detector, Key, Marker, Profile
-from patternmark.derive import Secret
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 from patternmark.models.mask_predict import mask_predict
 from patternmark.translation.choice import line_number
@@ -62,7 +63,7 @@ def test_the_mark_is_found_in_the_text(scheme: str) -> None:
     source = " ".join([LINES[0], LINES[2], LINES[3]])
     key = a_key()
     if scheme == "paper":
-        key = Key.of(Secret(bytes(range(32))), Profile(translator().vocabulary.alphabet()))
+        key = Key.of(Secret(bytes(range(32))), Profile(translator().vocabulary.alphabet(), scheme=Paper()))
     marked = translator().translate([source], Decoding(), Marker(key, delta=5.0), seed=0)[0]
     plain = translator().translate([source], Decoding())[0]
     detector = Detector(key)
@@ -173,4 +174,4 @@ def test_no_line_is_broken() -> None:
 
 def test_a_key_for_another_tokenizer_is_refused() -> None:
     with pytest.raises(ParameterError, match="keygen --alphabet cmlm-de-en"):
-        translator().translate(LINES, FAST, Marker(Key.generate(Profile())))
+        translator().translate(LINES, FAST, Marker(Key.generate(Profile(scheme=Paper()))))

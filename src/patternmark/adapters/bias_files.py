@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.derive import fresh_seed
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
 from patternmark.design.plan import DesignPlan
 from patternmark.errors import InputError, ParameterError
-from patternmark.mark import Marker
 
 _MMCIF_SUFFIXES = (".cif", ".mmcif")
 _THREE_LETTERS = {

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from patternmark.adapters.logit_bias import LogitBias
 from patternmark.adapters.masked import answer_keys
 from patternmark.adapters.needs_torch import Tensor
-from patternmark.derive import fresh_seed
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
-from patternmark.mark import Marker
 
 LogitsHook = Callable[[int | None, Tensor, Tensor], Tensor]
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from patternmark.adapters.logit_bias import LogitBias, batch_keys
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.chain import NO_KEY
-from patternmark.mark import Marker
+from patternmark.core.alphabet import NO_KEY
+from patternmark.core.marker import Marker
 
 # From confidences [B, L] (-inf where nothing is open) to the positions that settle: [B, L].
 Choice = Callable[[Tensor], Tensor]

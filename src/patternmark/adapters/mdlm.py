@@ -19,8 +19,8 @@ from patternmark.adapters.masked import (
     logits_of,
 )
 from patternmark.adapters.needs_torch import Tensor, torch
+from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
-from patternmark.mark import Marker
 
 
 def linear(time: float) -> float:

@@ -19,8 +19,8 @@ from patternmark.adapters.masked import (
     most_confident,
 )
 from patternmark.adapters.needs_torch import Tensor, torch
+from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError, SequenceError
-from patternmark.mark import Marker
 
 OPEN = "_"  # a residue that the model writes
 RANDOM, CONFIDENCE = "random", "confidence"

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from patternmark.adapters.logit_bias import LogitBias, batch_keys
 from patternmark.adapters.needs_torch import Tensor, torch
-from patternmark.derive import fresh_seed
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
+from patternmark.core.verdict import LN10, Verdict
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError, PatternmarkError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.key import Key
-from patternmark.mark import Marker
-from patternmark.verdict import LN10, Verdict
 
 try:
     from transformers import LogitsProcessor

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.attacks.cells import CellKnowledge, learn_cells
 from patternmark.attacks.forge import (
     Knowledge,
@@ -22,9 +21,10 @@ from patternmark.attacks.forge import (
     strip,
 )
 from patternmark.attacks.split import SplitKnowledge, learn_split
-from patternmark.chain import KeyChain
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.chain import KeyChain
+from patternmark.core.profile import Profile
 from patternmark.errors import ParameterError
-from patternmark.profile import Profile
 from patternmark.rates import DELTAS
 from patternmark.simulate import rates_at
 

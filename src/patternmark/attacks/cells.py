@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.likelihood import UNREAD, log_mean_exp
-from patternmark.profile import Profile
-from patternmark.schedule import PROTEIN_PAIRS
+from patternmark.core.alphabet import PROTEIN, UNREAD
+from patternmark.core.blocks import PROTEIN_PAIRS
+from patternmark.core.profile import Profile
+from patternmark.likelihood import log_mean_exp
 from patternmark.statistics.base import padded
 
 _MOST_AT_ONCE = 64  # sequences that find a place together

@@ -8,9 +8,9 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.attacks.blosum import replacement_law
 from patternmark.attacks.forge import draw
+from patternmark.core.alphabet import PROTEIN
 
 Symbols = NDArray[np.int64]
 _NATURAL = "data/natural_proteins.fa"

@@ -15,8 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.likelihood import UNREAD
+from patternmark.core.alphabet import PROTEIN, UNREAD
 
 _AT_ONCE = 256  # sequences drawn together: bounds the memory
 

@@ -15,10 +15,10 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.attacks.blosum import replacement_law
 from patternmark.attacks.forge import draw
 from patternmark.attacks.registry import check_epsilon
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import ParameterError
 
 Sequence_ = TypeVar("Sequence_")

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, SEPARATOR
 from patternmark.attacks import edits, text, unicode_tricks
 from patternmark.attacks.round_trip import round_trip
+from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.errors import ParameterError
 
 Symbols = NDArray[np.int64]

@@ -16,9 +16,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.likelihood import UNREAD
-from patternmark.partition import Partition
+from patternmark.core.alphabet import PROTEIN, UNREAD
+from patternmark.core.partition import Partition
 
 _AT_ONCE = 64  # sequences whose scores of all splits are in memory together
 

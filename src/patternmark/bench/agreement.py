@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.protein import design_all, numbered_keys
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.marker import Marker
+from patternmark.core.profile import HARDENED, PAPER, Profile
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.design.plan import plan_design
 from patternmark.io.structures import Backbone
-from patternmark.mark import Marker
-from patternmark.profile import HARDENED, PAPER, Profile
 from patternmark.rates import DELTAS
 
 _PRIOR = 5.0  # hits and misses added to each letter's: a rare letter is not overrated
 _LETTERS = "ACDEFGHIKLMNPQRSTVWY"
-PROFILES = {PAPER: Profile(), HARDENED: Profile(scheme=HARDENED, nonces=1)}
+PROFILES = {PAPER: Profile(scheme=Paper()), HARDENED: Profile(scheme=Blocks(nonces=1))}
 
 
 def measure_agreement(

@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.detectors import reported
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys
 from patternmark.bench.report import environment
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.key import Key
+from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
 from patternmark.io.structures import Backbone
-from patternmark.key import Key
-from patternmark.profile import HARDENED, Profile
 from patternmark.statistics.backbone import BackboneStatistic
 
 DELTAS = (0.25, 0.5, 0.75)
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 REPORTED = 1e-3
 ORDERS = 8
-SCHEMES = {"paper": Profile(), "hardened R=1": Profile(scheme=HARDENED, nonces=1)}
+SCHEMES = {"paper": Profile(scheme=Paper()), "hardened R=1": Profile(scheme=Blocks(nonces=1))}
 DETECTORS = ("backbone", "auto")
 
 LogPs = dict[tuple[str, float, str], list[float]]  # by scheme, delta and detector

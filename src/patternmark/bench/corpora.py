@@ -16,7 +16,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import Alphabet
+from patternmark.core.alphabet import Alphabet
 from patternmark.errors import InputError, PatternmarkError
 from patternmark.io.vocabulary import parse_alphabet
 

@@ -14,15 +14,16 @@ import torch
 
 from patternmark.bench.published import features_of, published_network, published_samples
 from patternmark.bench.report import environment
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.design.run import Designer, DesignOptions
 from patternmark.io.structures import Backbone
-from patternmark.key import Key
-from patternmark.mark import Marker
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.models.sampler import decoding_steps, sample
 from patternmark.models.state import Task
-from patternmark.profile import Profile
 
 RESIDUES = 400
 CPU_BATCHES = (1, 8, 32, 96)
@@ -160,14 +161,14 @@ def _ours(designer: Designer, backbone: Backbone, batch: int) -> dict[str, float
 
 def _sampling(designer: Designer, backbone: Backbone, batch: int) -> Callable[[], object]:
     prepared = designer.model.prepare(designer.model.encode(backbone))
-    task = _task(designer, plan_design(backbone), batch, Marker(Key.generate(Profile())))
+    task = _task(designer, plan_design(backbone), batch, Marker(Key.generate(Profile(scheme=Paper()))))
     return lambda: sample(prepared, task)
 
 
 def _mark_cost(designer: Designer, backbone: Backbone) -> dict[str, float]:
     """Time what a mark adds. Its steps are those of unmarked sampling: only the keys are drawn."""
     device = designer.model.device.type
-    plan, marker = plan_design(backbone), Marker(Key.generate(Profile()))
+    plan, marker = plan_design(backbone), Marker(Key.generate(Profile(scheme=Paper())))
     prepared = designer.model.prepare(designer.model.encode(backbone))
     task = _task(designer, plan, _OVERHEAD_BATCH, None)
 

@@ -15,23 +15,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.attacks.edits import cut_window, insert_and_delete, splice, substitute
 from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import design_all, numbered_keys, visible
 from patternmark.bench.report import environment
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.key import Key
+from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.detect import Detector
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone
-from patternmark.key import Key
-from patternmark.profile import HARDENED, Profile
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 REPORTED = 1e-3
 SCHEMES = {
-    "paper": Profile(),
-    "hardened R=1": Profile(scheme=HARDENED, nonces=1),
-    "hardened R=256": Profile(scheme=HARDENED, nonces=256),
+    "paper": Profile(scheme=Paper()),
+    "hardened R=1": Profile(scheme=Blocks(nonces=1)),
+    "hardened R=256": Profile(scheme=Blocks(nonces=256)),
 }
 DETECTORS = {
     "paper": ("pattern", "phase", "slip", "local", "lr", "auto"),

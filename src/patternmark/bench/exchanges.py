@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.matchings import (
     best_matching,
     certain_share,
@@ -25,6 +24,7 @@ from patternmark.bench.matchings import (
 )
 from patternmark.bench.protein import TEMPERATURE
 from patternmark.bench.report import environment
+from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import Backbone
 
 NUMBERS = (1, 2, 4, 8)  # of matchings in a set

@@ -9,18 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.bench.jobs import run_all
-from patternmark.derive import Secret
-from patternmark.key import Key
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
+from patternmark.core.key import Key
+from patternmark.core.profile import HARDENED, PAPER, Profile
+from patternmark.core.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.likelihood import TEXT_HARDENED_MIXTURE, TEXT_PAPER_MIXTURE, Mixture
 from patternmark.null.mixture import GRID, CoinSimulation, Simulation, token_table
-from patternmark.profile import HARDENED, PAPER, Profile
 from patternmark.rates import ANY_SYMBOL, agreement_rates
-from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD
 from patternmark.statistics.ratio import mixture_of
 
-PROFILES = {PAPER: Profile(), HARDENED: Profile(scheme=HARDENED, nonces=1)}
+PROFILES = {PAPER: Profile(scheme=Paper()), HARDENED: Profile(scheme=Blocks(nonces=1))}
 LENGTHS = {
     PAPER: (20, 30, 40, 60, 80, 100, 130, 160, 199, 200, 250, 320, 400, 500, 650, 800, 1000),
     HARDENED: (

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.paper.numbers import DETECTION, FPRS
 from patternmark.bench.report import environment
-from patternmark.derive import Secret
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone, read_backbone
-from patternmark.key import Key
-from patternmark.mark import Marker
-from patternmark.profile import Profile
 
 DELTAS = (0.5, 0.75, 1.0, 1.25, 1.5)
 LEVELS = FPRS
@@ -87,7 +88,7 @@ def run_protein_benchmark(
     """Design, detect, and compare quality; `step` hears of every finished backbone."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
-    keys = numbered_keys(f"bench protein {seed}", Profile(), num_keys)
+    keys = numbered_keys(f"bench protein {seed}", Profile(scheme=Paper()), num_keys)
     conditions = [(key, delta) for key in keys for delta in DELTAS] + [(None, 0.0)] * num_keys
     model = ProteinMPNN.load(weights, device)
     log_p: list[list[float]] = []  # [backbones, conditions]: ln p of the marked ones

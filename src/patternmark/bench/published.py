@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import PatternmarkError
 from patternmark.io.structures import Backbone
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.report import environment
 from patternmark.bench.scale_length import fewer_tests, length_rows, screen_of
 from patternmark.bench.scale_setting import SAMPLE, Setting
 from patternmark.bench.scan import MANY, VERY_MANY
 from patternmark.bench.validity import SCHEMES
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 
 NAME = "scale"

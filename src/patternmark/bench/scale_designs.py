@@ -19,11 +19,11 @@ from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, vi
 from patternmark.bench.report import environment
 from patternmark.bench.scale_length import num_ways, shares_found
 from patternmark.bench.validity import SCHEMES
+from patternmark.core.marker import Marker
 from patternmark.design.plan import plan_design
 from patternmark.detect import Detector
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone
-from patternmark.mark import Marker
 from patternmark.null.binomial import binomial_log_tail
 
 DELTAS = (0.5, 0.75, 1.0, 1.5, 2.0)

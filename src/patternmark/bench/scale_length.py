@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.scale_setting import Setting
 from patternmark.bench.validity import SCHEMES
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.profile import Profile
 from patternmark.null.binomial import binomial_log_tail, least_count
-from patternmark.profile import Profile
 from patternmark.rates import DELTAS
 from patternmark.scan.screen import LONGEST, Screen
 from patternmark.simulate import natural_frequencies, rates_at

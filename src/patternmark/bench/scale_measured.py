@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
 from patternmark.bench.validity import SCHEMES
+from patternmark.core.alphabet import PROTEIN
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
 from patternmark.scan import judging

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 
 MEAN_LENGTH = 300
 WIDTH = 60  # residues of a line

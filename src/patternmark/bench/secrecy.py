@@ -20,14 +20,15 @@ from patternmark.attacks.forge import draw_unmarked, forge, strip
 from patternmark.attacks.split import SplitKnowledge
 from patternmark.bench.jobs import run_all
 from patternmark.bench.report import environment
-from patternmark.derive import Secret
+from patternmark.core.key import Key
+from patternmark.core.profile import HARDENED, PAPER, Profile
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.kept import Kept
-from patternmark.key import Key
-from patternmark.profile import HARDENED, PAPER, Profile
 from patternmark.rates import DELTAS
 from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
 
@@ -244,9 +245,9 @@ def run_secrecy_benchmark(
     size = SIZES[size_name]
     few = tuple(count for count in size.counts if count <= 4)
     wanted = (
-        (Profile(scheme=PAPER), size.deltas, (1,), size.counts, size.most),
-        (Profile(scheme=HARDENED), size.deltas, size.nonces, size.counts, size.most),
-        (Profile(scheme=HARDENED, period=SHORT_PERIOD, block=2), (1.0,), (1,), few, (0, 0)),
+        (Profile(scheme=Paper()), size.deltas, (1,), size.counts, size.most),
+        (Profile(scheme=Blocks()), size.deltas, size.nonces, size.counts, size.most),
+        (Profile(scheme=Blocks()), (1.0,), (1,), few, (0, 0)),
     )
     result: dict[str, Any] = {
         "benchmark": "secrecy",

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from patternmark import compiled
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
 from patternmark.bench.validity import SCHEMES
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.detect import Detector
 
 LENGTHS = (250, 500, 1000, 2000, 4000)

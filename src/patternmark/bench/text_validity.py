@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from patternmark.alphabet import Alphabet
 from patternmark.bench.corpora import Encoder, cut
 from patternmark.bench.report import environment
 from patternmark.bench.validity import SCHEMES, count_all, described, summarised
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.profile import TEXT_STARTS, Profile
 from patternmark.errors import ParameterError
 from patternmark.io.kept import Kept
-from patternmark.profile import TEXT_STARTS, Profile
 
 LENGTHS = {"50 to 100 tokens": (50, 100), "200 to 400 tokens": (200, 400)}
 _MOST = 20_000  # texts of one corpus and length that are drawn from

@@ -18,18 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from patternmark.alphabet import Alphabet
 from patternmark.bench.jobs import run_all
 from patternmark.bench.paper.numbers import DETECTION, FPRS
 from patternmark.bench.report import environment
-from patternmark.derive import Secret
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
+from patternmark.core.profile import SURE, Profile
+from patternmark.core.schemes import Paper
+from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import InputError
 from patternmark.intervals import rate_interval
 from patternmark.io.kept import Kept
-from patternmark.key import Key
-from patternmark.mark import Marker
-from patternmark.profile import SURE, Profile
 from patternmark.translation.bleu import bleu, metric_of_sacrebleu
 from patternmark.translation.corpus import Pair, cut_to, read_pairs
 from patternmark.translation.decode import Decoding
@@ -178,7 +179,7 @@ def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[
 @cache
 def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key]]:
     """Return keys of both schemes for a model's tokens."""
-    profiles = {"paper": Profile(alphabet=alphabet), "hardened": Profile.for_text(alphabet)}
+    profiles = {"paper": Profile(alphabet=alphabet, scheme=Paper()), "hardened": Profile.for_text(alphabet)}
     master = Secret(seed.to_bytes(32, "big"))
     return {
         scheme: [

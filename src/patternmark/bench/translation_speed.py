@@ -19,8 +19,8 @@ import torch
 
 from patternmark.bench.report import environment
 from patternmark.bench.translation import fresh_keys
+from patternmark.core.marker import Marker
 from patternmark.intervals import mean_interval
-from patternmark.mark import Marker
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM
 from patternmark.translation.corpus import read_pairs

@@ -18,11 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.bench.detectors import DETECTORS
 from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
 from patternmark.bench.report import environment
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.key import Key
+from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.evidence import markov
@@ -30,9 +34,6 @@ from patternmark.intervals import binomial_tail, mean_interval, rate_interval
 from patternmark.io.kept import Kept
 from patternmark.io.records import Problem, read_records
 from patternmark.io.structures import Backbone
-from patternmark.key import Key
-from patternmark.profile import HARDENED, Profile
-from patternmark.reading import Reading
 from patternmark.statistics import make_statistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
@@ -40,9 +41,9 @@ LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate
 SHORTEST = 50  # residues of a chain that is designed on; there is no longest
 SCHEMES = {
-    "paper": Profile(),
-    "hardened R=1": Profile(scheme=HARDENED, nonces=1),
-    "hardened R=64": Profile(scheme=HARDENED, nonces=64),  # what keygen makes
+    "paper": Profile(scheme=Paper()),
+    "hardened R=1": Profile(scheme=Blocks(nonces=1)),
+    "hardened R=64": Profile(scheme=Blocks(nonces=64)),  # what keygen makes
 }
 NATURAL, DESIGNED = "natural", "designed"
 _BATCH = 1024  # readings measured at once: many nonces take memory for each

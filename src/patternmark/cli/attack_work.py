@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, SEPARATOR
 from patternmark.cli.fitting import Fitted, fitted_records
 from patternmark.cli.items import Source
 from patternmark.cli.lines import read_lines, writing
 from patternmark.cli.output import progress, warn
+from patternmark.core.alphabet import PROTEIN, SEPARATOR
+from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, SequenceError
-from patternmark.io.keyfile import load_key
 from patternmark.io.records import Problem, Record, input_name, read_records
 
 if TYPE_CHECKING:

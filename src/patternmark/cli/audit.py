@@ -12,12 +12,13 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from patternmark.alphabet import PROTEIN
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.key import Key
+from patternmark.core.keyfile import load_key
+from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.schemes import SCHEMES
 from patternmark.errors import InputError, ParameterError
-from patternmark.io.keyfile import load_key
-from patternmark.key import Key
-from patternmark.profile import HARDENED, SCHEMES, Profile
 
 _LEAST_RESIDUES = 2  # of a chain that can tell anything
 
@@ -118,7 +119,7 @@ def _profile(key: Key | None, scheme: str | None) -> Profile:
 def _read(files: list[str]) -> list[NDArray[np.int64]]:
     """Return the designed chains of all records; native sequences carry no mark."""
     from patternmark.cli.items import Source, read_items
-    from patternmark.reading import read
+    from patternmark.core.reading import read
 
     sequences = []
     for item in read_items(files, Source(PROTEIN)):

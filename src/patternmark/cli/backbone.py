@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, SEPARATOR
-from patternmark.chain import KeyChain
 from patternmark.cli.design import load_model
 from patternmark.cli.fitting import Fitted, fitted_records
 from patternmark.cli.items import Item
 from patternmark.cli.output import warn
+from patternmark.core.alphabet import PROTEIN, SEPARATOR
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
 from patternmark.errors import ParameterError
 from patternmark.io.records import Format
-from patternmark.key import Key
 from patternmark.statistics.backbone import BackboneStatistic
 
 _UNKNOWN = PROTEIN.letters.index("X")

@@ -9,10 +9,10 @@ import typer
 
 from patternmark.cli.design import Chains, Fixed, HomoOligomer, Seed, Tied
 from patternmark.cli.output import AllowOpenKey, Verbose, say, warn
+from patternmark.core.keyfile import load_key
+from patternmark.core.marker import Marker
 from patternmark.errors import InputError, ParameterError
-from patternmark.io.keyfile import load_key
 from patternmark.io.nonce_counter import NonceCounter
-from patternmark.mark import Marker
 
 if TYPE_CHECKING:
     from patternmark.adapters.bias_files import Biased, Tool

@@ -13,8 +13,8 @@ from patternmark.calibrate import Calibration, Rate
 from patternmark.calibrate import calibrate as count_false_positives
 from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say
+from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
-from patternmark.io.keyfile import load_key
 from patternmark.statistics import STATISTICS
 
 

@@ -20,14 +20,14 @@ from rich.progress import (
 )
 
 from patternmark import __version__
-from patternmark.alphabet import PROTEIN
 from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, errors, fail, say, warn
-from patternmark.derive import fresh_seed
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.keyfile import load_key
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.designs import Manifest
-from patternmark.io.keyfile import load_key
 from patternmark.io.nonce_counter import NonceCounter
-from patternmark.mark import Marker
 
 if TYPE_CHECKING:
     from patternmark.design.run import Designer

@@ -11,7 +11,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.chain import KeyChain
 from patternmark.cli.backbone import (
     BackboneReader,
     Expectation,
@@ -27,14 +26,15 @@ from patternmark.cli.evidence import (
 )
 from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.keyfile import load_key
+from patternmark.core.verdict import Status, Verdict, format_p
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.io.keyfile import load_key
 from patternmark.io.records import Problem
-from patternmark.key import Key
 from patternmark.statistics import STATISTICS
-from patternmark.verdict import Status, Verdict, format_p
 
 _BATCH_RECORDS = 2048
 _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done

@@ -18,10 +18,10 @@ from patternmark.calibrate import (
 )
 from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
+from patternmark.core.key import Key
+from patternmark.core.verdict import Status, format_p
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.key import Key
-from patternmark.verdict import Status, format_p
 
 DEFAULT_NULL_KEYS = 999
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, SEPARATOR
 from patternmark.cli.output import warn
+from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.designs import DesignedStructure, Manifest, manifest_path, read_manifest
 from patternmark.io.records import Format, Problem, Record, input_name, read_records

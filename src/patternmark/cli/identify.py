@@ -13,11 +13,11 @@ from rich.table import Table
 
 from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
+from patternmark.core.keyfile import load_key
+from patternmark.core.verdict import LN10, format_p
 from patternmark.errors import InputError, KeyFileError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.identify import Candidate, Identification, Identifier
-from patternmark.io.keyfile import load_key
-from patternmark.verdict import LN10, format_p
 
 
 def identify(

@@ -13,8 +13,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR, Alphabet
 from patternmark.cli.output import warn
+from patternmark.core.alphabet import SEPARATOR, Alphabet
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.io.designs import Manifest, manifest_path, read_manifest
 from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records

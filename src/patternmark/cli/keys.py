@@ -10,16 +10,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
-from patternmark.chain import KeyChain
 from patternmark.cli.output import AllowOpenKey, Verbose, results, say, warn
+from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.keyfile import load_key, save_key
+from patternmark.core.partition import MASS_TOLERANCE
+from patternmark.core.profile import HARDENED, PAPER, TEXT_DELTA, Profile
+from patternmark.core.promote import DeltaAt
+from patternmark.core.schemes import DEFAULT_PATTERN_LENGTH
 from patternmark.errors import ParameterError
-from patternmark.io.keyfile import load_key, save_key
 from patternmark.io.vocabulary import parse_alphabet, read_background
-from patternmark.key import Key
-from patternmark.partition import MASS_TOLERANCE
-from patternmark.profile import DEFAULT_PATTERN_LENGTH, HARDENED, PAPER, TEXT_DELTA, Profile
-from patternmark.promote import DeltaAt
 
 key_app = typer.Typer(
     help="Show a key's public parameters, export them, or derive sub-keys.", no_args_is_help=True

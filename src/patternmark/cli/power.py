@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from patternmark.cli.output import Verbose, progress, results, say
+from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.schedule import DEFAULT_NONCES
+from patternmark.core.schemes import SCHEMES
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.power import DRAWS, LONGEST, Power, PowerStudy
-from patternmark.profile import HARDENED, SCHEMES, Profile
 from patternmark.rates import DELTAS
-from patternmark.schedule import DEFAULT_NONCES
 
 _LENGTHS = (50, 75, 100, 150, 200, 300, 400)
 

@@ -14,11 +14,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.alphabet import PROTEIN
 from patternmark.cli.design import Chains, Device, load_model
 from patternmark.cli.fitting import Fitted, fitted_records
 from patternmark.cli.items import Source, read_items
 from patternmark.cli.output import Verbose, progress, results, warn
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.quality.diversity import entropies
 from patternmark.quality.measured import Measured

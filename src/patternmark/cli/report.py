@@ -12,13 +12,13 @@ import typer
 from patternmark.cli.detect import judge_items
 from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, say
+from patternmark.core.keyfile import load_key
+from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.io.keyfile import load_key
 from patternmark.report import ReportEntry, render_report
 from patternmark.statistics import STATISTICS
-from patternmark.verdict import Verdict
 
 
 def report(

@@ -10,12 +10,12 @@ import typer
 
 from patternmark.cli.lines import read_lines, refuse_own_input, writing
 from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
-from patternmark.derive import fresh_seed
+from patternmark.core.keyfile import load_key
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.io.keyfile import load_key
 from patternmark.io.nonce_counter import NonceCounter
-from patternmark.mark import Marker
 
 if TYPE_CHECKING:
     from patternmark.translation.translator import Translator

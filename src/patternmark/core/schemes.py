@@ -28,6 +28,7 @@ from patternmark.core.turns import TurnSchedule
 from patternmark.errors import ParameterError
 
 DEFAULT_PATTERN_LENGTH = 5
+DEFAULT_BLOCK = 3
 MAX_NONCES = 2**12
 MAX_TURN_KEYS = 2**20  # period times nonces
 
@@ -40,6 +41,18 @@ class Scheme(Protocol):
     name: ClassVar[str]
     masks_repeats: ClassVar[bool]  # whether p-values need repeated evidence to be left out
     takes_parts: ClassVar[bool]  # whether a partition may be adopted from elsewhere
+
+    @property
+    def signature(self) -> str:
+        """Name and sizes, for signatures of verdicts."""
+
+    @property
+    def is_cycle(self) -> bool:
+        """Whether keys follow each other in a circle, from any start or an even few."""
+
+    @property
+    def has_default_shape(self) -> bool:
+        """Whether the simulated nulls that ship with the package hold for it."""
 
     @property
     def nonces(self) -> int:
@@ -98,6 +111,20 @@ class Paper:
     @property
     def num_keys(self) -> int:
         return self.chain.num_keys
+
+    @property
+    def signature(self) -> str:
+        return f"scheme:{self.name}|l:{self.num_keys}"
+
+    @property
+    def is_cycle(self) -> bool:
+        keys = np.arange(self.num_keys)
+        follows = np.array_equal(self.chain.likeliest_next(), (keys + 1) % len(keys))
+        return self.chain.is_deterministic and follows and len(set(self.chain.initial)) == 1
+
+    @property
+    def has_default_shape(self) -> bool:
+        return self.is_cycle and self.num_keys == 2
 
     @property
     def chance(self) -> float:
@@ -171,8 +198,20 @@ class Blocks:
     takes_parts: ClassVar[bool] = False
     chance: ClassVar[float] = 0.5  # every coin is fair
 
-    block: int = 3  # positions that promote one half; chosen by `bench secrecy`, see the docs
+    is_cycle: ClassVar[bool] = False
+
+    block: int = (
+        DEFAULT_BLOCK  # positions that promote one half; chosen by `bench secrecy`, see the docs
+    )
     nonces: int = 32
+
+    @property
+    def signature(self) -> str:
+        return _signature(self.tables())
+
+    @property
+    def has_default_shape(self) -> bool:
+        return self.block == DEFAULT_BLOCK
 
     def __post_init__(self) -> None:
         _check_whole("a block has", self.block, 64)
@@ -219,6 +258,7 @@ class Turns:
     masks_repeats: ClassVar[bool] = True
     takes_parts: ClassVar[bool] = False
     chance: ClassVar[float] = 0.5
+    is_cycle: ClassVar[bool] = True
 
     period: int = 512  # keys of one nonce
     block: int = 4  # keys in a row that promote one half or its complement
@@ -243,6 +283,14 @@ class Turns:
     @property
     def num_keys(self) -> int:
         return self.period * self.nonces
+
+    @property
+    def signature(self) -> str:
+        return _signature(self.tables())
+
+    @property
+    def has_default_shape(self) -> bool:
+        return (self.period, self.block) == (Turns.period, Turns.block)
 
     def check(self, alphabet: Alphabet) -> None:
         if alphabet == PROTEIN:
@@ -331,6 +379,11 @@ def _paper_of(scheme: Table, detection: Table) -> Paper:
         if isinstance(patterns, str)
         else tuple(whole_numbers(pattern, "a pattern") for pattern in patterns),
     )
+
+
+def _signature(tables: dict[str, dict[str, Any]]) -> str:
+    sizes = dict(tables["scheme"])
+    return "|".join([f"scheme:{sizes.pop('name')}", *(f"{n}:{x}" for n, x in sizes.items())])
 
 
 def _check_whole(what: str, value: int, largest: int) -> None:

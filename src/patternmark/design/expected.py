@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.profile import Profile
 from patternmark.design.plan import DesignPlan
 from patternmark.expect import position_rates
 from patternmark.models.mpnn import Prepared
-from patternmark.profile import Profile
 
 _UNKNOWN = PROTEIN.letters.index("X")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.design.plan import DesignPlan
 from patternmark.design.run import Design
 from patternmark.errors import InputError, PatternmarkError

@@ -10,11 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.chain import NO_KEY
+from patternmark.core.alphabet import NO_KEY, PROTEIN
+from patternmark.core.marker import Marker
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.structures import Backbone
-from patternmark.mark import Marker
 
 _LABELS = re.compile(r"(-?\d+[A-Za-z]?)(?:-(-?\d+[A-Za-z]?))?")
 _SAME_CHAIN = 0.9  # copies of one chain may differ where a crystal shows less of one of them

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.derive import fresh_seed
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
 from patternmark.design.plan import DesignPlan
 from patternmark.errors import ParameterError
 from patternmark.io.structures import Backbone
-from patternmark.mark import Marker
 from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
 from patternmark.models.sampler import Sampled, decoding_steps, sample, secret_steps
 from patternmark.models.state import Task

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
+from patternmark.core.schemes import Blocks
 from patternmark.errors import InputError
-from patternmark.key import Key
-from patternmark.mark import Marker
 
 _ROUNDS = 2**40  # from which the first is drawn
 _log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def counted_nonces(key: Key, first: int, count: int) -> list[int]:
     """Return the nonces that stand for numbers from `first` on.
 
     >>> from patternmark import Key, Profile
-    >>> key = Key.generate(Profile(scheme="hardened", nonces=4))
+    >>> key = Key.generate(Profile(scheme=Blocks(nonces=4)))
     >>> sorted(counted_nonces(key, 8, 4))  # a whole round
     [0, 1, 2, 3]
     """

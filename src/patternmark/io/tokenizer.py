@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.alphabet import Alphabet
+from patternmark.core.alphabet import Alphabet
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.sentencepiece_wire import read_begins
 from patternmark.io.subwords import CONTINUED, Merges, find_merges, joined

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from patternmark.alphabet import PROTEIN, Alphabet
+from patternmark.core.alphabet import PROTEIN, Alphabet
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.sentencepiece_wire import PieceType, read_pieces
 

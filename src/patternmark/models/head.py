@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from patternmark.promote import Promotion
+from patternmark.core.promote import Promotion
 
 _MOST_INPUTS = 512  # keys: with more, the product would take longer than the passes it saves
 _MULTIPLE = 8  # GPUs like such a number of inputs

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from patternmark.core.promote import Promotion
 from patternmark.models.cmlm import CMLM, Config, Memory
 from patternmark.models.head import Head, choose
-from patternmark.promote import Promotion
 from patternmark.schemes.canvas import EMPTY, OUTSIDE, Canvas, Likely
 from patternmark.schemes.marks import Marks
 

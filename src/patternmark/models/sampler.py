@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from patternmark.derive import Secret
+from patternmark.core.secret import Secret
 from patternmark.errors import PatternmarkError
 from patternmark.models.cpu import CpuStep, small_operations
 from patternmark.models.mpnn import Prepared

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.chain import KeyChain
+from patternmark.core.chain import KeyChain
+from patternmark.core.patterns import Patterns
 from patternmark.errors import ParameterError
-from patternmark.patterns import Patterns
 
 _ROOT = 0
 

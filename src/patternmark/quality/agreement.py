@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import Backbone
 from patternmark.quality.chains import THREE_STATES
 from patternmark.quality.dssp import dssp_three

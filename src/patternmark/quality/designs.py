@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.design.plan import DesignPlan
 from patternmark.models.mpnn import Prepared
 from patternmark.quality.agreement import Agreement, structure_agreement

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.io.files import make_folder, write_json
 from patternmark.models.tensor_file import (
     CheckpointError,

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from patternmark import __version__
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 from patternmark.io.files import make_folder
 from patternmark.models.device import device_name

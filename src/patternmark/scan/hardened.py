@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.blocks import protein_pairs
+from patternmark.core.key import Key
+from patternmark.core.turns import TurnSchedule
 from patternmark.errors import ParameterError
-from patternmark.key import Key
 from patternmark.null.binomial import least_count
 from patternmark.scan.reading import kernels
 from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
-from patternmark.schedule import HardenedSchedule, protein_pairs
 
 _LANES = 64
 _PAIRS = 2**16  # that may pass at once, besides those of one segment

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN, SEPARATOR
+from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.errors import PatternmarkError
 from patternmark.scan import sizes
 from patternmark.scan.screen import AMINO_ACIDS

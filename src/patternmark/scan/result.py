@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from patternmark._version import __version__
+from patternmark.core.verdict import LN10
 from patternmark.evidence import DEFAULT_FPR, benjamini_hochberg, bonferroni, is_below
 from patternmark.io.files import put_in_place
 from patternmark.scan import sizes
@@ -23,7 +24,6 @@ from patternmark.scan.files import Result, shown
 from patternmark.scan.judging import Found
 from patternmark.scan.screen import SURVIVORS
 from patternmark.signature import joined
-from patternmark.verdict import LN10
 
 COLUMNS = (
     ("id", "string"),

@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark._version import __version__
-from patternmark.alphabet import PROTEIN
-from patternmark.chain import KeyChain
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.key import Key
 from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.signature import joined, keys_part
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from patternmark.alphabet import Alphabet
-from patternmark.derive import Secret
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 from patternmark.schemes.base import Judged, Scheme
 from patternmark.schemes.baselines import Multikey, Soft, SoftByStep, Unigram

@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.alphabet import Alphabet
-from patternmark.derive import Secret
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.promote import check_delta
+from patternmark.core.secret import Secret
+from patternmark.core.verdict import p_value_of
 from patternmark.null.binomial import binomial_log_tail
-from patternmark.promote import check_delta
 from patternmark.schemes.canvas import Canvas
 from patternmark.schemes.marks import Stack
 from patternmark.schemes.rules import Rule
-from patternmark.verdict import p_value_of
 
 _LN10 = log(10.0)
 _OF_ANY_DELTA = ("greens", "colour_of")  # made of secret and alphabet alone

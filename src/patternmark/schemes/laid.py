@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.alphabet import SEPARATOR, Alphabet
+from patternmark.core.alphabet import SEPARATOR, Alphabet
 from patternmark.schemes.canvas import EMPTY, GAP, OUTSIDE
 
 

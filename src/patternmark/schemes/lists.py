@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import Alphabet
-from patternmark.derive import Secret
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 
 _BYTE = 256

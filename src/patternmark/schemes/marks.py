@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.arrays import beside, is_tensor, library_of
+from patternmark.core.arrays import beside, is_tensor, library_of
 from patternmark.errors import ParameterError
 from patternmark.schemes.canvas import Canvas
 from patternmark.schemes.rules import NO_LIST, Picked, Rule

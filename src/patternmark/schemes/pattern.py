@@ -11,12 +11,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.alphabet import PROTEIN
-from patternmark.chain import KeyChain
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.marker import Marker
+from patternmark.core.profile import HARDENED, SURE, Profile
+from patternmark.core.schemes import Paper, Turns
 from patternmark.detect import Detector
-from patternmark.key import Key
-from patternmark.mark import Marker
-from patternmark.profile import HARDENED, SURE, Profile
 from patternmark.schemes.base import Judged, Scheme
 
 TEXT_PATTERN_LENGTH = 4  # the best of the paper's ablation, where proteins have 5
@@ -79,7 +80,7 @@ class PatternMark(ByKey):
         """The paper's parameters."""
         leave = 1.0 - self.stay
         chain = KeyChain.of([[self.stay, leave], [leave, self.stay]], [0.5, 0.5])
-        return Profile(self.alphabet, chain=chain, delta=self.delta)
+        return Profile(self.alphabet, scheme=Paper(chain=chain), delta=self.delta)
 
     @cached_property
     def detector(self) -> Detector:
@@ -113,7 +114,7 @@ class Default(ByKey):
     def profile(self) -> Profile:
         """The parameters of a new key for proteins, or for texts."""
         if self.alphabet == PROTEIN:
-            return Profile(self.alphabet, HARDENED, delta=self.delta)
+            return Profile(self.alphabet, scheme=Turns(), delta=self.delta)
         return Profile.for_text(self.alphabet, delta=self.delta)
 
 

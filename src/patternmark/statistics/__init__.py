@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 
-from patternmark.chain import KeyChain
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.schedule import Excerpt
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.errors import ParameterError
-from patternmark.key import Key
-from patternmark.schedule import Excerpt
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
+from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import OfExcerpts, needs_excerpts
 from patternmark.statistics.pattern import PatternStatistic
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 __all__ = [
+    "DETECTORS",
     "STATISTICS",
     "Measurement",
     "NullCurve",
@@ -21,14 +24,16 @@ __all__ = [
     "make_statistic",
 ]
 
-_OF_KEY: dict[str, Callable[[Key, Excerpt | None], Statistic]] = {
+_OF_PHASES: dict[str, Callable[[Key, Excerpt | None], Statistic]] = {
     "auto": AutoStatistic,
     "phase": PhaseStatistic,
     "slip": SlipStatistic,
     "local": LocalStatistic,
     "lr": RatioStatistic,
 }
+_OF_BLOCKS = ("auto", "lr")
 STATISTICS = ("auto", "pattern", "phase", "slip", "local", "lr")
+DETECTORS = {Paper.name: STATISTICS, Turns.name: tuple(_OF_PHASES), Blocks.name: _OF_BLOCKS}
 
 
 def make_statistic(
@@ -37,9 +42,30 @@ def make_statistic(
     """Return the statistic of a name for a key; `m` and `null` are the pattern count's own."""
     if name not in STATISTICS:
         raise ParameterError(f"detector {name!r} is not known: take {', '.join(STATISTICS)}")
+    scheme = key.profile.scheme.name
+    if name not in DETECTORS[scheme]:
+        raise ParameterError(
+            f"the detector {name!r} does not judge keys of the scheme {scheme!r}: take "
+            f"{' or '.join(DETECTORS[scheme])}"
+        )
     if name == "pattern":
         return PatternStatistic(key, m, null)
     if m is not None or null is not None:
-        raise ParameterError("a pattern length or a null of parts goes with --detector pattern")
-    make = _OF_KEY[name]
+        raise ParameterError("a pattern length or a null of parts goes with the detector 'pattern'")
+    return _MAKERS[scheme](name, key)
+
+
+def _of_phases(name: str, key: Key) -> Statistic:
+    make = _OF_PHASES[name]
     return OfExcerpts(make, key) if needs_excerpts(key) else make(key, None)
+
+
+def _of_blocks(name: str, key: Key) -> Statistic:
+    return BlockStatistic.of(key, name=name)
+
+
+_MAKERS: dict[str, Callable[[str, Key], Statistic]] = {
+    Paper.name: _of_phases,
+    Turns.name: _of_phases,
+    Blocks.name: _of_blocks,
+}

@@ -25,14 +25,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN, UNREAD
+from patternmark.core.blocks import protein_pairs
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Schedule
+from patternmark.core.turns import TurnSchedule
 from patternmark.errors import ParameterError
 from patternmark.evidence import fisher
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD, log_mean_exp
+from patternmark.likelihood import log_mean_exp
 from patternmark.null.signs import SignedSum
-from patternmark.reading import Reading
-from patternmark.schedule import HardenedSchedule, Schedule, protein_pairs
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,

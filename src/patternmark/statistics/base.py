@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.reading import Reading
 from patternmark.evidence import fisher
-from patternmark.likelihood import UNREAD, log_mean_exp
-from patternmark.reading import Reading
+from patternmark.likelihood import log_mean_exp
 
 _BATCH = 256  # chains of like length that are measured together
 CURVE_POINTS = 40  # of a tail in a picture: some nulls are computed point by point

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD
-from patternmark.reading import Reading
-from patternmark.schedule import FEW_SYMBOLS, Excerpt
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schedule import FEW_SYMBOLS, Excerpt
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 
 _ENTRIES_AT_ONCE = 2**23  # of an excerpt, keys times symbols: what is made of it takes 150 MB

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from patternmark.chain import KeyChain
-from patternmark.key import Key
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
 from patternmark.null import PatternNull
-from patternmark.reading import Reading
 from patternmark.recover import recover
 from patternmark.statistics.base import Measurement, NullCurve
 

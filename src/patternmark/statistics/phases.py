@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from patternmark.alignment import local_paths, slip_paths
 from patternmark.compiled import kernels
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schedule import Excerpt
+from patternmark.core.schemes import Schedule
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher
-from patternmark.key import Key
-from patternmark.likelihood import UNREAD, Worth, with_unread
+from patternmark.likelihood import Worth, with_unread
 from patternmark.null.bounds import local_log_bound, slip_log_bound
 from patternmark.null.local import LocalNull, LocalRules
 from patternmark.null.walk import (
@@ -26,8 +30,6 @@ from patternmark.null.walk import (
     phase_mean,
 )
 from patternmark.phases import NonceScreen, around, last_read, whole_sums
-from patternmark.reading import Reading
-from patternmark.schedule import Excerpt, Schedule
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
@@ -132,10 +134,8 @@ class _OfPhases(ABC):
 def _promotes_halves(key: Key) -> bool:
     """Whether chance agrees half of the time: in texts, adopted parts must be of equal size."""
     profile = key.profile
-    if profile.is_hardened:
-        return True
-    return profile.num_keys == 2 and (
-        not profile.alphabet.has_many_symbols or key.partition.is_even
+    return profile.scheme.chance == 0.5 and (
+        not profile.alphabet.has_many_symbols or key.schedule.is_fair
     )
 
 

@@ -7,25 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN, UNREAD
+from patternmark.core.key import Key
+from patternmark.core.profile import Profile
+from patternmark.core.reading import Reading
+from patternmark.core.schedule import Excerpt
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
 from patternmark.evidence import markov
-from patternmark.key import Key
 from patternmark.likelihood import (
-    HARDENED_MIXTURE,
     PAPER_MIXTURE,
-    TEXT_HARDENED_MIXTURE,
     TEXT_PAPER_MIXTURE,
-    UNREAD,
+    TEXT_TURNS_MIXTURE,
     ChainRatio,
     Mixture,
     log_mean_exp,
 )
 from patternmark.null.mixture import MixtureNull, token_table
-from patternmark.profile import Profile
 from patternmark.rates import agreement_rates, with_chance
-from patternmark.reading import Reading
-from patternmark.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD, DEFAULT_STARTS, Excerpt
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
@@ -49,9 +47,12 @@ class RatioStatistic:
         self.ratio = ratio_of(key, self.mixture, schedule)
         self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.schedule.nonces
-        self._longest_for_any = _longest_for_any(key)
+        self._longest_for_any = (
+            key.schedule.fresh_length if key.profile.alphabet.has_many_symbols else -1
+        )
         rates = _rates(key, schedule)
-        best = np.log(np.maximum(rates / _chance(key), (1 - rates) / (1 - _chance(key))))
+        chance = key.profile.scheme.chance
+        best = np.log(np.maximum(rates / chance, (1 - rates) / (1 - chance)))
         self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
@@ -156,45 +157,32 @@ class AutoStatistic(RatioStatistic):
         return self._null.log_tail(log_ratio, scored, self._nonces, longest)
 
 
-def _longest_for_any(key: Key) -> int:
-    """Return up to which length of a chain no path tosses a coin twice, whatever the text; or -1.
-
-    A text is read so that steady paths toss every coin once (`coins`). A path that slips moves on
-    by half to one and a half places for each position, because it slips at most every second one.
-    In a chain of this length it does not come round to a block again. Amino acids toss coins again
-    and again, and halves of equal size (the paper's scheme) are not quite independent coins.
-    """
-    profile = key.profile
-    if not (profile.alphabet.has_many_symbols and profile.is_hardened):
-        return -1
-    return 2 * (profile.period - profile.block) // 3
-
-
 def _longest(reading: Reading) -> int:
     """Return how many symbols of the longest chain are scored."""
     return max((int(np.count_nonzero(part != UNREAD)) for part in reading.parts), default=0)
 
 
+_MIXTURES = {  # of alphabets of few and of many symbols
+    "paper": (PAPER_MIXTURE, TEXT_PAPER_MIXTURE),
+    "turns": (TEXT_TURNS_MIXTURE, TEXT_TURNS_MIXTURE),
+}
+
+
 def mixture_of(profile: Profile) -> Mixture:
     """Return the marks a detector looks for."""
-    if profile.alphabet.has_many_symbols:
-        return TEXT_HARDENED_MIXTURE if profile.is_hardened else TEXT_PAPER_MIXTURE
-    return HARDENED_MIXTURE if profile.is_hardened else PAPER_MIXTURE
+    return _MIXTURES[profile.scheme.name][profile.alphabet.has_many_symbols]
 
 
 def _null_of(key: Key, mixture: Mixture) -> MixtureNull | None:
     """Return the simulated null of a key's ratio, if there is one."""
-    profile = key.profile
-    if not _is_usual(profile):
+    alphabet, scheme = key.profile.alphabet, key.profile.scheme
+    if not scheme.has_default_shape:
         return None
-    if profile.alphabet == PROTEIN:
-        usual = not profile.is_hardened or profile.starts == DEFAULT_STARTS
-        return MixtureNull.shipped(profile.scheme) if usual else None
-    if profile.alphabet.has_many_symbols:
-        if not profile.is_hardened and not key.partition.is_even:
-            return None  # adopted parts: no coin is fair
-        rates = agreement_rates(profile.alphabet, profile.scheme)[:, profile.alphabet.scored]
-        name = token_table(profile.scheme, len(key.schedule.starts))
+    if alphabet == PROTEIN:
+        return MixtureNull.shipped(scheme.name)
+    if alphabet.has_many_symbols and key.schedule.is_fair:
+        rates = agreement_rates(alphabet, scheme.name)[:, alphabet.scored]
+        name = token_table(scheme.name, len(key.schedule.starts))
         return MixtureNull.for_tokens(name, rates, mixture.digest)
     return None
 
@@ -206,9 +194,9 @@ def ratio_of(
     profile, schedule = key.profile, excerpt or key.schedule
     promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
     rates, shares = _rates(key, excerpt), schedule.shares
-    if is_cyclic(profile):
+    if profile.scheme.is_cycle:
         return CyclicRatio(promoted, rates, schedule.starts, mixture.components, shares=shares)
-    chain = profile.chain
+    chain = profile.scheme.chain
     return ChainRatio(
         promoted[0],
         rates,
@@ -221,27 +209,6 @@ def ratio_of(
 
 def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
     """Return how often each symbol agrees at every level: [levels, V]."""
-    rates = agreement_rates(key.profile.alphabet, key.profile.scheme)
-    return with_chance(rates[:, (excerpt or key.schedule).symbols], _chance(key))
-
-
-def _chance(key: Key) -> float:
-    return 0.5 if key.profile.is_hardened else 1.0 / key.profile.num_keys
-
-
-def is_cyclic(profile: Profile) -> bool:
-    """Whether keys follow each other in a circle, from any start or an even few."""
-    return profile.is_hardened or _is_cycle(profile)
-
-
-def _is_cycle(profile: Profile) -> bool:
-    keys = np.arange(profile.num_keys)
-    follows = np.array_equal(profile.chain.likeliest_next(), (keys + 1) % len(keys))
-    uniform = len(set(profile.chain.initial)) == 1
-    return profile.chain.is_deterministic and follows and uniform
-
-
-def _is_usual(profile: Profile) -> bool:
-    if profile.is_hardened:
-        return (profile.period, profile.block) == (DEFAULT_PERIOD, DEFAULT_BLOCK)
-    return _is_cycle(profile) and profile.num_keys == 2
+    scheme = key.profile.scheme
+    rates = agreement_rates(key.profile.alphabet, scheme.name)
+    return with_chance(rates[:, (excerpt or key.schedule).symbols], scheme.chance)

@@ -18,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from patternmark.core.marker import Marker
+from patternmark.core.promote import Promotion
 from patternmark.evidence import bonferroni
-from patternmark.mark import Marker
 from patternmark.models.mask_predict import Candidates
 from patternmark.null.walk import phase_log_tail
-from patternmark.promote import Promotion
 
 ReadsBack = Callable[[Sequence[Sequence[int]]], list[bool]]
 # By how much the p-value of the default detector is larger, for it also looks for slips and

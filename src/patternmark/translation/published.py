@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from patternmark.alphabet import Alphabet
+from patternmark.core.alphabet import Alphabet
 from patternmark.errors import InputError
 from patternmark.io.tokenizer import Tokenizer, load_tokenizer
 from patternmark.io.vocabulary import MASK_PREDICT, TOKENIZER, is_fairseq_dictionary

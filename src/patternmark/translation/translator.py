@@ -17,7 +17,9 @@ from typing import Protocol
 
 import torch
 
-from patternmark.derive import fresh_seed
+from patternmark.core.marker import Marker
+from patternmark.core.profile import SURE
+from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.io.vocabulary import (
     Vocabulary,
@@ -25,10 +27,8 @@ from patternmark.io.vocabulary import (
     read_vocabulary,
     shipped_tokenizer,
 )
-from patternmark.mark import Marker
 from patternmark.models.cmlm import CMLM
 from patternmark.models.device import device_name
-from patternmark.profile import SURE
 from patternmark.schemes import ByKey, Scheme, Stack
 from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import TOKENIZER, load_both

@@ -34,7 +34,7 @@ from patternmark.bench.paper.plan import (
 )
 from patternmark.bench.paper.summary import AHEAD, BEHIND, LEVEL, at_equal_quality
 from patternmark.bench.paper.verdicts import NULLS
-from patternmark.profile import SURE
+from patternmark.core.profile import SURE
 
 TITLES = {"protein": "Proteins", "translation": "Translation"}
 

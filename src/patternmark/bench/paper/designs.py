@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import PROTEIN
 from patternmark.attacks.redesign import Redesigner
 from patternmark.bench.paper.material import ByKey, Material, devices_of
 from patternmark.bench.paper.plan import NONE, REWRITTEN, Cell, Size, cells
 from patternmark.bench.protein import TEMPERATURE, visible
+from patternmark.core.alphabet import PROTEIN
 from patternmark.design.batch import design_schemes
 from patternmark.design.plan import plan_design
 from patternmark.design.run import Designer, DesignOptions

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from patternmark.alphabet import PROTEIN, Alphabet
 from patternmark.bench.paper.plan import Cell
+from patternmark.core.alphabet import PROTEIN, Alphabet
 
 ByKey = list[list[str]]  # for each key that marks, its sequences
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from patternmark.alphabet import Alphabet
-from patternmark.derive import Secret
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.secret import Secret
 from patternmark.schemes import Scheme, make_scheme
 
 PROTEIN_DELTAS = (0.5, 0.75, 1.0, 1.25, 1.5)  # the paper's

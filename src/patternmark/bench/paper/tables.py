@@ -17,7 +17,7 @@ from patternmark.bench.paper.numbers import (
 from patternmark.bench.paper.plan import MATCHED, NONE, OURS, PAPER_ATTACK, REPORTED, Cell
 from patternmark.bench.paper.summary import at_equal_quality, length_needed, span
 from patternmark.bench.secrecy import SHORT_PERIOD
-from patternmark.profile import PAPER
+from patternmark.core.profile import PAPER
 
 _REPORTED = key_of(REPORTED)
 _MODEL_ATTACKS = ("redesign", "rewrite")

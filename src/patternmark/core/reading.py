@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR, Alphabet
-from patternmark.coins import NO_COIN, tossed_before
+from patternmark.coins import tossed_before
+from patternmark.core.alphabet import NO_COIN, SEPARATOR, UNREAD, Alphabet
 from patternmark.errors import ParameterError
-from patternmark.likelihood import UNREAD
 from patternmark.repeats import Lags, repeated_many
 
 _MUCH = 0.25  # of a record
@@ -60,6 +59,7 @@ def read_many(
     scored: Sequence[NDArray[np.bool_] | None],
     *,
     mask_repeats: bool = True,
+    drop_copies: bool | None = None,
     matters: Lags | None = None,
 ) -> list[Reading]:
     """Read the symbols of records.
@@ -68,7 +68,8 @@ def read_many(
     does what chance would count twice. In an alphabet of many symbols that is a symbol whose coin
     was tossed before (see `coins`), in one of few a stretch that repeats what stands before it in
     the record, copies of a chain among them (see `repeats`). `matters` tells at which lags the same
-    secret is met again; without it at all.
+    secret is met again; without it at all. `drop_copies` leaves out
+    chains that are copies of an earlier one even where other repeats count.
     """
     repeats: Sequence[NDArray[np.bool_] | None] = [None] * len(records)
     if mask_repeats and alphabet.has_many_symbols:
@@ -77,7 +78,7 @@ def read_many(
     elif mask_repeats:
         repeats = _repeats(records, alphabet, matters)
     return [
-        _read(ids, alphabet, mask, again)
+        _read(ids, alphabet, mask, again, mask_repeats if drop_copies is None else drop_copies)
         for ids, mask, again in zip(records, scored, repeats, strict=True)
     ]
 
@@ -117,6 +118,7 @@ def _read(
     alphabet: Alphabet,
     scored: NDArray[np.bool_] | None,
     repeats: NDArray[np.bool_] | None,
+    drop_copies: bool,
 ) -> Reading:
     symbols = np.where(alphabet.is_scored(ids), ids, UNREAD)
     separators = np.flatnonzero(ids == SEPARATOR)
@@ -124,6 +126,7 @@ def _read(
     chains = tuple(slice(a + 1, b) for a, b in pairwise(edges))
     if repeats is not None:
         symbols[repeats] = UNREAD
+    if drop_copies:
         _silence_copies(symbols, ids, chains)
     if scored is not None:
         symbols[~scored] = UNREAD

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from patternmark.derive import Secret
+from patternmark.core.partition import Partition, Parts
+from patternmark.core.profile import Profile
+from patternmark.core.schedule import PartitionSchedule
+from patternmark.core.schemes import Schedule
+from patternmark.core.secret import Secret
 from patternmark.errors import KeyFileError, ParameterError
-from patternmark.partition import Partition, adopt_partition, derive_partition
-from patternmark.profile import Profile
-from patternmark.schedule import HardenedSchedule, PartitionSchedule, Schedule
-
-Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
 KEY_ID_DIGITS = 16
 
@@ -53,46 +52,31 @@ class Key:
         """Make a key from its secret, its parameters and, if adopted, its parts."""
         adopted: Parts | None = None
         if parts is not None:
+            if not profile.scheme.takes_parts:
+                raise ParameterError(
+                    "parts belong to the paper's scheme: this profile has the scheme "
+                    f"{profile.scheme.name!r}"
+                )
             adopted = tuple(p if isinstance(p, str) else tuple(p) for p in parts)
-            if not profile.is_hardened and len(parts) != profile.num_keys:
-                raise ParameterError(f"{len(parts)} parts were given for {profile.num_keys} keys")
         commitment = commitment_to(secret, profile, adopted)
         key = cls(profile, commitment[:KEY_ID_DIGITS], secret, adopted, commitment)
-        if profile.is_hardened:
-            if adopted is not None:
-                raise ParameterError("parts belong to the paper's scheme, not to a hardened one")
-        else:
-            _ = key.partition  # refuses parts or a background that do not fit the alphabet
+        _ = key.schedule  # refuses parts or a background that do not fit the alphabet
         return key
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Which symbols each key promotes, and where sequences may start."""
-        profile = self.profile
-        if profile.is_hardened:
-            return HardenedSchedule(
-                self.require_secret(),
-                profile.alphabet,
-                profile.period,
-                block=profile.block,
-                nonces=profile.nonces,
-                starts=profile.starts,
-            )
-        return PartitionSchedule(self.partition)
+        """Which symbols each key promotes."""
+        return self.profile.scheme.schedule(
+            self.require_secret(), self.profile.alphabet, self.parts
+        )
 
-    @cached_property
+    @property
     def partition(self) -> Partition:
         """Which key promotes which symbol, where parts split the alphabet: the paper's scheme."""
-        if self.profile.is_hardened:
-            raise ParameterError("a hardened key has no partition: its halves overlap")
-        if self.parts is not None:
-            return adopt_partition(self.parts, self.profile.alphabet)
-        return derive_partition(
-            self.require_secret(),
-            self.profile.alphabet,
-            self.profile.num_keys,
-            self.profile.background,
-        )
+        schedule = self.schedule
+        if not isinstance(schedule, PartitionSchedule):
+            raise ParameterError(f"a key of the scheme {self.profile.scheme.name!r} has no parts")
+        return schedule.partition
 
     def require_secret(self) -> Secret:
         """Return the secret, or say that this is only the public half."""
@@ -117,7 +101,7 @@ class Key:
         if self.parts is not None:
             raise ParameterError(
                 f"key {self.key_id} has adopted parts, which no secret determines: all its "
-                "sub-keys would make the same mark. Derive from a key made without --parts"
+                "sub-keys would make the same mark. Derive from a key without adopted parts"
             )
         if not id.isprintable() or not id.strip() or id != id.strip():
             raise ParameterError(
@@ -131,7 +115,9 @@ class Key:
 
     def __repr__(self) -> str:
         half = "secret hidden" if self.secret is not None else "public half"
-        return f"Key({self.key_id}, {self.profile.scheme}, {self.profile.alphabet.name}, {half})"
+        return (
+            f"Key({self.key_id}, {self.profile.scheme.name}, {self.profile.alphabet.name}, {half})"
+        )
 
 
 def commitment_to(secret: Secret, profile: Profile, parts: Parts | None) -> str:

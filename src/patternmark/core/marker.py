@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.chain import NO_KEY
-from patternmark.derive import fresh_seed
-from patternmark.errors import ParameterError
-from patternmark.key import Key
-from patternmark.promote import (
+from patternmark.core.alphabet import NO_KEY
+from patternmark.core.key import Key
+from patternmark.core.promote import (
     Promotion,
     check_delta,
     different_keys,
-    key_rows,
     strength_of,
 )
+from patternmark.core.secret import fresh_seed
+from patternmark.errors import ParameterError
 
-_FEW = 2**23  # symbols times keys, of which all are kept
 _MOST_BITS = 31  # of a signed 32-bit number
 
 
@@ -41,7 +38,6 @@ class Marker:
         self.payload = _checked_payload(key, payload)
         self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
-        self._last: tuple[Any, Promotion] | None = None
 
     def with_delta(self, delta: float) -> Marker:
         """Return one of another strength."""
@@ -76,11 +72,9 @@ class Marker:
         longest = max(lengths, default=0)
         numbers = list(range(len(lengths))) if indices is None else list(indices)
         label = f"{fresh_seed() if seed is None else seed}"
-        if self.key.profile.is_hardened:
-            chosen = self.nonces(label, numbers) if nonces is None else self._checked(nonces)
-            keys = self._scheduled(longest, f"{label}{_suffix(chain)}", numbers, chosen)
-        else:
-            keys = self._chained(longest, f"{label}{_suffix(chain)}", numbers)
+        chosen = self.nonces(label, numbers) if nonces is None else self._checked(nonces)
+        scheme = self.key.profile.scheme
+        keys = scheme.draw_keys(self._secret, longest, label, numbers, chosen, chain)
         if min(lengths, default=0) < longest:
             keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys
@@ -89,8 +83,10 @@ class Marker:
         """Return the nonces of sequences of a seed, whatever their chains: [batch]."""
         if self.payload is not None:
             return np.full(len(indices), self.payload, dtype=np.int64)
-        drawn = self._secret.uniforms(f"schedule nonce/{seed}", indices)
-        return (drawn * self.key.schedule.nonces).astype(np.int64)
+        number = self.key.profile.scheme.nonces
+        if number == 1:
+            return np.zeros(len(indices), dtype=np.int64)
+        return (self._secret.uniforms(f"nonce/{seed}", indices) * number).astype(np.int64)
 
     def sampler_seed(self, seed: int | str) -> int:
         """Return a seed for a sampler's own randomness that only who has the secret can work out.
@@ -101,32 +97,10 @@ class Marker:
         return int.from_bytes(self._secret.subkey(f"sampler/{seed}")[:8], "big") >> 1
 
     def _checked(self, nonces: Sequence[int]) -> NDArray[np.int64]:
-        given, number = np.asarray(nonces, dtype=np.int64), self.key.schedule.nonces
+        given, number = np.asarray(nonces, dtype=np.int64), self.key.profile.scheme.nonces
         if given.size and not 0 <= given.min() <= given.max() < number:
             raise ParameterError(f"key {self.key.key_id} has nonces from 0 to {number - 1}")
         return given
-
-    def _scheduled(
-        self, length: int, label: str, numbers: list[int], nonces: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        schedule = self.key.schedule
-        starts = self._secret.uniforms(f"schedule start/{label}", numbers) * len(schedule.starts)
-        first = schedule.starts[starts.astype(np.int64)]
-        step = (first[:, None] + np.arange(length)) % schedule.period
-        return np.asarray(nonces[:, None] * schedule.period + step)
-
-    def _chained(self, longest: int, seed: str, numbers: list[int]) -> NDArray[np.int64]:
-        chain = self.key.profile.chain
-        first = chain.draw_first(self._secret.uniforms(f"key start/{seed}", numbers))
-        if chain.is_deterministic:  # no further randomness: one look-up for the whole batch
-            keys = chain.orbits(longest)[first]
-        else:
-            keys = np.empty((len(numbers), longest), dtype=np.int64)
-            for row, index in enumerate(numbers):
-                label = f"key sequence/{seed}/{index}"
-                later = self._secret.uniforms(label, max(longest - 1, 0)).tolist()
-                keys[row] = chain.follow(int(first[row]), later)[:longest]
-        return keys
 
     def prepare(self, keys: Any, temperature: float, *, like: Any = None) -> Promotion:
         """Return the bias of positions with these keys [...], to be added at every step.
@@ -144,25 +118,10 @@ class Marker:
         >>> bias.add_to(logits[mask], mask).sum(axis=1).tolist()
         [10.0, 0.0]
         """
-        schedule = self.key.schedule
-        num_keys, symbols = self.key.profile.num_keys, self.key.profile.alphabet.size
-        strength = self.strength(temperature)
-        if schedule.nonces == 1 and num_keys * symbols <= _FEW:  # all keys, once and for all
-            rows = key_rows(keys, num_keys)
-            return self._with_all_keys(strength, like).at(rows)
-        used, row_of = different_keys(keys, num_keys)
-        promoted = np.zeros((len(used) + 1, symbols), dtype=bool)
-        promoted[:NO_KEY] = schedule.promoted_rows(used)
-        return Promotion(promoted, row_of, strength).beside(like)
-
-    def _with_all_keys(self, strength: float, like: Any) -> Promotion:
-        """Return the bias of every key, kept from the last time where it is of the same kind."""
-        is_tensor = hasattr(like, "new_tensor")
-        kind = (strength, like.device if is_tensor else None, like.dtype if is_tensor else None)
-        if self._last is None or self._last[0] != kind:
-            every = np.append(self.members, np.zeros((1, self.members.shape[1]), bool), axis=0)
-            self._last = kind, Promotion(every, np.zeros(0, np.int64), strength).beside(like)
-        return self._last[1]
+        used, row_of = different_keys(keys, self.key.profile.scheme.num_keys)
+        promoted = np.zeros((len(used) + 1, self.key.profile.alphabet.size), dtype=bool)
+        promoted[:NO_KEY] = self.key.schedule.promoted_rows(used)
+        return Promotion(promoted, row_of, self.strength(temperature)).beside(like)
 
     def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
         """Return what to add to the raw logits of positions with these keys: [..., V]."""
@@ -198,25 +157,17 @@ class Marker:
         """
         return self.prepare(keys, temperature, like=logits).add_to(logits)
 
-    @cached_property
-    def members(self) -> NDArray[np.bool_]:
-        """Which symbols each key promotes: [l, V]. All keys: for small alphabets."""
-        schedule = self.key.schedule
-        return np.concatenate([schedule.promoted(nonce) for nonce in range(schedule.nonces)])
-
-
-def _suffix(chain: int) -> str:
-    """Return what tells a chain of a record apart from the first one, in labels."""
-    return f"/chain {chain}" if chain else ""
-
 
 def _checked_payload(key: Key, payload: int | None) -> int | None:
     if payload is None:
         return None
-    if not key.profile.is_hardened:
-        raise ParameterError("a payload needs a hardened key: the paper's scheme carries none")
-    if not 0 <= payload < key.profile.nonces:
+    nonces = key.profile.scheme.nonces
+    if nonces == 1:
         raise ParameterError(
-            f"key {key.key_id} carries payloads from 0 to {key.profile.nonces - 1}, not {payload}"
+            f"key {key.key_id} has one nonce and carries no payload: make a key with more nonces"
+        )
+    if not 0 <= payload < nonces:
+        raise ParameterError(
+            f"key {key.key_id} carries payloads from 0 to {nonces - 1}, not {payload}"
         )
     return payload

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.arrays import beside, is_tensor, library_of
-from patternmark.chain import NO_KEY
+from patternmark.core.alphabet import NO_KEY
+from patternmark.core.arrays import beside, is_tensor, library_of
 from patternmark.errors import ParameterError
 
 DeltaAt = Literal["logits", "tempered"]
@@ -89,24 +89,18 @@ class Promotion:
         return logits + logits.dtype.type(self.strength) * chosen
 
 
-def key_rows(keys: Any, num_keys: int) -> NDArray[np.int64]:
-    """Return the row of each position in a table of all keys; that of NO_KEY is after the last."""
-    index = _checked(keys, num_keys)
-    return np.where(index == NO_KEY, num_keys, index)
-
-
 def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the different keys, ascending, and the place of each position's among them.
 
     The place of NO_KEY is after the last. A tensor is copied from its device.
     """
     index = _checked(keys, num_keys)
-    is_used = np.zeros(num_keys + 1, dtype=bool)  # the last, which NO_KEY indexes, is none
-    is_used[index] = True
-    used = np.flatnonzero(is_used[:NO_KEY])
-    place = np.full(num_keys + 1, len(used), dtype=np.int64)
-    place[used] = np.arange(len(used))
-    return used, place[index]
+    used, place = np.unique(index, return_inverse=True)
+    place = place.reshape(index.shape)
+    if used.size and used[0] == NO_KEY:
+        used = used[1:]
+        place = np.where(place == 0, len(used), place - 1)
+    return used, place
 
 
 def _checked(keys: Any, num_keys: int) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.chain import KeyChain
+from patternmark.core.chain import KeyChain
 from patternmark.errors import ParameterError
 
 MAX_FAVOURED = 100_000

@@ -16,10 +16,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from patternmark.derive import Secret
+from patternmark.core.key import Key
+from patternmark.core.profile import Profile
+from patternmark.core.secret import Secret
 from patternmark.errors import KeyFileError, PatternmarkError
-from patternmark.key import Key
-from patternmark.profile import Profile
 
 FORMAT = "patternmark key"
 VERSION = 1

@@ -13,6 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError, SequenceError
 
+# All sentinels of the package stand here. Symbols and keys are numbers from 0.
+SEPARATOR = -1  # between the chains of one record: not a symbol, and no pattern crosses it
+UNREAD = -1  # a position of a reading that says nothing; finds the last column of a table
+NO_KEY = -1  # a position that carries no key: fixed, prompt, or an unscored symbol
+NO_COIN = -2  # a symbol that rests on no secret coin, where SEPARATOR keeps its meaning
+NO_SYMBOL = -2  # a character that no symbol is written with
+
+MANY_SYMBOLS = 512  # from this size on a sequence meets most symbols seldom or never
+
 
 @dataclass(frozen=True)
 class Alphabet:
@@ -105,6 +114,15 @@ class Alphabet:
             )
         return ids
 
+    def decode(self, ids: ArrayLike) -> str:
+        """Turn ids into letters; a SEPARATOR becomes the first separator.
+
+        >>> PROTEIN.decode([10, 8, 20, -1, 18])
+        'MKX/W'
+        """
+        written = self.letters + self.separators[:1]  # SEPARATOR, -1, finds the last
+        return "".join(written[i] for i in np.asarray(ids).tolist())
+
     def _encode_letters(self, text: str) -> NDArray[np.int64]:
         if not self.letters:
             raise SequenceError(
@@ -113,7 +131,7 @@ class Alphabet:
             )
         code_points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
         ids: NDArray[np.int64] = self._id_of_code_point[np.minimum(code_points, _LAST_CODE_POINT)]
-        bad = np.flatnonzero(ids == _NO_SYMBOL)
+        bad = np.flatnonzero(ids == NO_SYMBOL)
         if bad.size:
             at = int(bad[0])
             raise SequenceError(
@@ -124,7 +142,7 @@ class Alphabet:
 
     @cached_property
     def _id_of_code_point(self) -> NDArray[np.int64]:
-        table = np.full(_LAST_CODE_POINT + 1, _NO_SYMBOL, dtype=np.int64)
+        table = np.full(_LAST_CODE_POINT + 1, NO_SYMBOL, dtype=np.int64)
         for character in self.separators:
             table[ord(character)] = SEPARATOR
         for character in self.unscored_aliases:
@@ -134,9 +152,6 @@ class Alphabet:
         return table
 
 
-MANY_SYMBOLS = 512
-SEPARATOR = -1  # stands between the chains of one record: no symbol, and no pattern crosses it
-_NO_SYMBOL = -2
 _LAST_CODE_POINT = 128  # letters are ASCII; every other code point lands here, on no symbol
 
 # The order of ProteinMPNN. B, Z, J (ambiguous), U, O (rare), stops and gaps read as X: no key.

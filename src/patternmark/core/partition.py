@@ -11,15 +11,17 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alphabet import SEPARATOR, Alphabet
-from patternmark.chain import NO_KEY
-from patternmark.derive import Secret
+from patternmark.core.alphabet import NO_KEY, SEPARATOR, Alphabet
+from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 
 _log = logging.getLogger(__name__)
 
 MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
 _PATIENCE = 16  # so many shuffles are tried before the tolerance doubles
+
+
+Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,21 @@ class Partition:
 
     def __repr__(self) -> str:  # membership is as secret as the key it comes from
         return f"Partition({self.num_parts} parts of {self.sizes.tolist()} symbols, hidden)"
+
+
+def partition_of(
+    secret: Secret,
+    alphabet: Alphabet,
+    num_parts: int,
+    background: Sequence[int] | None,
+    parts: Parts | None,
+) -> Partition:
+    """Return the partition of a key: adopted from elsewhere, or derived from its secret."""
+    if parts is None:
+        return derive_partition(secret, alphabet, num_parts, background)
+    if len(parts) != num_parts:
+        raise ParameterError(f"{len(parts)} parts were given for {num_parts} keys")
+    return adopt_partition(parts, alphabet)
 
 
 def derive_partition(

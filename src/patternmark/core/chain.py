@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from patternmark.errors import ParameterError
 
-NO_KEY = -1  # a position that carries no key: fixed, prompt, or an unscored symbol
-
 _SUM_TOLERANCE = 1e-9
 
 

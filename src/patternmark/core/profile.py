@@ -1,0 +1,97 @@
+"""All public parameters of a mark in one object that generator and detector both load."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from patternmark.core.alphabet import PROTEIN, Alphabet
+from patternmark.core.promote import DELTA_AT, DeltaAt, check_delta
+from patternmark.core.schemes import Scheme, Turns, default_scheme, scheme_of
+from patternmark.core.tables import Table
+from patternmark.errors import ParameterError
+
+TEXT_DELTA = 2.0  # found in about nine of ten texts of 100 tokens (docs/results/translation.md)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a key file says besides its secret.
+
+    Without a scheme it has the default of its alphabet: `Blocks` for proteins, `Turns` for text.
+
+    >>> Profile().scheme, Profile().delta_at
+    (Blocks(block=3, nonces=32), 'logits')
+    """
+
+    alphabet: Alphabet = PROTEIN
+    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ puts the default in its place
+    delta: float = 1.0
+    delta_at: DeltaAt = "logits"
+
+    def __post_init__(self) -> None:
+        if self.scheme is None:
+            object.__setattr__(self, "scheme", default_scheme(self.alphabet))
+        self.scheme.check(self.alphabet)
+        check_delta(self.delta)
+        if self.delta_at not in DELTA_AT:
+            raise ParameterError(f"delta_at is one of {', '.join(DELTA_AT)}, not {self.delta_at!r}")
+
+    @classmethod
+    def for_text(cls, alphabet: Alphabet, *, delta: float = TEXT_DELTA, **sizes: int) -> Profile:
+        """Return the usual parameters for texts; `sizes` are those of `Turns`."""
+        return cls(alphabet, Turns(**sizes), delta)
+
+    def to_tables(self) -> dict[str, dict[str, Any]]:
+        """Return the parameters as plain tables: what the key file holds and the key id covers."""
+        return {
+            "alphabet": {
+                "name": self.alphabet.name,
+                "size": self.alphabet.size,
+                "unscored": list(self.alphabet.unscored),
+                "sha256": self.alphabet.sha256,
+            },
+            **self.scheme.tables(),
+            "promotion": {"delta": float(self.delta), "delta_at": self.delta_at},
+        }
+
+    @cached_property
+    def canonical(self) -> str:
+        """The tables as JSON text, sorted and without spaces: thousands of keys may share it."""
+        return json.dumps(self.to_tables(), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_tables(cls, tables: dict[str, Any]) -> Profile:
+        """Read what `to_tables` wrote; refuse unknown fields, which could change the mark."""
+        tables = dict(tables)
+        alphabet = _alphabet(Table("alphabet", tables))
+        scheme = scheme_of(tables)
+        promotion = Table("promotion", tables)
+        delta = float(promotion.take("delta", (int, float)))
+        delta_at = promotion.take("delta_at", str)
+        promotion.finish()
+        if tables:
+            raise ParameterError(f"unknown table [{next(iter(tables))}]")
+        return cls(alphabet, scheme, delta, delta_at)
+
+
+def _alphabet(table: Table) -> Alphabet:
+    alphabet = Alphabet(
+        name=table.take("name", str),
+        size=table.take("size", int),
+        unscored=tuple(table.take("unscored", list)),
+        sha256=table.take("sha256", str),
+    )
+    table.finish()
+    if alphabet.name == PROTEIN.name:
+        if alphabet.sha256 != PROTEIN.sha256:
+            raise ParameterError(
+                "the key was made for another 'protein' alphabet than this version's "
+                f"({alphabet.sha256[:12]}, here {PROTEIN.sha256[:12]})"
+            )
+        return PROTEIN
+    if not all(isinstance(i, int) and 0 <= i < alphabet.size for i in alphabet.unscored):
+        raise ParameterError("[alphabet] unscored must list ids inside the alphabet")
+    return alphabet

@@ -1,0 +1,48 @@
+"""How far below Markov's bound the e-value of block marks stays: the factor C of p = C / E.
+
+For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table holds, for chains of
+several lengths, the largest C at any t of interest over all classes of sequences that
+`patternmark bench block-null` tries: natural chains, designs, repeats, and sequences written by
+someone who knows everything but the key. It is raised by its standard error.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from math import log
+from typing import Any
+
+import numpy as np
+
+_FILE = "data/block_null.json"
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return dict(json.loads(files("patternmark").joinpath(_FILE).read_text(encoding="utf-8")))
+
+
+class LogC:
+    """Looks up ln C for a block size and a number of scored residues of the longest chain."""
+
+    def at(self, block: int, scored: int) -> float:
+        """Return ln C; 0, which is Markov's bound, where nothing was measured."""
+        table = _table()
+        if block != table["block"] or scored < table["lengths"][0]:
+            return 0.0
+        # Between two lengths the larger C of both holds.
+        place = int(np.searchsorted(table["lengths"], scored, side="right")) - 1
+        return log(max(table["c"][place : place + 2]))
+
+    def digest(self, block: int) -> str:
+        """Return what tells this table from others."""
+        table = _table()
+        if block != table["block"]:
+            return "1"
+        return sha256(repr((table["lengths"], table["c"])).encode()).hexdigest()[:8]
+
+
+log_c = LogC()

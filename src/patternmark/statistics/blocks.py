@@ -1,0 +1,225 @@
+"""The detector of block marks: an e-value that holds for any sequence, and a sharper p-value.
+
+E averages the exact ratio (`block_paths`) over everything that is not known: the nonce, how strong
+the mark is, lost and inserted residues, which part of the chain is marked, and which chain of the
+design this is. Chains of a record share a nonce and have coins of their own, so their ratios
+multiply.
+
+    p_any = 1 / E      holds for every sequence, whoever wrote it: P(E >= t) <= 1 / t over keys
+    p_value = C / E    is sharper: C is the largest t P(E >= t) that was found over natural chains,
+                       designs, repeats and sequences written to fool the detector (`bench
+                       block-null`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import log
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.core.alphabet import PROTEIN, UNREAD
+from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks
+from patternmark.evidence import markov
+from patternmark.likelihood import log_mean_exp
+from patternmark.null.blocks import log_c
+from patternmark.rates import agreement_rates
+from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
+from patternmark.statistics.block_paths import Chain, Component, log_ratios, num_blocks
+
+SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
+_UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Components with their weights for long and for short chains."""
+
+    components: tuple[Component, ...]
+    weights: tuple[float, ...]
+    short_weights: tuple[float, ...]
+
+    @property
+    def digest(self) -> str:
+        """What tells this mixture from others."""
+        return sha256(repr(self).encode()).hexdigest()[:8]
+
+    def log_weights(self, scored: int) -> NDArray[np.float64]:
+        """Return ln of the weights for a record of so many scored residues: [C]."""
+        return np.log(self.short_weights if scored < SHORT else self.weights)
+
+
+# Weights were chosen on the third of the backbones that no reported number uses.
+MIXTURE = Mixture(
+    (
+        Component(0, 0.003),
+        Component(1, 0.003),
+        Component(2, 0.02),
+        Component(2, 0.1),
+        Component(3, 0.25),
+        Component(2, 0.004, "anywhere"),
+        Component(3, 0.03, "anywhere"),
+        Component(2, 0.006, "inside"),
+    ),
+    weights=(0.20, 0.16, 0.16, 0.12, 0.08, 0.04, 0.02, 0.16),
+    short_weights=(0.03, 0.05, 0.06, 0.02, 0.02, 0.45, 0.25, 0.08),
+)
+# A model's rates of positions already say how much each can show: fewer strengths are needed.
+BACKBONE_MIXTURE = Mixture(
+    (
+        Component(0, 0.003),
+        Component(1, 0.003),
+        Component(2, 0.003),
+        Component(1, 0.05),
+        Component(1, 0.004, "anywhere"),
+    ),
+    weights=(0.25, 0.30, 0.20, 0.15, 0.10),
+    short_weights=(0.20, 0.30, 0.25, 0.10, 0.15),
+)
+# A record that lacks the first chains of its design: its chain 0 is chain 1, 2 or 3 of the design.
+_OTHER_CHAIN = Component(2, 0.02)
+_SHIFTS = (1, 2, 3)
+_SHIFTED = 0.1  # the share of records that lack chains
+
+
+class Coins(Protocol):
+    """Where coins come from: a key's schedule, or drawn ones."""
+
+    block: int
+    nonces: int
+
+    def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
+        """Return the coins of the first blocks of a chain: [blocks, R]."""
+
+
+class _Piece(NamedTuple):
+    """A chain of a record with its number in it."""
+
+    number: int
+    chain: Chain
+
+
+class BlockStatistic:
+    """ln E of block marks; `auto` has the sharper p-value, `lr` the one for any sequence."""
+
+    def __init__(self, coins: Coins, *, name: str = "auto", source: str = "") -> None:
+        self.name = name
+        self._coins = coins
+        self._source = source
+        self.mixture = BACKBONE_MIXTURE if source else MIXTURE
+        rates = agreement_rates(PROTEIN, Blocks.name)
+        self._weights = np.append(np.log(rates / (1.0 - rates)), np.zeros((len(rates), 1)), axis=1)
+        null = "markov" if name == "lr" else f"c-{log_c.digest(coins.block)}"
+        self.signature = f"{source}{'|' if source else ''}mixture:{self.mixture.digest}|null:{null}"
+        self._halves: dict[int, NDArray[np.int8]] = {}
+
+    @classmethod
+    def of(cls, key: Key, *, name: str = "auto", source: str = "") -> BlockStatistic:
+        """Return the statistic of a key; `source` says where rates of positions come from."""
+        return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
+
+    def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
+        """Measure every record; nothing in it is masked."""
+        return [self._judge(reading) for reading in readings]
+
+    def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
+        """Return ln p against ln E."""
+        values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
+        heights = np.array([self._log_p(value, reading) for value in values])
+        return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
+
+    def _judge(self, reading: Reading) -> Measurement:
+        by_nonce = self.log_ratios(reading)  # [R]
+        total = float(log_mean_exp(by_nonce)) if reading.num_scored else 0.0
+        payload, error = likeliest_nonce(by_nonce)
+        return Measurement(
+            statistic=total,
+            expected=None,
+            log_p=self._log_p(total, reading),
+            log_p_floor=self._log_p(self._largest(reading), reading),
+            payload=payload,
+            payload_error=error,
+            log_p_any=float(markov(np.array(total))),
+        )
+
+    def log_ratios(self, reading: Reading) -> NDArray[np.float64]:
+        """Return ln of the mixed ratio of each nonce: [R]."""
+        pieces = self._pieces(reading)
+        weights = self.mixture.log_weights(reading.num_scored)
+        logs = [self._of_chains(pieces, 0, self.mixture.components) + weights + log(1 - _SHIFTED)]
+        other = (
+            replace_level(_OTHER_CHAIN, len(pieces[0].chain.weights)) if pieces else _OTHER_CHAIN
+        )
+        for shift in _SHIFTS if pieces else ():
+            logs.append(self._of_chains(pieces, shift, (other,)) + log(_SHIFTED / len(_SHIFTS)))
+        return log_mean_exp(np.concatenate(logs, axis=1), total=True)
+
+    def _of_chains(
+        self, pieces: Sequence[_Piece], shift: int, components: Sequence[Component]
+    ) -> NDArray[np.float64]:
+        """Multiply the ratios of a record's chains: [R, C]."""
+        total = np.zeros((self._coins.nonces, len(components)))
+        for number, chain in pieces:
+            halves = self.halves(number + shift, chain.length, components)
+            found = log_ratios(chain, halves, self._coins.block, components)
+            if len(pieces) > 1:
+                found = np.logaddexp(found + log(1.0 - _UNMARKED), log(_UNMARKED))
+            total += found
+        return total
+
+    def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
+        """Return what the blocks that a chain may reach promote: [R, J, V]."""
+        needed = num_blocks(length, self._coins.block, components)
+        known = self._halves.get(chain)
+        if known is None or known.shape[1] < needed:
+            words = self._coins.words(chain, needed + needed // 4)
+            known = np.ascontiguousarray(halves_of(words).transpose(1, 0, 2))
+            self._halves[chain] = known
+        return known[:, :needed]
+
+    def _pieces(self, reading: Reading) -> list[_Piece]:
+        """Return the chains that say something, numbered as in the record."""
+        return [
+            _Piece(number, self._chain(reading, rows))
+            for number, rows in enumerate(reading.chains)
+            if np.any(reading.symbols[rows] != UNREAD)
+        ]
+
+    def _chain(self, reading: Reading, rows: slice) -> Chain:
+        symbols = reading.symbols[rows]
+        if reading.rates is None:
+            weights = self._weights[:, symbols]  # UNREAD finds the last column, 0
+        else:
+            rates = reading.rates[:, rows]
+            weights = np.where(symbols != UNREAD, np.log(rates / (1.0 - rates)), 0.0)
+        letters = np.where(symbols == UNREAD, 0, symbols)
+        return Chain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
+
+    def _log_p(self, total: float, reading: Reading) -> float:
+        any_sequence = float(markov(np.array(total)))
+        if self.name == "lr":
+            return any_sequence
+        longest = max((int(np.count_nonzero(p != UNREAD)) for p in reading.parts), default=0)
+        return min(any_sequence, 0.0, log_c.at(self._coins.block, longest) - total)
+
+    def _largest(self, reading: Reading) -> float:
+        """Return ln E where every letter agrees with one nonce: nothing can show more."""
+        pieces = self._pieces(reading)
+        most = [log(2.0) - np.logaddexp(0.0, -piece.chain.weights).min(axis=0) for piece in pieces]
+        agreeing = sum(
+            float(own[piece.chain.weights.any(axis=0)].sum())
+            for own, piece in zip(most, pieces, strict=True)
+        )
+        return max(agreeing - log(self._coins.nonces), 0.0)
+
+
+def replace_level(component: Component, levels: int) -> Component:
+    """Return a component whose strength there is: weights of a model have fewer levels."""
+    return Component(min(component.level, levels - 1), component.slip, component.begins)

@@ -161,7 +161,9 @@ def _ours(designer: Designer, backbone: Backbone, batch: int) -> dict[str, float
 
 def _sampling(designer: Designer, backbone: Backbone, batch: int) -> Callable[[], object]:
     prepared = designer.model.prepare(designer.model.encode(backbone))
-    task = _task(designer, plan_design(backbone), batch, Marker(Key.generate(Profile(scheme=Paper()))))
+    task = _task(
+        designer, plan_design(backbone), batch, Marker(Key.generate(Profile(scheme=Paper())))
+    )
     return lambda: sample(prepared, task)
 
 

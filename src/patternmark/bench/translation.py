@@ -179,7 +179,10 @@ def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[
 @cache
 def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key]]:
     """Return keys of both schemes for a model's tokens."""
-    profiles = {"paper": Profile(alphabet=alphabet, scheme=Paper()), "hardened": Profile.for_text(alphabet)}
+    profiles = {
+        "paper": Profile(alphabet=alphabet, scheme=Paper()),
+        "hardened": Profile.for_text(alphabet),
+    }
     master = Secret(seed.to_bytes(32, "big"))
     return {
         scheme: [

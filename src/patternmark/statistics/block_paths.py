@@ -182,7 +182,9 @@ def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks:
         entering_first = AT_START * at
         prior *= 1.0 - AT_START
         leave, unmarked = LEAVE, float((1.0 - ENTER) ** n)
-    for length in range(min(law.longest, n) + 1):  # a piece of this length that ends at k entered at k - l
+    for length in range(
+        min(law.longest, n) + 1
+    ):  # a piece of this length that ends at k entered at k - l
         entered = np.zeros(n + 1)
         entered[length:] = at[: n + 1 - length]
         part[length] *= entered

@@ -35,7 +35,7 @@ from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, li
 from patternmark.statistics.block_paths import Chain, Component, log_ratios, num_blocks
 
 SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
-_UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
+UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
 
 
 @dataclass(frozen=True)
@@ -51,25 +51,29 @@ class Mixture:
         """What tells this mixture from others."""
         return sha256(repr(self).encode()).hexdigest()[:8]
 
+    @property
+    def of_other_chain(self) -> Component:
+        """What is looked for in a record that lacks the first chains of its design."""
+        return self.components[1]
+
     def log_weights(self, scored: int) -> NDArray[np.float64]:
         """Return ln of the weights for a record of so many scored residues: [C]."""
         return np.log(self.short_weights if scored < SHORT else self.weights)
 
 
-# Weights were chosen on the third of the backbones that no reported number uses.
+# Components and weights were chosen on the third of the backbones that no reported number uses.
 MIXTURE = Mixture(
     (
         Component(0, 0.003),
-        Component(1, 0.003),
         Component(2, 0.02),
-        Component(2, 0.1),
-        Component(3, 0.25),
+        Component(1, 0.08),
+        Component(2, 0.2),
+        Component(2, 0.004, "inside"),
+        Component(3, 0.004, "anywhere"),
         Component(2, 0.004, "anywhere"),
-        Component(3, 0.03, "anywhere"),
-        Component(2, 0.006, "inside"),
     ),
-    weights=(0.20, 0.16, 0.16, 0.12, 0.08, 0.04, 0.02, 0.16),
-    short_weights=(0.03, 0.05, 0.06, 0.02, 0.02, 0.45, 0.25, 0.08),
+    weights=(0.46, 0.03, 0.17, 0.05, 0.23, 0.03, 0.03),
+    short_weights=(0.04, 0.22, 0.05, 0.02, 0.05, 0.42, 0.20),
 )
 # A model's rates of positions already say how much each can show: fewer strengths are needed.
 BACKBONE_MIXTURE = Mixture(
@@ -84,7 +88,6 @@ BACKBONE_MIXTURE = Mixture(
     short_weights=(0.20, 0.30, 0.25, 0.10, 0.15),
 )
 # A record that lacks the first chains of its design: its chain 0 is chain 1, 2 or 3 of the design.
-_OTHER_CHAIN = Component(2, 0.02)
 _SHIFTS = (1, 2, 3)
 _SHIFTED = 0.1  # the share of records that lack chains
 
@@ -99,11 +102,19 @@ class Coins(Protocol):
         """Return the coins of the first blocks of a chain: [blocks, R]."""
 
 
-class _Piece(NamedTuple):
+class Numbered(NamedTuple):
     """A chain of a record with its number in it."""
 
     number: int
     chain: Chain
+
+
+class Branch(NamedTuple):
+    """Components that E averages over where the record lacks its design's first chains, or none."""
+
+    shift: int  # how many chains it lacks
+    components: tuple[Component, ...]
+    log_weights: NDArray[np.float64]  # [C]
 
 
 class BlockStatistic:
@@ -111,7 +122,7 @@ class BlockStatistic:
 
     def __init__(self, coins: Coins, *, name: str = "auto", source: str = "") -> None:
         self.name = name
-        self._coins = coins
+        self.coins = coins
         self._source = source
         self.mixture = BACKBONE_MIXTURE if source else MIXTURE
         rates = agreement_rates(PROTEIN, Blocks.name)
@@ -124,6 +135,10 @@ class BlockStatistic:
     def of(cls, key: Key, *, name: str = "auto", source: str = "") -> BlockStatistic:
         """Return the statistic of a key; `source` says where rates of positions come from."""
         return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
+
+    def with_coins(self, coins: Coins) -> BlockStatistic:
+        """Return the same statistic of another key."""
+        return BlockStatistic(coins, name=self.name, source=self._source)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record; nothing in it is masked."""
@@ -151,43 +166,47 @@ class BlockStatistic:
 
     def log_ratios(self, reading: Reading) -> NDArray[np.float64]:
         """Return ln of the mixed ratio of each nonce: [R]."""
-        pieces = self._pieces(reading)
-        weights = self.mixture.log_weights(reading.num_scored)
-        logs = [self._of_chains(pieces, 0, self.mixture.components) + weights + log(1 - _SHIFTED)]
-        other = (
-            replace_level(_OTHER_CHAIN, len(pieces[0].chain.weights)) if pieces else _OTHER_CHAIN
-        )
-        for shift in _SHIFTS if pieces else ():
-            logs.append(self._of_chains(pieces, shift, (other,)) + log(_SHIFTED / len(_SHIFTS)))
+        pieces = self.pieces(reading)
+        logs = [
+            self._of_chains(pieces, shift, components) + log_weights
+            for shift, components, log_weights in self.branches(reading)
+        ]
         return log_mean_exp(np.concatenate(logs, axis=1), total=True)
 
+    def branches(self, reading: Reading) -> list[Branch]:
+        """Return what E averages over besides the nonce, with the logarithms of the weights."""
+        weights = self.mixture.log_weights(reading.num_scored)
+        every = [Branch(0, self.mixture.components, weights + log(1.0 - _SHIFTED))]
+        share = np.array([log(_SHIFTED / len(_SHIFTS))])
+        return every + [Branch(shift, (self.mixture.of_other_chain,), share) for shift in _SHIFTS]
+
     def _of_chains(
-        self, pieces: Sequence[_Piece], shift: int, components: Sequence[Component]
+        self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
     ) -> NDArray[np.float64]:
         """Multiply the ratios of a record's chains: [R, C]."""
-        total = np.zeros((self._coins.nonces, len(components)))
+        total = np.zeros((self.coins.nonces, len(components)))
         for number, chain in pieces:
             halves = self.halves(number + shift, chain.length, components)
-            found = log_ratios(chain, halves, self._coins.block, components)
+            found = log_ratios(chain, halves, self.coins.block, components)
             if len(pieces) > 1:
-                found = np.logaddexp(found + log(1.0 - _UNMARKED), log(_UNMARKED))
+                found = np.logaddexp(found + log(1.0 - UNMARKED), log(UNMARKED))
             total += found
         return total
 
     def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
         """Return what the blocks that a chain may reach promote: [R, J, V]."""
-        needed = num_blocks(length, self._coins.block, components)
+        needed = num_blocks(length, self.coins.block, components)
         known = self._halves.get(chain)
         if known is None or known.shape[1] < needed:
-            words = self._coins.words(chain, needed + needed // 4)
+            words = self.coins.words(chain, needed + needed // 4)
             known = np.ascontiguousarray(halves_of(words).transpose(1, 0, 2))
             self._halves[chain] = known
         return known[:, :needed]
 
-    def _pieces(self, reading: Reading) -> list[_Piece]:
+    def pieces(self, reading: Reading) -> list[Numbered]:
         """Return the chains that say something, numbered as in the record."""
         return [
-            _Piece(number, self._chain(reading, rows))
+            Numbered(number, self._chain(reading, rows))
             for number, rows in enumerate(reading.chains)
             if np.any(reading.symbols[rows] != UNREAD)
         ]
@@ -207,19 +226,14 @@ class BlockStatistic:
         if self.name == "lr":
             return any_sequence
         longest = max((int(np.count_nonzero(p != UNREAD)) for p in reading.parts), default=0)
-        return min(any_sequence, 0.0, log_c.at(self._coins.block, longest) - total)
+        return min(any_sequence, 0.0, log_c.at(self.coins.block, longest) - total)
 
     def _largest(self, reading: Reading) -> float:
         """Return ln E where every letter agrees with one nonce: nothing can show more."""
-        pieces = self._pieces(reading)
+        pieces = self.pieces(reading)
         most = [log(2.0) - np.logaddexp(0.0, -piece.chain.weights).min(axis=0) for piece in pieces]
         agreeing = sum(
             float(own[piece.chain.weights.any(axis=0)].sum())
             for own, piece in zip(most, pieces, strict=True)
         )
-        return max(agreeing - log(self._coins.nonces), 0.0)
-
-
-def replace_level(component: Component, levels: int) -> Component:
-    """Return a component whose strength there is: weights of a model have fewer levels."""
-    return Component(min(component.level, levels - 1), component.slip, component.begins)
+        return max(agreeing - log(self.coins.nonces), 0.0)

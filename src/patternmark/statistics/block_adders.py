@@ -172,7 +172,7 @@ def _path_step(lanes):
 
     @intrinsic
     def step(typing, words, word_at, weight, cost, before, after, at):
-        """Write the best score of paths that end with a letter at one shift: after[at : at + lanes].
+        """Write the best score of paths to a letter at one shift: after[at : at + lanes].
 
         The letter adds its weight where the lane's bit of words[word_at] is set, and takes it away
         elsewhere. A path comes from the same shift, or for `cost` from the next on either side.

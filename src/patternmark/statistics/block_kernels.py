@@ -235,15 +235,17 @@ def _inverse_means(signed, root, pair, longest):
     n = len(signed)
     result = np.zeros((longest + 1, n + 1))
     result[0] = 1.0
+    before = np.empty(n)
     for length in range(1, min(longest, n) + 1):
-        for k in range(length, n + 1):
-            added = k - length
-            before = 1.0
-            for later in range(added + 1, k):
-                if pair[later] == pair[added]:
-                    before *= signed[later]
-            ratio = (1.0 + before) / (1.0 + before * signed[added]) * root[added]
-            result[length, k] = result[length - 1, k] * ratio
+        size = n + 1 - length
+        before[:size] = 1.0
+        for later in range(1, length):  # loops over the whole chain inside: those are vectors
+            for added in range(size):
+                same = pair[added + later] == pair[added]
+                before[added] *= signed[added + later] if same else 1.0
+        for added in range(size):
+            ratio = (1.0 + before[added]) / (1.0 + before[added] * signed[added]) * root[added]
+            result[length, added + length] = result[length - 1, added + length] * ratio
     return result
 
 

@@ -191,6 +191,12 @@ class _Rule(NamedTuple):
     unmarked: float  # probability that the chain carries no mark at all
 
 
+@lru_cache(256)
+def _entering_at(length: int) -> Floats:
+    chances: Floats = ENTER * np.power(1.0 - ENTER, np.arange(length, dtype=np.float64))
+    return chances
+
+
 def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks: int) -> _Rule:
     n, law = chain.length, piece_law(block, component.slip)
     means = means[: law.longest + 1]
@@ -202,12 +208,11 @@ def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks:
         return _Rule(full, np.zeros((law.longest + 1, 0)), entering_first, prior, 0.0, 0.0)
     first = FIRST_POSITIONS // block
     prior[:first] = 1.0 / first
-    at = np.zeros(n + 1)
+    at = np.zeros(n + 1)  # probability to enter at a letter
     at[0] = 1.0
     leave, unmarked = 0.0, 0.0
     if component.begins == "inside":
-        at[:n] = ENTER * (1.0 - ENTER) ** np.arange(n)
-        at[n] = 0.0
+        at[:n] = _entering_at(n)
         entering_first = AT_START * at
         prior *= 1.0 - AT_START
         leave, unmarked = LEAVE, float((1.0 - ENTER) ** n)
@@ -220,6 +225,13 @@ def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks:
         part[length, :length] = 0.0
         part[length, length:] *= at[: max(0, last - length)]
     return _Rule(full, part, entering_first, prior, leave, unmarked)
+
+
+def _even_and_odd(half: Floats) -> tuple[Floats, Floats]:
+    """Return cosh and sinh: a letter's factor is cosh + sinh where it agrees, else cosh - sinh."""
+    up = np.exp(half)
+    down = 1.0 / up
+    return (up + down) / 2.0, (up - down) / 2.0
 
 
 def every_look(nonces: int, components: Sequence[Component]) -> list[Look]:
@@ -250,18 +262,20 @@ def log_ratios(
     )
     means_of = inverse_means if loops is None else loops.inverse_means
     add_up = _add_up if loops is None else loops.add_up
-    levels = {components[look.component].level for look in looks}
-    longest = max((piece_law(block, components[k.component].slip).longest for k in looks), default=0)
+    used = [components[look.component] for look in looks]
+    levels = {component.level for component in used}
+    longest = max((piece_law(block, component.slip).longest for component in used), default=0)
     means = {level: means_of(chain, level, longest) for level in levels}
+    factors = {level: _even_and_odd(chain.weights[level] / 2.0) for level in levels}
+    scored = np.where(chain.weights.any(axis=0), chain.letters, 0)  # others may be in no half
     result = np.full((nonces, len(components)), -np.inf)
     for look in looks:
         component = components[look.component]
-        half = chain.weights[component.level] / 2.0
         last = min(blocks, _last_block(chain.length, block, component))
         rule = _rule(chain, block, component, means[component.level], last)
         band = _band(chain.length, block, component, look.shift)
         totals, exponents = add_up(
-            halves, look.nonces, chain.letters, np.cosh(half), np.sinh(half), block, band, rule
+            halves, look.nonces, scored, *factors[component.level], block, band, rule
         )
         with np.errstate(divide="ignore"):
             result[look.nonces, look.component] = np.log(totals) + exponents * np.log(2.0)

@@ -15,14 +15,22 @@ whether the nonce promotes a letter in a block. All lanes of a word are scored a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import log2
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
-from patternmark.statistics.block_paths import FIRST_POSITIONS, Chain, Component, Look
+from patternmark.statistics.block_paths import (
+    FIRST_POSITIONS,
+    Chain,
+    Component,
+    Floats,
+    Look,
+    log_ratios,
+)
 
 LANES = 64
 SEGMENT = 32  # letters that are counted together
@@ -35,8 +43,8 @@ _CHANCE = 0.58  # share of agreeing letters above which a segment adds to a stre
 _STRETCH_COST = 2  # of a shift that moves by one between segments
 _HIGHEST, _LOWEST, _UNREACHED = 32767, -32768, -16384  # scores of paths have 16 bits
 _HIGHEST_STRETCH = 255  # scores of stretches have 8
-_ANCHORED_KEPT, _LOOSE_KEPT = 2, 2  # the likeliest nonces that are looked at
-_WORTH_A_LOOK = 22  # score of a stretch below which nothing is lost with its components
+_LONGEST_STRETCH = 60_000  # letters of a chain; shifts have 16 bits
+_SECOND_PATH = 32  # the second likeliest nonce is looked at too if its path is so close
 
 Integers = NDArray[np.int64]
 
@@ -98,16 +106,12 @@ def score(chain: Chain, packed: Packed, loose: bool = True) -> Scores:
     weights = np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
     empty = packed.words.shape[1] - 1
     rows = np.where(weights == 0, empty, chain.letters)
-    loops = kernels(
-        packed.lanes * n * 1000, 10 * n, "patternmark.statistics.block_screen_kernels"
-    )
+    loops = kernels(packed.lanes * n * 1000, 10 * n, "patternmark.statistics.block_screen_kernels")
     of_paths = _best_paths if loops is None else loops.best_paths
     narrow = packed.lanes <= LANES // 2
-    paths = of_paths(
-        packed.words, rows, weights, block, packed.front, _DRIFT, _PATH_COST, narrow
-    )
+    paths = of_paths(packed.words, rows, weights, block, packed.front, _DRIFT, _PATH_COST, narrow)
     anchored = paths.reshape(-1)[: packed.lanes]
-    if not loose:
+    if not loose or n > _LONGEST_STRETCH:
         return Scores(anchored, nothing, nothing)
     counted = weights >= _LIGHTEST
     rows = np.where(counted, rows, empty)
@@ -115,36 +119,53 @@ def score(chain: Chain, packed: Packed, loose: bool = True) -> Scores:
     first = -((n - 1) // SEGMENT * SEGMENT // block) - (packed.front - _ABREAST)
     groups = -(-(FIRST_POSITIONS // block - first) // _ABREAST)
     of_stretches = _best_stretches if loops is None else loops.best_stretches
-    found, shift = of_stretches(
+    found, place = of_stretches(
         packed.words, rows, bias.astype(np.int64), _STRETCH_COST, block, packed.front, first, groups
     )
-    lanes = slice(packed.lanes)
-    return Scores(
-        anchored,
-        found.reshape(-1)[lanes].astype(np.int64),
-        shift.reshape(-1)[lanes].astype(np.int64),
-    )
+    best, index = (x.reshape(-1)[: packed.lanes].astype(np.int64) for x in (found, place))
+    return Scores(anchored, best, first * block + index)
 
 
-def looks(scores: Scores, components: Sequence[Component]) -> list[Look]:
-    """Return which terms of one key are worth adding up, given the scores of its nonces."""
-    anchored = _likeliest(scores.anchored, _ANCHORED_KEPT)
-    stretches = _likeliest(scores.loose, _LOOSE_KEPT)
-    stretches = stretches[scores.loose[stretches] >= _WORTH_A_LOOK]
+def log_ratios_many(
+    chains: Iterable[Chain],
+    halves: NDArray[np.int8],
+    packed: Packed,
+    components: Sequence[Component],
+) -> Iterator[Floats]:
+    """Yield what `block_paths.log_ratios` returns for each chain, -inf where it is not worth it.
+
+    `packed` are the same halves, packed for the longest chain.
+    """
+    for chain in chains:
+        chosen = looks(score(chain, packed), chain.length, components)
+        yield log_ratios(chain, halves, packed.block, components, chosen)
+
+
+def looks(scores: Scores, length: int, components: Sequence[Component]) -> list[Look]:
+    """Return which terms of one key are worth adding up, given the scores of its nonces.
+
+    `length` is that of the chain.
+    """
+    order = np.argsort(-scores.anchored, kind="stable")[:2]
+    paths = order[scores.anchored[order] >= scores.anchored[order[0]] - _SECOND_PATH]
+    stretch = int(scores.loose.argmax())
+    worth = scores.loose[stretch] >= worth_a_look(length)
     found = []
     for number, component in enumerate(components):
         if component.begins == "start":
-            found.append(Look(number, anchored))
-        else:
-            found += [
-                Look(number, stretches[k : k + 1], int(scores.shift[nonce]))
-                for k, nonce in enumerate(stretches)
-            ]
+            found.append(Look(number, paths))
+        elif worth:
+            found.append(Look(number, np.array([stretch]), int(scores.shift[stretch])))
     return found
 
 
-def _likeliest(scores: Integers, number: int) -> Integers:
-    return np.argsort(-scores, kind="stable")[:number]
+def worth_a_look(length: int) -> float:
+    """Return the score of a stretch from which on its components are added up.
+
+    The best stretch of an unmarked chain grows with the logarithm of its length. Where to draw the
+    line was measured on marks of many kinds: see `looks`.
+    """
+    return 12.0 + 2.0 * log2(max(length, SEGMENT) / SEGMENT)
 
 
 def _bits(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -174,7 +195,8 @@ def _best_paths(
         moved = np.maximum(np.maximum(state[2:], state[:-2]) - cost, _LOWEST)
         scores = np.maximum(state[1:-1], moved) + np.where(agree, weight, -weight)
         state[1:-1] = np.clip(scores, _LOWEST, _HIGHEST)
-    return state[1:-1].max(axis=0)
+    best: Integers = state[1:-1].max(axis=0)
+    return best
 
 
 def _best_stretches(
@@ -187,9 +209,10 @@ def _best_stretches(
     first: int,
     groups: int,
 ) -> tuple[Integers, Integers]:
-    """Return the score of the best stretch of every lane, and its last shift."""
+    """Return the score of the best stretch of every lane, and the index of its last shift."""
     bits = _bits(words)
-    shifts = np.arange(first * block, (first + groups * _ABREAST) * block)
+    index = np.arange(groups * _ABREAST * block)
+    shifts = first * block + index
     best = np.zeros(bits.shape[2], dtype=np.int64)
     place = np.zeros(bits.shape[2], dtype=np.int64)
     state = np.zeros((len(shifts) + 2, bits.shape[2]), dtype=np.int64)
@@ -204,6 +227,6 @@ def _best_stretches(
             here = state[1:-1][rest::block]
             at = here.argmax(axis=0)
             highest = here.max(axis=0)
-            place = np.where(highest > best, shifts[rest::block][at], place)
+            place = np.where(highest > best, index[rest::block][at], place)
             best = np.maximum(best, highest)
     return best, place

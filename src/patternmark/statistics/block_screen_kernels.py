@@ -98,7 +98,7 @@ def _stretches_of_word(words, places, bias, cost, block, front, first, groups, r
                     shift = (g * ABREAST + which) * block + rest
                     extend_stretch(
                         planes, which, bias[s], cost, before, after, (shift + 1) * LANES, best,
-                        label, first * block + shift,
+                        label, shift,
                     )  # fmt: skip
         before, after = after, before
 
@@ -109,7 +109,7 @@ def best_stretches(words, letters, bias, cost, block, front, first, groups):
     width = words.shape[2]
     places = _places(letters, block, width, words.shape[1] - 1)
     scores = np.zeros((len(words), LANES), dtype=np.uint8)
-    shifts = np.zeros((len(words), LANES), dtype=np.int16)
+    shifts = np.zeros((len(words), LANES), dtype=np.uint16)
     rows = np.empty((2, (groups * ABREAST * block + 2) * LANES), dtype=np.uint8)
     planes = np.empty(PLANES * ABREAST, dtype=np.uint64)
     for w in range(len(words)):

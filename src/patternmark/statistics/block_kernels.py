@@ -82,7 +82,7 @@ def _pieces(state, after, factor, full, low, high):
     for k in range(low, high + 1):
         total = state[k] * full[0, k]
         product = 1.0
-        for length in range(1, len(full)):
+        for length in range(1, min(len(full) - 1, k - low) + 1):
             product *= factor[k - length]
             total += product * (state[k - length] * full[length, k])
         after[k] = total
@@ -209,7 +209,7 @@ def _some_nonces(
     totals = np.empty(len(which))
     exponents = np.empty(len(which), dtype=np.int64)
     n = len(letters)
-    chain = _guarded(letters.reshape(1, n))[0]
+    chain = _guarded(letters.reshape(1, n))[0].astype(np.uint64)  # unsigned: read without a check
     factors = _guarded(np.concatenate((even, odd)).reshape(2, n))
     full, begun = _guarded(full), _guarded(first.reshape(1, n + 1))[0]
     if part.shape[1] > 0:

@@ -268,17 +268,19 @@ def log_ratios(
     means = {level: means_of(chain, level, longest) for level in levels}
     factors = {level: _even_and_odd(chain.weights[level] / 2.0) for level in levels}
     scored = np.where(chain.weights.any(axis=0), chain.letters, 0)  # others may be in no half
-    result = np.full((nonces, len(components)), -np.inf)
+    totals = np.zeros((nonces, len(components)))
+    exponents = np.zeros((nonces, len(components)))
     for look in looks:
         component = components[look.component]
         last = min(blocks, _last_block(chain.length, block, component))
         rule = _rule(chain, block, component, means[component.level], last)
         band = _band(chain.length, block, component, look.shift)
-        totals, exponents = add_up(
+        found = add_up(
             halves, look.nonces, scored, *factors[component.level], block, band, rule
         )
-        with np.errstate(divide="ignore"):
-            result[look.nonces, look.component] = np.log(totals) + exponents * np.log(2.0)
+        totals[look.nonces, look.component], exponents[look.nonces, look.component] = found
+    with np.errstate(divide="ignore"):
+        result: Floats = np.log(totals) + exponents * np.log(2.0)
     return result
 
 

@@ -1,6 +1,7 @@
 """The forward pass of `block_paths`, compiled by numba: the same sums.
 
-Positions of a chain stand side by side, so that one instruction works on many of them.
+Positions of a chain stand side by side, so that one instruction works on many of them. The pieces
+that end at a position are added up in one go: their lengths are known when the loop is compiled.
 """
 
 # mypy: ignore-errors
@@ -8,51 +9,121 @@ Positions of a chain stand side by side, so that one instruction works on many o
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 _RESCALE = 4  # blocks between rescalings: no factor of so few leaves the range of a float
 _LARGE = np.float64(2.0**256)
 _SMALL = np.float64(2.0**-256)
+_FAST = {"contract", "nsz", "arcp"}
 
 
-_FAST = {"contract", "reassoc", "nsz", "arcp"}
+_ABREAST = 8  # ends of pieces that are worked on at once
+_GUARD = 16  # empty places before a row and after it: vectors and pieces may reach beyond its ends
+_FUSED = ("contract",)
+_NUMBERS = ir.VectorType(ir.DoubleType(), _ABREAST)
+_INDEX = ir.IntType(64)
+
+
+def _ends_of(longest):
+    """Return what adds up the pieces of up to `longest` letters that end at eight positions.
+
+    It is written for LLVM's vectors: a compiler would have to be shown that no rows overlap.
+    """
+
+    @intrinsic
+    def ends(typing, state, after, factor, full, width, k):
+        """Write after[k : k + 8]; `full` has rows of `width`, one for each length."""
+        del typing
+
+        def generate(context, builder, signature, arguments):
+            rows = [
+                context.make_array(signature.args[i])(context, builder, arguments[i]).data
+                for i in range(4)
+            ]
+            width, k = arguments[4:]
+
+            def place(row, index):
+                return builder.bitcast(builder.gep(rows[row], [index]), _NUMBERS.as_pointer())
+
+            def load(row, index):
+                found = builder.load(place(row, index))
+                found.align = 8  # rows are read from any number on
+                return found
+
+            total = builder.fmul(load(0, k), load(3, k))
+            product, weight = None, k
+            for length in range(1, longest + 1):
+                begin = builder.sub(k, ir.Constant(_INDEX, length))
+                weight = builder.add(weight, width)
+                here = load(2, begin)
+                product = here if product is None else builder.fmul(product, here)
+                begun = builder.fmul(load(0, begin), load(3, weight))
+                more = builder.fmul(product, begun, flags=_FUSED)
+                total = builder.fadd(total, more, flags=_FUSED)
+            builder.store(total, place(1, k)).align = 8
+            return context.get_dummy_value()
+
+        index = types.int64
+        return types.void(state, after, factor, full, index, index), generate
+
+    return ends
+
+
+_ends_1, _ends_2, _ends_3, _ends_4, _ends_5, _ends_6, _ends_7, _ends_8 = (
+    _ends_of(longest) for longest in range(1, 9)
+)
 
 
 @njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _multiply(product, factor, first, last):
-    for k in range(first, last):
-        product[k] *= factor[k]
+def _pieces(state, after, factor, full, low, high):
+    """Add up the pieces that end at low..high, of any lengths."""
+    for k in range(low, high + 1):
+        total = state[k] * full[0, k]
+        product = 1.0
+        for length in range(1, min(len(full) - 1, k - low) + 1):
+            product *= factor[k - length]
+            total += product * (state[k - length] * full[length, k])
+        after[k] = total
 
 
 @njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _add_products(after, product, state, weight, first, last):
-    for k in range(first, last):
-        after[k] += product[k] * (state[k] * weight[k])
+def _entering(after, factor, part, prior, low, last, product):
+    """Add the pieces with which a chain or a stretch begins in the middle of a block."""
+    last = min(last, part.shape[1])
+    product[low:last] = prior
+    for length in range(1, len(part)):
+        for k in range(low + length, last):
+            product[k] *= factor[k - length]
+            after[k] += product[k] * part[length, k]
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _add_entering(after, product, weight, prior, first, last):
-    for k in range(first, last):
-        after[k] += prior * (product[k] * weight[k])
-
-
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _block(row, letters, even, odd, low, high, full, part, prior, state, after, factor, product):
-    """Add up the pieces that one block of one nonce may see."""
-    n, longest = len(letters), len(full) - 1
-    for i in range(low, high):
-        factor[i] = even[i] + odd[i] * row[letters[i]]
-    product[low : high + 1] = np.float64(1.0)
-    after[low : high + 1] = np.float64(0.0)
-    _add_products(after, product, state, full[0], low, min(high + 1, n))
-    for length in range(1, min(longest, high - low) + 1):
-        # Arrays are shifted, so that what belongs together has one index.
-        ends, begins = low + length, low
-        size = high + 1 - ends
-        _multiply(product[ends:], factor[begins:], 0, size)
-        _add_products(after[ends:], product[ends:], state[begins:], full[length, ends:], 0, size)
-        if prior > 0.0:
-            _add_entering(after[ends:], product[ends:], part[length, ends:], prior, 0, size)
+@njit(cache=True, error_model="numpy")
+def _block(state, after, factor, full, low, high):
+    """Add up all pieces of one block."""
+    width = np.int64(full.shape[1])
+    longest, flat = len(full) - 1, full.reshape(-1)
+    if longest > 8:
+        _pieces(state, after, factor, full, low, high)
+        return
+    for k in range(low, high + 1, _ABREAST):
+        if longest == 6:
+            _ends_6(state, after, factor, flat, width, k)
+        elif longest == 5:
+            _ends_5(state, after, factor, flat, width, k)
+        elif longest == 4:
+            _ends_4(state, after, factor, flat, width, k)
+        elif longest == 3:
+            _ends_3(state, after, factor, flat, width, k)
+        elif longest == 2:
+            _ends_2(state, after, factor, flat, width, k)
+        elif longest == 1:
+            _ends_1(state, after, factor, flat, width, k)
+        elif longest == 7:
+            _ends_7(state, after, factor, flat, width, k)
+        else:
+            _ends_8(state, after, factor, flat, width, k)
 
 
 @njit(cache=True, error_model="numpy")
@@ -63,39 +134,52 @@ def _largest(state, low, high):
     return largest
 
 
+@njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+def _leave(state, low, high, leave):
+    left = 0.0
+    for k in range(low, high + 1):
+        left += state[k]
+        state[k] *= 1.0 - leave
+    return leave * left
+
+
 @njit(cache=True, error_model="numpy")
-def _one_nonce(halves, letters, even, odd, block, full, part, first, prior, drift, leave, unmarked):
-    """Return the total of one nonce, and the power of two it is to be times."""
-    n, longest = len(letters), len(full) - 1
-    state = np.zeros(n + 1, dtype=np.float64)
-    after = np.zeros(n + 1, dtype=np.float64)
-    factor = np.zeros(n + 1, dtype=np.float64)
-    product = np.zeros(n + 1, dtype=np.float64)
-    state[:] = first
+def _one_nonce(
+    signs, letters, even, odd, block, behind, ahead, full, part, first, prior, leave, unmarked, own
+):
+    """Return the total of one nonce, and the power of two it is to be times.
+
+    Rows begin with `_GUARD` empty places, so that position k of the chain has index k + _GUARD.
+    """
+    n, longest = len(letters) - 2 * _GUARD, len(full) - 1
+    state, after, factor, product = own[0], own[1], own[2], own[3]
+    own[:] = 0.0
+    begin = max(0, -((ahead + longest) // block))  # earlier blocks lie before the chain
+    if begin == 0:
+        state[:] = first
     total, exponent, scale = unmarked, 0, 1.0
-    last = -1  # the last position of `state` that was written
-    for j in range(len(halves)):
-        low = max(0, j * block - drift) if drift >= 0 else 0
-        high = min(n, j * block + drift + longest) if drift >= 0 else n
+    last = _GUARD + n  # of the places that `state` holds
+    for j in range(begin, len(prior)):
+        low, high = max(0, j * block - behind), min(n, j * block + ahead + longest)
         if low >= n:
             break
+        if high < low:
+            continue
+        low, high = low + _GUARD, high + _GUARD
+        state[max(0, low - longest) : low] = 0.0
+        state[min(last, high) + 1 : max(last, high) + 1] = 0.0
         if leave > 0.0:
-            left = 0.0
-            for k in range(n):
-                left += state[k]
-                state[k] *= np.float64(1.0 - leave)
-            total += leave * left
-        if j > 0:
-            for k in range(last + 1, high + 1):
-                state[k] = np.float64(0.0)
-        entering = np.float64(prior[j] * scale)
-        _block(
-            halves[j], letters, even, odd, low, high, full, part, entering, state, after, factor,
-            product,
-        )  # fmt: skip
-        if high == n:
-            total += after[n]
-            after[n] = np.float64(0.0)
+            total += _leave(state, low, high, leave)
+        row = signs[j]
+        for i in range(low, high):
+            factor[i] = even[i] + odd[i] * row[letters[i]]
+        _block(state, after, factor, full, low, high)
+        entering = prior[j] * scale
+        if entering > 0.0 and low < part.shape[1]:
+            _entering(after, factor, part, entering, low, high + 1, product)
+        if high == n + _GUARD:
+            total += after[high]
+            after[high] = 0.0
         state, after = after, state
         last = high
         if j % _RESCALE == _RESCALE - 1:
@@ -104,7 +188,7 @@ def _one_nonce(halves, letters, even, odd, block, full, part, first, prior, drif
                 shift = int(np.floor(np.log2(largest)))
                 down = 2.0 ** (-shift)
                 for k in range(low, high + 1):
-                    state[k] *= np.float64(down)
+                    state[k] *= down
                 total *= down
                 scale *= down
                 exponent += shift
@@ -112,20 +196,60 @@ def _one_nonce(halves, letters, even, odd, block, full, part, first, prior, drif
 
 
 @njit(cache=True, error_model="numpy")
-def _every_nonce(halves, letters, even, odd, block, full, part, first, prior, drift, leave, bare):
-    totals = np.empty(len(halves))
-    exponents = np.empty(len(halves), dtype=np.int64)
-    for r in range(len(halves)):
-        totals[r], exponents[r] = _one_nonce(
-            halves[r], letters, even, odd, block, full, part, first, prior, drift, leave, bare
-        )
+def _guarded(rows):
+    found = np.zeros((len(rows), rows.shape[1] + 2 * _GUARD), dtype=rows.dtype)
+    found[:, _GUARD : _GUARD + rows.shape[1]] = rows
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _some_nonces(
+    halves, which, letters, even, odd, block, behind, ahead, full, part, first, prior, leave, bare
+):
+    totals = np.empty(len(which))
+    exponents = np.empty(len(which), dtype=np.int64)
+    n = len(letters)
+    chain = _guarded(letters.reshape(1, n))[0].astype(np.uint64)  # unsigned: read without a check
+    factors = _guarded(np.concatenate((even, odd)).reshape(2, n))
+    full, begun = _guarded(full), _guarded(first.reshape(1, n + 1))[0]
+    if part.shape[1] > 0:
+        part = _guarded(part)[:, : part.shape[1] + _GUARD]
+    own = np.empty((4, n + 1 + 2 * _GUARD))
+    signs = np.empty((len(prior), halves.shape[2]))
+    for w in range(len(which)):
+        signs[:] = halves[which[w], : len(prior)]
+        totals[w], exponents[w] = _one_nonce(
+            signs, chain, factors[0], factors[1], block, behind, ahead, full, part, begun, prior,
+            leave, bare, own,
+        )  # fmt: skip
     return totals, exponents
 
 
-def add_up(halves, letters, even, odd, block, full, part, first, prior, drift, leave, unmarked):
+def add_up(halves, which, letters, even, odd, block, band, rule):
     """Do what `block_paths._add_up` does."""
-    single = [np.ascontiguousarray(a, dtype=np.float64) for a in (even, odd, full, part, first)]
-    return _every_nonce(
-        np.ascontiguousarray(halves), np.asarray(letters, dtype=np.int64), *single[:2], block,
-        *single[2:], prior, drift, leave, unmarked,
-    )  # fmt: skip
+    return _some_nonces(halves, which, letters, even, odd, block, *band, *rule)
+
+
+@njit(cache=True, error_model="numpy")
+def _inverse_means(signed, root, pair, longest):
+    n = len(signed)
+    result = np.zeros((longest + 1, n + 1))
+    result[0] = 1.0
+    before = np.empty(n)
+    for length in range(1, min(longest, n) + 1):
+        size = n + 1 - length
+        before[:size] = 1.0
+        for later in range(1, length):  # loops over the whole chain inside: those are vectors
+            for added in range(size):
+                same = pair[added + later] == pair[added]
+                before[added] *= signed[added + later] if same else 1.0
+        for added in range(size):
+            ratio = (1.0 + before[added]) / (1.0 + before[added] * signed[added]) * root[added]
+            result[length, added + length] = result[length - 1, added + length] * ratio
+    return result
+
+
+def inverse_means(chain, level, longest):
+    """Do what `block_paths.inverse_means` does."""
+    signed = np.exp(chain.weights[level] * chain.side)
+    return _inverse_means(signed, np.sqrt(signed), chain.pair, longest)

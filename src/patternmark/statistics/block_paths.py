@@ -18,6 +18,9 @@ Lost and inserted letters change the length of a piece: each position of a block
 with probability slip / 2. `ratios` adds up all paths, position by position and block by block. It
 is a forward pass of a semi-Markov chain: the state after block j is where in the chain it ended.
 The denominators depend on the chain alone, so they are computed once for all keys.
+
+All terms are positive. Leaving out nonces, components or paths makes E smaller, so that it stays an
+e-value: a `Look` says which ones are worth adding up for a chain (`block_screen` finds them).
 """
 
 from __future__ import annotations
@@ -109,6 +112,18 @@ class Chain(NamedTuple):
         return len(self.letters)
 
 
+class Look(NamedTuple):
+    """Which terms to add up: one component, some nonces, and where the chain may lie.
+
+    Without a `shift` it may lie wherever the component allows. With one, letter i is expected at
+    position i + shift of the schedule, and paths that stray far from there are left out.
+    """
+
+    component: int
+    nonces: NDArray[np.int64]
+    shift: int | None = None
+
+
 def num_blocks(length: int, block: int, components: Sequence[Component]) -> int:
     """Return how many blocks of a schedule chains of a length may reach."""
     return max(_last_block(length, block, component) for component in components)
@@ -124,6 +139,25 @@ def _drift(length: int, block: int, slip: float) -> int:
     return block + ceil(_DRIFTS * sqrt(slip * length))
 
 
+class Band(NamedTuple):
+    """Where in the chain a block may begin: block * j - behind to block * j + ahead."""
+
+    behind: int
+    ahead: int
+
+
+def _band(length: int, block: int, component: Component, shift: int | None) -> Band:
+    drift = _drift(length, block, component.slip)
+    if shift is not None:
+        return Band(shift + drift, drift - shift)
+    if component.begins == "start":
+        return Band(drift, drift)
+    first = FIRST_POSITIONS // block * block
+    if component.begins == "anywhere":
+        return Band(first + drift, drift)
+    return Band(first + length + drift + 4 * block, length)  # a stretch begins at any letter
+
+
 def inverse_means(chain: Chain, level: int, longest: int) -> Floats:
     """Return 1 / prod cosh(S_p / 2) of the pieces that end at each position: [longest + 1, n + 1].
 
@@ -131,20 +165,18 @@ def inverse_means(chain: Chain, level: int, longest: int) -> Floats:
     before the chain are 0.
     """
     n = chain.length
-    signed = chain.weights[level] * chain.side / 2.0
-    sums = np.zeros((int(chain.pair.max(initial=0)) + 1, n + 1))  # per pair, of the piece so far
-    cosh = np.ones(n + 1)
     result = np.zeros((longest + 1, n + 1))
     result[0] = 1.0
-    ends = np.arange(n + 1)
+    signed = np.exp(chain.weights[level] * chain.side)
     for length in range(1, min(longest, n) + 1):
-        k = ends[length:]
-        added = k - length  # the letter that makes the piece one longer, at its front
-        before = sums[chain.pair[added], k]
-        after = before + signed[added]
-        cosh[length:] *= np.cosh(after) / np.cosh(before)
-        sums[chain.pair[added], k] = after
-        result[length, length:] = 1.0 / cosh[length:]
+        added = np.arange(n + 1 - length)  # the letter that makes the piece one longer, in front
+        before = np.ones(n + 1 - length)  # exp S_p of its pair p without it
+        for later in range(1, length):
+            same = chain.pair[added + later] == chain.pair[added]
+            before *= np.where(same, signed[added + later], 1.0)
+        # cosh(b / 2) / cosh(a / 2) = (1 + exp b) / (1 + exp a) * exp((a - b) / 2)
+        ratio = (1.0 + before) / (1.0 + before * signed[added]) * np.sqrt(signed[added])
+        result[length, length:] = result[length - 1, length:] * ratio
     return result
 
 
@@ -155,110 +187,141 @@ class _Rule(NamedTuple):
     part: Floats  # ... times the law of a block's rest and of entering where the piece begins
     entering_first: Floats  # [n + 1] probability to enter the first block at a position
     prior: Floats  # [J] probability to enter the middle of each block
-    drift: int  # -1: every position is followed
     leave: float
     unmarked: float  # probability that the chain carries no mark at all
+
+
+@lru_cache(256)
+def _entering_at(length: int) -> Floats:
+    chances: Floats = ENTER * np.power(1.0 - ENTER, np.arange(length, dtype=np.float64))
+    return chances
 
 
 def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks: int) -> _Rule:
     n, law = chain.length, piece_law(block, component.slip)
     means = means[: law.longest + 1]
-    full, part = means * law.whole[:, None], means * law.rest[:, None]
+    full = means * law.whole[:, None]
     full[:, n] = means[:, n] * law.whole_or_longer  # the chain ends inside a block
-    part[:, n] = means[:, n] * law.rest_or_longer
     prior, entering_first = np.zeros(blocks), np.zeros(n + 1)
-    at = np.zeros(n + 1)
-    drift, leave, unmarked = -1, 0.0, 0.0
     if component.begins == "start":
         entering_first[0] = 1.0
-        drift = _drift(n, block, component.slip)
-    else:
-        first = FIRST_POSITIONS // block
-        prior[:first] = 1.0 / first
-        at[0] = 1.0
+        return _Rule(full, np.zeros((law.longest + 1, 0)), entering_first, prior, 0.0, 0.0)
+    first = FIRST_POSITIONS // block
+    prior[:first] = 1.0 / first
+    at = np.zeros(n + 1)  # probability to enter at a letter
+    at[0] = 1.0
+    leave, unmarked = 0.0, 0.0
     if component.begins == "inside":
-        at[:n] = ENTER * (1.0 - ENTER) ** np.arange(n)
-        at[n] = 0.0
+        at[:n] = _entering_at(n)
         entering_first = AT_START * at
         prior *= 1.0 - AT_START
         leave, unmarked = LEAVE, float((1.0 - ENTER) ** n)
-    for length in range(
-        min(law.longest, n) + 1
-    ):  # a piece of this length that ends at k entered at k - l
-        entered = np.zeros(n + 1)
-        entered[length:] = at[: n + 1 - length]
-        part[length] *= entered
+    last = n + 1 if leave else min(law.longest, n) + 1  # where an entering piece may end, and one
+    part = means[:, :last] * law.rest[:, None]
+    if last == n + 1:
+        part[:, n] = means[:, n] * law.rest_or_longer
     part[0] = 0.0
-    return _Rule(full, part, entering_first, prior, drift, leave, unmarked)
+    for length in range(1, law.longest + 1):  # a piece that ends at k entered at k - length
+        part[length, :length] = 0.0
+        part[length, length:] *= at[: max(0, last - length)]
+    return _Rule(full, part, entering_first, prior, leave, unmarked)
+
+
+def _even_and_odd(half: Floats) -> tuple[Floats, Floats]:
+    """Return cosh and sinh: a letter's factor is cosh + sinh where it agrees, else cosh - sinh."""
+    up = np.exp(half)
+    down = 1.0 / up
+    return (up + down) / 2.0, (up - down) / 2.0
+
+
+def every_look(nonces: int, components: Sequence[Component]) -> list[Look]:
+    """Return looks that leave nothing out."""
+    return [Look(c, np.arange(nonces)) for c in range(len(components))]
 
 
 def log_ratios(
-    chain: Chain, halves: NDArray[np.int8], block: int, components: Sequence[Component]
+    chain: Chain,
+    halves: NDArray[np.int8],
+    block: int,
+    components: Sequence[Component],
+    looks: Sequence[Look] | None = None,
 ) -> Floats:
-    """Return ln of the ratio of every nonce and component: [R, C].
+    """Return ln of the ratio of every nonce and component: [R, C]; what is left out is -inf.
 
     `halves` [R, J, V] are +1 where a block of a nonce promotes a letter and -1 where it does not.
+    A nonce and a component are in one of the looks at most.
     """
     nonces, blocks = halves.shape[:2]
-    result = np.zeros((nonces, len(components)))
     if not np.any(chain.weights):
-        return result
-    longest = max(piece_law(block, c.slip).longest for c in components)
-    means = {c.level: inverse_means(chain, c.level, longest) for c in components}
-    for number, component in enumerate(components):
-        half = chain.weights[component.level] / 2.0
+        return np.zeros((nonces, len(components)))
+    looks = every_look(nonces, components) if looks is None else looks
+    loops = kernels(
+        8 * sum(len(look.nonces) for look in looks) * blocks * chain.length,
+        len(looks) * blocks,
+        "patternmark.statistics.block_kernels",
+    )
+    means_of = inverse_means if loops is None else loops.inverse_means
+    add_up = _add_up if loops is None else loops.add_up
+    used = [components[look.component] for look in looks]
+    levels = {component.level for component in used}
+    longest = max((piece_law(block, component.slip).longest for component in used), default=0)
+    means = {level: means_of(chain, level, longest) for level in levels}
+    factors = {level: _even_and_odd(chain.weights[level] / 2.0) for level in levels}
+    scored = np.where(chain.weights.any(axis=0), chain.letters, 0)  # others may be in no half
+    totals = np.zeros((nonces, len(components)))
+    exponents = np.zeros((nonces, len(components)))
+    for look in looks:
+        component = components[look.component]
         last = min(blocks, _last_block(chain.length, block, component))
         rule = _rule(chain, block, component, means[component.level], last)
-        factors = np.cosh(half), np.sinh(half)
-        loops = kernels(
-            8 * nonces * last * chain.length, last, "patternmark.statistics.block_kernels"
+        band = _band(chain.length, block, component, look.shift)
+        found = add_up(
+            halves, look.nonces, scored, *factors[component.level], block, band, rule
         )
-        add_up = _add_up if loops is None else loops.add_up
-        totals, exponents = add_up(halves[:, :last], chain.letters, *factors, block, *rule)
-        with np.errstate(divide="ignore"):
-            result[:, number] = np.log(totals) + exponents * np.log(2.0)
+        totals[look.nonces, look.component], exponents[look.nonces, look.component] = found
+    with np.errstate(divide="ignore"):
+        result: Floats = np.log(totals) + exponents * np.log(2.0)
     return result
 
 
 def _add_up(
     halves: NDArray[np.int8],
+    which: NDArray[np.int64],
     letters: NDArray[np.int64],
     even: Floats,
     odd: Floats,
     block: int,
-    full: Floats,
-    part: Floats,
-    entering_first: Floats,
-    prior: Floats,
-    drift: int,
-    leave: float,
-    unmarked: float,
+    band: Band,
+    rule: _Rule,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Run the forward pass in numpy: totals [R], and the powers of two they are to be times."""
-    nonces, blocks = halves.shape[:2]
-    n, longest = len(letters), len(full) - 1
+    """Run the forward pass in numpy: totals of `which`, and the powers of two they are times."""
+    full, part, entering_first, prior, leave, unmarked = rule
+    nonces, n, longest = len(which), len(letters), len(full) - 1
     state = np.tile(entering_first, (nonces, 1))  # [R, n + 1] where the next block begins
     total = np.full(nonces, unmarked)
     exponent = np.zeros(nonces, dtype=np.int64)
-    for j in range(blocks):
-        low = max(0, j * block - drift) if drift >= 0 else 0
-        high = min(n, j * block + drift + longest) if drift >= 0 else n
+    for j in range(len(prior)):
+        low, high = max(0, j * block - band.behind), min(n, j * block + band.ahead + longest)
+        state[:, :low] = 0.0
+        state[:, max(0, high + 1) :] = 0.0
         if low >= n:
             break
+        if high < low:
+            continue
         if leave:
-            total += leave * state[:, :n].sum(axis=1)
+            total += leave * state.sum(axis=1)
             state *= 1.0 - leave
-        factor = even[low:high] + odd[low:high] * halves[:, j, letters[low:high]]  # [R, width]
+        factor = even[low:high] + odd[low:high] * halves[which, j][:, letters[low:high]]
         after = np.zeros_like(state)
-        after[:, low:n] = state[:, low:n] * full[0, low:n]
+        after[:, low : high + 1] = state[:, low : high + 1] * full[0, low : high + 1]
         product = np.ones((nonces, high - low + 1))  # of the piece that ends at low, low + 1, ...
         entered = prior[j] * np.exp2(-exponent.astype(np.float64))[:, None]
         for length in range(1, min(longest, high - low) + 1):
             ends = slice(low + length, high + 1)
             product[:, length:] *= factor[:, : high - low + 1 - length]
             begun = state[:, low : high + 1 - length] * full[length, ends]
-            if prior[j]:
-                begun += entered * part[length, ends]
+            here = part[length, ends]
+            begun[:, : len(here)] += entered * here
             after[:, ends] += product[:, length:] * begun
         total += after[:, n]
         after[:, n] = 0.0

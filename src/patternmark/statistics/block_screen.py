@@ -1,0 +1,232 @@
+"""Find the few nonces of a block mark that are worth an exact sum, from whole numbers alone.
+
+The exact ratio (`block_paths`) costs some 30 microseconds for a nonce and a component. A key has
+tens of nonces, and a list of keys has many thousands. Terms that are left out make the e-value
+smaller and so keep it valid, so that a screen may choose as it likes. It has two scores:
+
+- `anchored`: the best path from the start of the schedule, letter by letter, with lost and doubled
+  letters. It finds whole designs, damaged or not.
+- `loose`: the best stretch that may begin anywhere, in segments of 32 letters whose agreeing
+  letters are counted. It finds pieces that were cut out and designs that stand inside other chains.
+
+A machine word holds one bit for each of 64 lanes, and a lane is a nonce of a key: the bit says
+whether the nonce promotes a letter in a block. All lanes of a word are scored at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import log2
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.compiled import kernels
+from patternmark.statistics.block_paths import (
+    FIRST_POSITIONS,
+    Chain,
+    Component,
+    Floats,
+    Look,
+    log_ratios,
+)
+
+LANES = 64
+SEGMENT = 32  # letters that are counted together
+_ABREAST = 8  # shifts are scored in groups of eight blocks
+_DRIFT = SEGMENT  # how far a path may stray from the start of the schedule
+_UNIT = 8  # steps of a score in one unit of log-odds
+_PATH_COST = 24  # of a lost or doubled letter
+_LIGHTEST = 2  # letters of a smaller weight are not counted in segments
+_CHANCE = 0.58  # share of agreeing letters above which a segment adds to a stretch
+_STRETCH_COST = 2  # of a shift that moves by one between segments
+_HIGHEST, _LOWEST, _UNREACHED = 32767, -32768, -16384  # scores of paths have 16 bits
+_HIGHEST_STRETCH = 255  # scores of stretches have 8
+_LONGEST_STRETCH = 60_000  # letters of a chain; shifts have 16 bits
+_SECOND_PATH = 32  # the second likeliest nonce is looked at too if its path is so close
+
+Integers = NDArray[np.int64]
+
+
+class Packed(NamedTuple):
+    """The halves of many nonces as bits: [words, letters + 1, width].
+
+    Block j stands at index j + front; there are no bits before, nor after the last block, nor in
+    the last row, which is for letters that are not scored.
+    """
+
+    words: NDArray[np.uint64]
+    lanes: int
+    block: int
+    longest: int  # chain that it serves
+
+    @property
+    def front(self) -> int:
+        return _front(self.block)
+
+
+class Scores(NamedTuple):
+    """What the screen finds out about each lane; `shift` is where the best stretch ends up."""
+
+    anchored: Integers
+    loose: Integers
+    shift: Integers
+
+
+def _front(block: int) -> int:
+    return -(-SEGMENT // block) + 1 + _ABREAST
+
+
+def pack(halves: NDArray[np.int8], block: int, longest: int) -> Packed:
+    """Lay out halves [lanes, J, V] for chains of at most `longest` letters.
+
+    Several keys are packed by putting their nonces one after the other.
+    """
+    lanes, blocks, letters = halves.shape
+    front, num_words = _front(block), -(-lanes // LANES)
+    reach = front + (FIRST_POSITIONS + longest + 2 * SEGMENT) // block + 2 * _ABREAST + 2
+    bits = np.zeros((num_words * LANES, letters, blocks), dtype=np.uint8)
+    bits[:lanes] = (halves > 0).transpose(0, 2, 1)
+    packed = np.packbits(bits.reshape(num_words, LANES, -1), axis=1, bitorder="little")
+    found = np.ascontiguousarray(packed.transpose(0, 2, 1)).view("<u8")[..., 0]
+    words = np.zeros((num_words, letters + 1, max(reach, front + blocks + 1)), dtype=np.uint64)
+    words[:, :letters, front : front + blocks] = found.reshape(num_words, letters, blocks)
+    return Packed(words, lanes, block, longest)
+
+
+def score(chain: Chain, packed: Packed, loose: bool = True) -> Scores:
+    """Score all lanes for one chain; without `loose` stretches are not looked for."""
+    n, block = chain.length, packed.block
+    if n > packed.longest:
+        raise ValueError(f"a chain of {n} letters needs a table packed for that length")
+    nothing = np.zeros(packed.lanes, dtype=np.int64)
+    if n == 0:
+        return Scores(nothing, nothing, nothing)
+    weights = np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
+    empty = packed.words.shape[1] - 1
+    rows = np.where(weights == 0, empty, chain.letters)
+    loops = kernels(packed.lanes * n * 1000, 10 * n, "patternmark.statistics.block_screen_kernels")
+    of_paths = _best_paths if loops is None else loops.best_paths
+    narrow = packed.lanes <= LANES // 2
+    paths = of_paths(packed.words, rows, weights, block, packed.front, _DRIFT, _PATH_COST, narrow)
+    anchored = paths.reshape(-1)[: packed.lanes]
+    if not loose or n > _LONGEST_STRETCH:
+        return Scores(anchored, nothing, nothing)
+    counted = weights >= _LIGHTEST
+    rows = np.where(counted, rows, empty)
+    bias = np.rint(np.add.reduceat(counted, np.arange(0, n, SEGMENT), dtype=np.int64) * _CHANCE)
+    first = -((n - 1) // SEGMENT * SEGMENT // block) - (packed.front - _ABREAST)
+    groups = -(-(FIRST_POSITIONS // block - first) // _ABREAST)
+    of_stretches = _best_stretches if loops is None else loops.best_stretches
+    found, place = of_stretches(
+        packed.words, rows, bias.astype(np.int64), _STRETCH_COST, block, packed.front, first, groups
+    )
+    best, index = (x.reshape(-1)[: packed.lanes].astype(np.int64) for x in (found, place))
+    return Scores(anchored, best, first * block + index)
+
+
+def log_ratios_many(
+    chains: Iterable[Chain],
+    halves: NDArray[np.int8],
+    packed: Packed,
+    components: Sequence[Component],
+) -> Iterator[Floats]:
+    """Yield what `block_paths.log_ratios` returns for each chain, -inf where it is not worth it.
+
+    `packed` are the same halves, packed for the longest chain.
+    """
+    for chain in chains:
+        chosen = looks(score(chain, packed), chain.length, components)
+        yield log_ratios(chain, halves, packed.block, components, chosen)
+
+
+def looks(scores: Scores, length: int, components: Sequence[Component]) -> list[Look]:
+    """Return which terms of one key are worth adding up, given the scores of its nonces.
+
+    `length` is that of the chain.
+    """
+    order = np.argsort(-scores.anchored, kind="stable")[:2]
+    paths = order[scores.anchored[order] >= scores.anchored[order[0]] - _SECOND_PATH]
+    stretch = int(scores.loose.argmax())
+    worth = scores.loose[stretch] >= worth_a_look(length)
+    found = []
+    for number, component in enumerate(components):
+        if component.begins == "start":
+            found.append(Look(number, paths))
+        elif worth:
+            found.append(Look(number, np.array([stretch]), int(scores.shift[stretch])))
+    return found
+
+
+def worth_a_look(length: int) -> float:
+    """Return the score of a stretch from which on its components are added up.
+
+    The best stretch of an unmarked chain grows with the logarithm of its length. Where to draw the
+    line was measured on marks of many kinds: see `looks`.
+    """
+    return 12.0 + 2.0 * log2(max(length, SEGMENT) / SEGMENT)
+
+
+def _bits(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return the bits of words [words, letters, width] lane by lane: [letters, width, lanes]."""
+    octets = np.ascontiguousarray(words.transpose(1, 2, 0)).astype("<u8").view(np.uint8)
+    return np.unpackbits(octets, axis=-1, bitorder="little").astype(bool)
+
+
+def _best_paths(
+    words: NDArray[np.uint64],
+    letters: Integers,
+    weights: Integers,
+    block: int,
+    front: int,
+    drift: int,
+    cost: int,
+    narrow: bool,
+) -> Integers:
+    """Return the score of the best path of every lane."""
+    del narrow  # numpy scores all lanes
+    bits = _bits(words)
+    state = np.full((2 * drift + 3, bits.shape[2]), _UNREACHED)
+    state[drift + 1] = 0
+    shifts = np.arange(-drift, drift + 1)
+    for i, (letter, weight) in enumerate(zip(letters, weights, strict=True)):
+        agree = bits[letter, (i + shifts + front * block) // block]
+        moved = np.maximum(np.maximum(state[2:], state[:-2]) - cost, _LOWEST)
+        scores = np.maximum(state[1:-1], moved) + np.where(agree, weight, -weight)
+        state[1:-1] = np.clip(scores, _LOWEST, _HIGHEST)
+    best: Integers = state[1:-1].max(axis=0)
+    return best
+
+
+def _best_stretches(
+    words: NDArray[np.uint64],
+    letters: Integers,
+    bias: Integers,
+    cost: int,
+    block: int,
+    front: int,
+    first: int,
+    groups: int,
+) -> tuple[Integers, Integers]:
+    """Return the score of the best stretch of every lane, and the index of its last shift."""
+    bits = _bits(words)
+    index = np.arange(groups * _ABREAST * block)
+    shifts = first * block + index
+    best = np.zeros(bits.shape[2], dtype=np.int64)
+    place = np.zeros(bits.shape[2], dtype=np.int64)
+    state = np.zeros((len(shifts) + 2, bits.shape[2]), dtype=np.int64)
+    for segment, less in enumerate(bias):
+        counts = np.zeros((len(shifts), bits.shape[2]), dtype=np.int64)
+        for i in range(segment * SEGMENT, min(len(letters), (segment + 1) * SEGMENT)):
+            counts += bits[letters[i], np.maximum((i + shifts) // block + front, 0)]
+        moved = np.maximum(np.maximum(state[2:], state[:-2]) - cost, 0)
+        scores = np.minimum(np.maximum(state[1:-1], moved) + counts, _HIGHEST_STRETCH)
+        state[1:-1] = np.maximum(scores - less, 0)
+        for rest in range(block):  # in the order in which the compiled loops go through shifts
+            here = state[1:-1][rest::block]
+            at = here.argmax(axis=0)
+            highest = here.max(axis=0)
+            place = np.where(highest > best, index[rest::block][at], place)
+            best = np.maximum(best, highest)
+    return best, place

@@ -1,0 +1,130 @@
+"""The screen of block marks: its numbers equal plain loops, and it keeps the nonce of a mark."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from patternmark.compiled import forced
+from patternmark.statistics.block_paths import Chain, log_ratios, num_blocks
+from patternmark.statistics.block_screen import (
+    SEGMENT,
+    log_ratios_many,
+    looks,
+    pack,
+    score,
+)
+from tests.test_block_kernels import COMPONENTS, draw_chain, draw_halves
+
+
+def cut(chain: Chain, begin: int, end: int) -> Chain:
+    return Chain(chain.letters[begin:end], chain.weights[:, begin:end], *(
+        x[begin:end] for x in (chain.pair, chain.side)
+    ))  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    length=st.sampled_from([0, 1, 2, 3, 31, 32, 33, 70, 200]),
+    nonces=st.integers(1, 70),
+    block=st.integers(1, 5),
+    spare=st.integers(0, 100),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_numba_finds_the_scores_that_numpy_does(length, nonces, block, spare, seed):
+    rng = np.random.default_rng(seed)
+    halves = draw_halves(rng, nonces, num_blocks(length, block, COMPONENTS))
+    chain = draw_chain(rng, length, halves[-1], block)
+    packed = pack(halves, block, length + spare)
+    with forced(False):
+        wanted = score(chain, packed)
+    with forced(True) as used:
+        if not used:
+            pytest.skip("numba is not installed")
+        found = score(chain, packed)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_counts_equal_plain_loops(compiled):
+    """A chain of one segment: its best stretch is the best count, less the letters by chance."""
+    rng = np.random.default_rng(5)
+    halves = draw_halves(rng, 70, num_blocks(SEGMENT, 3, COMPONENTS))
+    chain = draw_chain(rng, SEGMENT)
+    known = np.flatnonzero(chain.weights[0])
+    with forced(compiled):
+        found = score(chain, pack(halves, 3, SEGMENT))
+    for nonce in range(70):
+        best = 0
+        for shift in range(-SEGMENT, 396):  # groups of eight blocks: the last one reaches 396
+            at = (known + shift) // 3
+            inside = at >= 0
+            agree = halves[nonce, at[inside], chain.letters[known[inside]]] > 0
+            best = max(best, int(agree.sum()))
+        assert found.loose[nonce] == best - round(0.58 * len(known))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_path_without_slips_scores_its_weights(compiled):
+    rng = np.random.default_rng(6)
+    halves = draw_halves(rng, 3, num_blocks(60, 3, COMPONENTS))
+    chain = draw_chain(rng, 60)
+    # The chain agrees with nonce 1 in every letter: no path does better than the straight one.
+    known = chain.letters < 20
+    agrees = halves[1, np.arange(60) // 3, np.where(known, chain.letters, 0)] > 0
+    letters = np.where(known & ~agrees, chain.letters ^ 1, chain.letters)
+    with forced(compiled):
+        found = score(chain._replace(letters=letters), pack(halves, 3, 60))
+    assert found.anchored[1] == np.rint(8 * chain.weights.mean(axis=0)).sum()
+    assert found.anchored.argmax() == 1
+
+
+@pytest.mark.parametrize("damage", ["none", "lost", "window", "inside"])
+def test_the_nonce_of_a_mark_is_looked_at(damage):
+    """Among 64 nonces, 40 designs: marks that all terms find are found by those looked at."""
+    rng = np.random.default_rng(8)
+    lost = found = 0
+    with forced(True):
+        for _ in range(40):
+            halves = draw_halves(rng, 64, num_blocks(400, 3, COMPONENTS))
+            packed, true = pack(halves, 3, 400), int(rng.integers(64))
+            chain = draw_chain(rng, 300, halves[true])
+            if damage == "lost":
+                kept = rng.random(300) > 0.05
+                chain = Chain(chain.letters[kept], chain.weights[:, kept], chain.pair[kept],
+                              chain.side[kept])  # fmt: skip
+            elif damage == "window":
+                chain = cut(chain, 80, 260)
+            elif damage == "inside":
+                other, whole = draw_chain(rng, 100), cut(chain, 0, 200)
+                chain = Chain(*(np.concatenate(x, axis=-1) for x in zip(other, whole, strict=True)))
+            wanted = log_ratios(chain, halves[true : true + 1], 3, COMPONENTS).max()
+            if wanted < np.log(100 * 64 * len(COMPONENTS)):
+                continue
+            found += 1
+            (ratios,) = log_ratios_many([chain], halves, packed, COMPONENTS)
+            lost += ratios[true].max() < wanted - 0.1
+    assert found >= 20
+    assert lost == 0
+
+
+def test_few_terms_are_looked_at_for_an_unmarked_chain():
+    rng = np.random.default_rng(9)
+    halves = draw_halves(rng, 32, num_blocks(400, 3, COMPONENTS))
+    packed, terms = pack(halves, 3, 400), []
+    with forced(True):
+        for _ in range(20):
+            chain = draw_chain(rng, 400)
+            chosen = looks(score(chain, packed), chain.length, COMPONENTS)
+            terms.append(sum(len(look.nonces) for look in chosen))
+    assert np.mean(terms) <= 10  # of 192
+
+
+def test_a_chain_longer_than_the_table_is_refused():
+    rng = np.random.default_rng(1)
+    packed = pack(draw_halves(rng, 2, 200), 3, 100)
+    with pytest.raises(ValueError, match="a chain of 101 letters"):
+        score(draw_chain(rng, 101), packed)

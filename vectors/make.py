@@ -237,7 +237,7 @@ def _written(promoted: np.ndarray) -> str:
 
 
 def _text(promoted: np.ndarray) -> np.ndarray:
-    """Return a text that follows what is promoted [n, V], with misses and a word that comes again."""
+    """Return a text that follows what is promoted [n, V], with misses and a word said again."""
     text = np.array([np.flatnonzero(row)[i * 31 % 200] for i, row in enumerate(promoted)])
     text[4::5] = 3 + np.arange(len(text[4::5])) * 41 % 557
     text[[9, 11, 40]] = text[8]

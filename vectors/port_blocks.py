@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def coin_words(secret: bytes, block: int, nonces: int, chain: int, blocks: int) -> list[list[int]]:
-    """The coins of each block and nonce of a chain: bit p is 1 where pair p has its first letter."""
+    """The coins of each block and nonce: bit p is 1 where the first letter of pair p is promoted."""
     sha256 = alphabet_sha256(list(PROTEIN_LETTERS), [20])
     key = subkey(secret, f"blocks/{sha256}/{block}/{nonces}/{chain}")
     stream = hashlib.shake_256(key).digest(2 * blocks * nonces)
@@ -82,7 +82,7 @@ def largest_c(block: int, scored: int) -> float:
 
 
 def piece_laws(block: int, slip: float) -> tuple[list[float], ...]:
-    """Laws of the length of a piece: of a whole block and of a block's rest, each with its tails."""
+    """Laws of the length of a piece: of a whole block, of a block's rest, each with its tails."""
     whole, rest = [1.0], [0.0] * (2 * block + 1)
     for _ in range(block):
         longer = [0.0] * (len(whole) + 2)

@@ -141,7 +141,7 @@ def simulated_log_p(table: dict[str, Any], log_e: float, scored: int) -> float:
 def verdict(
     secret: bytes, symbols: list[str], unscored: list[int], sizes: Sizes, text: list[int]
 ) -> dict[str, Any]:
-    """What `auto` says of a text of one piece, of an alphabet of many symbols and up to 2 nonces."""
+    """What `auto` says of a text in one piece, with 512 tokens or more and up to two nonces."""
     tokens = read(text, unscored, sizes)
     scored = sum(token is not None for token in tokens)
     ratios = []

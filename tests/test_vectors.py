@@ -13,16 +13,17 @@ import pytest
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
 from patternmark.core.secret import Secret
 from patternmark.recover import recover
-from tests.test_schedule import FROZEN_DIGEST, FROZEN_LETTERS, FROZEN_TOKENS
-from vectors import port
+from vectors import make, port, port_blocks, port_turns
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "v1.json").read_text())
 
 PAPER = [v for v in VECTORS if v["parameters"]["scheme"]["name"] == "paper"]
-HARDENED = [v for v in VECTORS if v["parameters"]["scheme"]["name"] == "hardened"]
+BLOCKS = [v for v in VECTORS if v["parameters"]["scheme"]["name"] == "blocks"]
+TURNS = [v for v in VECTORS if v["parameters"]["scheme"]["name"] == "turns"]
 
 every_vector = pytest.mark.parametrize("vector", PAPER, ids=[v["name"] for v in PAPER])
-every_hardened = pytest.mark.parametrize("vector", HARDENED, ids=[v["name"] for v in HARDENED])
+every_block = pytest.mark.parametrize("vector", BLOCKS, ids=[v["name"] for v in BLOCKS])
+every_turn = pytest.mark.parametrize("vector", TURNS, ids=[v["name"] for v in TURNS])
 
 
 @every_vector
@@ -76,51 +77,130 @@ def test_a_vocabulary_hashes_as_its_symbols_do() -> None:
     assert alphabet.sha256 == tokens["parameters"]["alphabet"]["sha256"]
 
 
-@every_hardened
-def test_package_with_hardened_keys(vector: dict[str, Any]) -> None:
+@every_block
+def test_package_with_blocks(vector: dict[str, Any]) -> None:
+    key = Key.of(Secret(bytes.fromhex(vector["secret"])), Profile.from_tables(vector["parameters"]))
+    assert key.key_id == vector["key_id"]
+    shown = vector["words_of_first_blocks"]
+    assert key.schedule.words(0, len(shown)).tolist() == shown
+    marker = Marker(key, payload=vector["payload"])
+    for chain, expected in enumerate(vector["key_sequences"]):
+        keys = marker.key_sequence(len(expected), vector["seed"], vector["index"], chain=chain)
+        assert keys.tolist() == expected
+    first = np.array(vector["key_sequences"][0][:2])
+    bias = marker.bias(first, temperature=vector["temperature"])
+    assert bias.tolist() == vector["bias_of_first_two_positions"]
+    detector = Detector(key)
+    reading = detector.read([PROTEIN.encode(vector["sequence"])])[0]
+    assert [part.tolist() for part in reading.parts] == vector["letters"]
+    verdict = detector.detect(vector["sequence"])
+    assert verdict.statistic == pytest.approx(vector["log_e"], abs=1e-9)
+    assert verdict.p_any == pytest.approx(vector["p_any"], rel=1e-9)
+    assert verdict.p_value == pytest.approx(vector["p_value"], rel=1e-9)
+    assert (verdict.prediction, verdict.payload) == (vector["marked"], vector["payload_found"])
+
+
+@every_block
+def test_port_with_blocks(vector: dict[str, Any]) -> None:
+    parameters, secret = vector["parameters"], bytes.fromhex(vector["secret"])
+    block, nonces = parameters["scheme"]["block"], parameters["scheme"]["nonces"]
+    shown = vector["words_of_first_blocks"]
+    assert _ten_bits(port_blocks.coin_words(secret, block, nonces, 0, 4)) == _ten_bits(shown)
+    nonce = vector["payload"]
+    if nonce is None:
+        nonce = port_blocks.drawn_nonce(secret, nonces, vector["seed"], vector["index"])
+    assert nonce == vector["nonce"]
+    for chain, expected in enumerate(vector["key_sequences"]):
+        assert port_blocks.keys(nonces, block, chain, nonce, len(expected)) == expected
+    strength = parameters["promotion"]["delta"]
+    if parameters["promotion"]["delta_at"] == "tempered":
+        strength *= vector["temperature"]
+    half = port_blocks.promoted(shown[0][nonce])  # positions 0 and 1 lie in block 0
+    row = [strength * (letter in half) for letter in port.PROTEIN_LETTERS]
+    assert [row, row] == vector["bias_of_first_two_positions"]
+    for level, weights in enumerate(port_blocks.letter_weights()):
+        letters = [port.PROTEIN_LETTERS[i] for i in vector["letters"][0][:2]]
+        expected = vector["weights_of_first_letters"][level]
+        assert [weights[letter] for letter in letters] == pytest.approx(expected, rel=1e-14)
+    kinds = [port_blocks.Kind(*kind) for kind in vector["mixture"]]
+    assert sum(kind.weight for kind in kinds) == pytest.approx(1.0)
+    found = port_blocks.verdict(secret, block, nonces, kinds, vector["sequence"])
+    for row, expected in zip(found["log_ratios"], vector["log_ratios"], strict=True):
+        assert row == pytest.approx(expected, abs=1e-9)
+    assert found["log_e"] == pytest.approx(vector["log_e"], abs=1e-9)
+    for name in ("p_any", "c", "p_value"):
+        assert found[name] == pytest.approx(vector[name], rel=1e-9)
+    assert (found["p_value"] <= 1e-3) is vector["marked"]
+    if vector["marked"]:
+        assert found["likeliest_nonce"] == vector["payload_found"]
+
+
+def _ten_bits(table: list[list[int]]) -> list[list[int]]:
+    """The coins of a word: its upper six bits are not used."""
+    return [[word & 1023 for word in row] for row in table]
+
+
+def test_what_happens_to_block_marks_is_covered() -> None:
+    records = [vector["sequence"] for vector in BLOCKS]
+    assert any("/" in record for record in records)
+    assert any("X" in record for record in records)
+    lengths = [(sum(map(len, v["key_sequences"])), len(v["sequence"])) for v in BLOCKS]
+    assert any(read < written / 2 for written, read in lengths)  # a piece
+    assert {v["marked"] for v in BLOCKS} == {True, False}
+    assert {kind[2] for v in BLOCKS for kind in v["mixture"]} == {"start", "anywhere", "inside"}
+
+
+@every_turn
+def test_package_with_turns(vector: dict[str, Any]) -> None:
     key = Key.of(Secret(bytes.fromhex(vector["secret"])), Profile.from_tables(vector["parameters"]))
     assert key.key_id == vector["key_id"]
     marker = Marker(key, payload=vector["payload"])
-    keys = marker.key_sequence(40, vector["seed"], vector["index"])
+    keys = marker.key_sequence(len(vector["text"]), vector["seed"], vector["index"])
     assert keys.tolist() == vector["key_sequence"]
     promoted = key.schedule.promoted(vector["nonce"])
-    shown = vector["promoted_by_first_keys"]
-    assert [np.flatnonzero(row).tolist() for row in promoted[: len(shown)]] == shown
+    assert np.flatnonzero(promoted[0]).tolist() == vector["promoted_by_first_key"]
     assert hashlib.sha256(np.packbits(promoted).tobytes()).hexdigest() == vector["schedule_sha256"]
-    bias = marker.bias(keys[:2], temperature=vector["temperature"])
-    assert bias.tolist() == vector["bias_of_first_two_positions"]
+    assert marker.strength(vector["temperature"]) == vector["strength"]
+    detector, text = Detector(key), np.array(vector["text"])
+    assert detector.read([text])[0].symbols.tolist() == vector["read"]
+    verdict = detector.detect(text)
+    assert verdict.statistic == pytest.approx(vector["log_e"], abs=1e-5)
+    assert verdict.p_any == (vector["p_any"] and pytest.approx(vector["p_any"], rel=1e-5))
+    assert verdict.p_value == pytest.approx(vector["p_value"], rel=1e-5)
+    assert verdict.prediction is vector["marked"]
 
 
-@every_hardened
-def test_port_with_hardened_keys(vector: dict[str, Any]) -> None:
+@every_turn
+def test_port_with_turns(vector: dict[str, Any]) -> None:
     parameters, secret = vector["parameters"], bytes.fromhex(vector["secret"])
     scheme, symbols = parameters["scheme"], vector["symbols"]
     unscored = parameters["alphabet"]["unscored"]
     assert port.alphabet_sha256(symbols, unscored) == parameters["alphabet"]["sha256"]
-    payload = vector["payload"]
-    keys = port.scheduled_keys(secret, scheme, 40, vector["seed"], vector["index"], payload)
+    sizes = port_turns.Sizes(**{name: scheme[name] for name in port_turns.Sizes._fields})
+    nonce, place = vector["nonce"], (vector["seed"], vector["index"])
+    if vector["payload"] is None:
+        assert nonce == port_blocks.drawn_nonce(secret, sizes.nonces, *place)
+    keys = port_turns.keys(secret, sizes, len(vector["text"]), *place, nonce)
     assert keys == vector["key_sequence"]
-    period = scheme["period"]
-    assert divmod(keys[0], period) == (vector["nonce"], vector["start"])
-    halves = port.schedule(secret, symbols, unscored, scheme, vector["nonce"])
-    shown = vector["promoted_by_first_keys"]
-    assert [sorted(half) for half in halves[: len(shown)]] == shown
+    halves = port_turns.schedule(secret, symbols, unscored, sizes, nonce)
+    assert sorted(halves[0]) == vector["promoted_by_first_key"]
     assert sha256_of_halves(halves, len(symbols)) == vector["schedule_sha256"]
-    strength = parameters["promotion"]["delta"]
-    of_first = [halves[key % period] for key in keys[:2]]
-    bias = [[strength * (s in half) for s in range(len(symbols))] for half in of_first]
-    assert bias == vector["bias_of_first_two_positions"]
+    found = port_turns.verdict(secret, symbols, unscored, sizes, vector["text"])
+    assert [-1 if token is None else token for token in found["read"]] == vector["read"]
+    # The package adds up paths that slip in single precision.
+    assert found["log_e"] == pytest.approx(vector["log_e"], abs=1e-4)
+    assert found["p_value"] == pytest.approx(vector["p_value"], rel=1e-3)
+    if vector["p_any"] is not None:
+        assert found["p_any"] == pytest.approx(vector["p_any"], rel=1e-4)
 
 
-def test_the_port_confirms_the_frozen_schedules(secret: Secret) -> None:
-    raw = bytes.fromhex(secret.reveal_hex())
-    sizes = {"period": 64, "block": 4}
-    halves = port.schedule(raw, list(PROTEIN.letters), [20], sizes, 1)
-    letters = ["".join(PROTEIN.letters[i] for i in sorted(half)) for half in halves[:5]]
-    assert letters == FROZEN_LETTERS
-    assert sha256_of_halves(halves, 21) == FROZEN_DIGEST
-    tokens = port.schedule(raw, [f"t{i}" for i in range(8)], [0], sizes, 0)
-    assert sha256_of_halves(tokens, 8) == FROZEN_TOKENS
+def test_the_vectors_are_those_that_are_made() -> None:
+    """Tables and mixtures of the package did not change since the vectors were written."""
+    for name, case in make.block_cases().items():
+        vector = next(v for v in BLOCKS if v["name"] == name)
+        made = make.block_case(name, *case)
+        for field in ("mixture", "c", "sequence", "parameters"):
+            assert json.loads(json.dumps(made[field])) == vector[field]
 
 
 def sha256_of_halves(halves: list[set[int]], size: int) -> str:

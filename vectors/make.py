@@ -1,16 +1,18 @@
 """Write v1.json, the published test vectors: `python -m vectors.make`.
 
 Each case walks the whole way, secret -> parts -> key sequence -> bias -> sequence -> recovered
-keys -> count -> p, so that a port in another language can be checked at every step; those of the
-hardened scheme secret -> schedule -> nonce, start and key sequence -> bias. The secrets here are
-published: never use them for anything else.
+keys -> count -> p, so that a port in another language can be checked at every step. Those of block
+marks go secret -> words -> keys -> bias -> sequence -> letters and weights -> ln E by nonce and
+component -> E -> p_any -> C -> p_value, those of text secret -> schedule -> keys -> text -> what is
+read -> E -> p_any -> p_value. The secrets here are published: never use them for anything else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import dataclass
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,20 @@ from patternmark import (
     Marker,
     Profile,
 )
-from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
+from patternmark.null.blocks import log_c
+from patternmark.rates import agreement_rates
 from patternmark.recover import recover
+from patternmark.statistics.blocks import BlockStatistic
 from vectors import port
 
 TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]
+MANY_TOKENS = [f"w{i}" for i in range(560)]
 TEMPERATURE = 0.1
-SHOWN = 12  # keys whose promoted symbols are written out
+SHOWN = 4  # blocks whose coins are written out
 
 
 def profiles() -> dict[str, Profile]:
@@ -42,51 +50,143 @@ def profiles() -> dict[str, Profile]:
     tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])
     return {
         "paper": Profile(scheme=Paper()),
-        "mass-balanced": Profile(scheme=Paper(background=PROTEIN_BACKGROUND), delta=0.75, delta_at="tempered"),
+        "mass-balanced": Profile(
+            scheme=Paper(background=PROTEIN_BACKGROUND), delta=0.75, delta_at="tempered"
+        ),
         "three-keys": Profile(scheme=Paper(chain=three, pattern_length=3)),
-        "named-patterns": Profile(scheme=Paper(chain=three, pattern_length=2, patterns=((0, 1), (1, 2), (2, 0))), delta=2.0),
+        "named-patterns": Profile(
+            scheme=Paper(chain=three, pattern_length=2, patterns=((0, 1), (1, 2), (2, 0))),
+            delta=2.0,
+        ),
         "tokens": Profile(alphabet=tokens, scheme=Paper(pattern_length=4), delta=3.0),
     }
 
 
-def hardened_profiles() -> dict[str, tuple[Profile, int | None]]:
-    """Return the cases of the hardened scheme, each with its payload."""
-    tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])  # 61 are scored: odd
-    small = Profile(scheme=Blocks(nonces=5))
+def block_cases() -> dict[str, tuple[Profile, Record]]:
+    """Return the cases of the block scheme: a key, and what happens to its record."""
+    small = Profile(scheme=Blocks(nonces=3))
     return {
-        "hardened": (Profile(scheme=Blocks()), None),
-        "hardened-payload": (Profile(scheme=Blocks(), delta=0.75), 37),
-        "hardened-small": (small, None),
-        "hardened-tokens": (replace(small, alphabet=tokens), 4),
+        "blocks": (Profile(), Record((90,), payload=17)),
+        "blocks-two-chains": (small, Record((60, 45), edit="third chain copies the first")),
+        "blocks-unknown": (small, Record((80,), edit="every ninth residue is unknown")),
+        "blocks-indels": (small, Record((120,), edit="residues 20 and 71 lost, one after 40")),
+        "blocks-piece": (small, Record((150,), edit="residues 61 to 110")),
+        "blocks-long": (
+            Profile(scheme=Blocks(block=4, nonces=2), delta=0.75, delta_at="tempered"),
+            Record((230,), payload=1),
+        ),
     }
 
 
-def hardened_case(
-    name: str, profile: Profile, payload: int | None, symbols: list[str]
-) -> dict[str, Any]:
-    """Compute one vector of the hardened scheme with the package."""
+@dataclass(frozen=True)
+class Record:
+    """A record that follows its key: the lengths of its chains, and what happens to it then."""
+
+    lengths: tuple[int, ...]
+    payload: int | None = None
+    edit: str = ""
+
+    def edited(self, chains: list[str]) -> str:
+        """Return the record as a detector gets it."""
+        first = chains[0]
+        edits = {
+            "": "/".join(chains),
+            "third chain copies the first": "/".join([*chains, first]),
+            "every ninth residue is unknown": "".join(
+                "X" if i % 9 == 8 else letter for i, letter in enumerate(first)
+            ),
+            "residues 20 and 71 lost, one after 40": (
+                first[:19] + first[20:40] + "W" + first[40:70] + first[71:]
+            ),
+            "residues 61 to 110": first[60:110],
+        }
+        return edits[self.edit]
+
+
+def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
+    """Compute one vector of the block scheme with the package, to the verdict of `auto`."""
     raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
-    marker = Marker(key, payload=payload)
-    keys = marker.key_sequence(40, seed=3, index=1)
-    nonce = int(keys[0]) // profile.period
-    promoted = key.schedule.promoted(nonce)
+    marker = Marker(key, payload=record.payload)
+    keys = [
+        marker.key_sequence(n, seed=3, index=1, chain=chain)
+        for chain, n in enumerate(record.lengths)
+    ]
+    sequence = record.edited([_written(marker.bias(row, temperature=1.0) > 0) for row in keys])
+    detector = Detector(key)
+    statistic = detector.statistic
+    assert isinstance(statistic, BlockStatistic)  # noqa: S101
+    reading = detector.read([PROTEIN.encode(sequence)])[0]
+    verdict = detector.detect(sequence)
     return {
         "name": name,
         "secret": raw.hex(),
-        "symbols": symbols,
+        "parameters": profile.to_tables(),
+        "key_id": key.key_id,
+        "seed": 3,
+        "index": 1,
+        "payload": record.payload,
+        "nonce": int(marker.nonces(3, [1])[0]),
+        "words_of_first_blocks": key.schedule.words(0, SHOWN).tolist(),
+        "key_sequences": [row.tolist() for row in keys],
+        "temperature": TEMPERATURE,
+        "bias_of_first_two_positions": marker.bias(keys[0][:2], temperature=TEMPERATURE).tolist(),
+        "edit": record.edit,
+        "sequence": sequence,
+        "letters": [part.tolist() for part in reading.parts],
+        "weights_of_first_letters": _weights(reading),
+        **_mixed(statistic, reading),
+        "log_e": verdict.statistic,
+        "p_any": verdict.p_any,
+        "c": exp(log_c.at(profile.scheme.block, max(map(_scored, reading.parts)))),
+        "p_value": verdict.p_value,
+        "marked": verdict.prediction,
+        "payload_found": verdict.payload,
+    }
+
+
+def turn_cases() -> dict[str, tuple[Profile, int | None]]:
+    """Return the cases of the scheme for text, each with its payload."""
+    tokens = Alphabet.from_symbols("tokenizer:example", MANY_TOKENS, [0, 1, 2])  # 557 scored: odd
+    return {
+        "turns": (Profile(tokens, delta=2.0), None),
+        "turns-payload": (Profile(tokens, Turns(starts=4, nonces=2)), 1),
+        "turns-small": (Profile(tokens, Turns(period=64, block=2, starts=4, nonces=2)), None),
+    }
+
+
+def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any]:
+    """Compute one vector of the scheme for text with the package, to the verdict of `auto`."""
+    raw = _published_secret(name)
+    key = Key.of(Secret(raw), profile)
+    marker = Marker(key, payload=payload)
+    keys = marker.key_sequence(60, seed=3, index=1)
+    nonce = int(marker.nonces(3, [1])[0])
+    promoted = key.schedule.promoted(nonce)
+    text = _text(marker.bias(keys, temperature=1.0) > 0)
+    detector = Detector(key)
+    verdict = detector.detect(text)
+    return {
+        "name": name,
+        "secret": raw.hex(),
+        "symbols": MANY_TOKENS,
         "parameters": profile.to_tables(),
         "key_id": key.key_id,
         "seed": 3,
         "index": 1,
         "payload": payload,
         "nonce": nonce,
-        "start": int(keys[0]) % profile.period,
         "key_sequence": keys.tolist(),
-        "promoted_by_first_keys": [np.flatnonzero(row).tolist() for row in promoted[:SHOWN]],
+        "promoted_by_first_key": np.flatnonzero(promoted[0]).tolist(),
         "schedule_sha256": hashlib.sha256(np.packbits(promoted).tobytes()).hexdigest(),
         "temperature": TEMPERATURE,
-        "bias_of_first_two_positions": marker.bias(keys[:2], temperature=TEMPERATURE).tolist(),
+        "strength": marker.strength(TEMPERATURE),
+        "text": text.tolist(),
+        "read": detector.read([text])[0].symbols.tolist(),
+        "log_e": verdict.statistic,
+        "p_any": verdict.p_any,
+        "p_value": verdict.p_value,
+        "marked": verdict.prediction,
     }
 
 
@@ -102,7 +202,7 @@ def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
     recovered = recover(detector.read([sequence]), key.partition)
     verdict = detector.detect(sequence)
     segments, count = list(recovered.segments[0]), int(verdict.statistic)
-    patterns = [list(p) for p in profile.target_patterns().patterns]
+    patterns = [list(p) for p in profile.scheme.target_patterns().patterns]
     return {
         "name": name,
         "secret": raw.hex(),
@@ -120,13 +220,51 @@ def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
         "segments": segments,
         "patterns": patterns,
         "count": count,
-        "p_value": str(port.p_value(segments, patterns, profile.num_keys, count)),
+        "p_value": str(port.p_value(segments, patterns, profile.scheme.num_keys, count)),
         "log10_p": verdict.log10_p,
     }
 
 
 def _published_secret(name: str) -> bytes:
     return hashlib.sha256(f"patternmark test vector {name}".encode()).digest()
+
+
+def _written(promoted: np.ndarray) -> str:
+    """Return a chain that follows what is promoted [n, V], with a miss at every fourth position."""
+    letters = [np.flatnonzero(row)[i * 7 % 10] for i, row in enumerate(promoted)]
+    letters[3::4] = [i * 5 % 20 for i in range(len(letters[3::4]))]
+    return PROTEIN.decode(letters)
+
+
+def _text(promoted: np.ndarray) -> np.ndarray:
+    """Return a text that follows what is promoted [n, V], with misses and a word said again."""
+    text = np.array([np.flatnonzero(row)[i * 31 % 200] for i, row in enumerate(promoted)])
+    text[4::5] = 3 + np.arange(len(text[4::5])) * 41 % 557
+    text[[9, 11, 40]] = text[8]
+    text[20] = 1  # unscored
+    return text
+
+
+def _weights(reading: Reading) -> list[list[float]]:
+    rates = agreement_rates(PROTEIN, Blocks.name)[:, reading.parts[0][:2]]
+    return np.log(rates / (1.0 - rates)).tolist()
+
+
+def _mixed(statistic: BlockStatistic, reading: Reading) -> dict[str, Any]:
+    """Return what E averages over, and ln of the ratio of each nonce [R] and kind."""
+    branches = statistic.branches(reading)
+    kinds = [
+        [component.level, component.slip, component.begins, branch.shift, exp(weight)]
+        for branch in branches
+        for component, weight in zip(branch.components, branch.log_weights, strict=True)
+    ]
+    pieces = statistic.pieces(reading)
+    ratios = [statistic._of_chains(pieces, b.shift, b.components) for b in branches]
+    return {"mixture": kinds, "log_ratios": np.concatenate(ratios, axis=1).tolist()}
+
+
+def _scored(part: np.ndarray) -> int:
+    return int(np.count_nonzero(part != UNREAD))
 
 
 def _symbols(profile: Profile) -> list[str]:
@@ -144,10 +282,8 @@ def _follow(keys: np.ndarray, members: np.ndarray, alphabet: Alphabet) -> np.nda
 
 def main() -> None:
     vectors = [case(name, profile, _symbols(profile)) for name, profile in profiles().items()]
-    vectors += [
-        hardened_case(name, profile, payload, _symbols(profile))
-        for name, (profile, payload) in hardened_profiles().items()
-    ]
+    vectors += [block_case(name, *case) for name, case in block_cases().items()]
+    vectors += [turn_case(name, *case) for name, case in turn_cases().items()]
     lines = ",\n".join(json.dumps(vector) for vector in vectors)
     Path(__file__).with_name("v1.json").write_text(f"[\n{lines}\n]\n")
 

@@ -1,7 +1,8 @@
 """A second implementation from the specification alone: standard library, no numpy.
 
 What a port in another language would look like. The published vectors must come out of this and
-of the package alike.
+of the package alike. This file has the derivation and the paper's scheme, `port_blocks` the default
+scheme for proteins and `port_turns` that for text, both to the verdict of the detector `auto`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from fractions import Fraction
 from itertools import accumulate, count
 
 PROTEIN_LETTERS = "ACDEFGHIKLMNPQRSTVWYX"
-PROTEIN_PAIRS = ["AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST"]
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:
@@ -80,57 +80,6 @@ def key_sequence(
         keys.append(bisect_right(cumulative(row), (word >> 11) * 2.0**-53))
         row = A[keys[-1]]
     return keys
-
-
-def schedule(
-    secret: bytes, symbols: list[str], unscored: list[int], sizes: dict[str, int], nonce: int
-) -> list[set[int]]:
-    """The symbols that each key of a nonce of the hardened scheme promotes, key by key."""
-    period, block = sizes["period"], sizes["block"]
-    label = f"schedule/{alphabet_sha256(symbols, unscored)}/{period}/{block}"
-    pairs = _pairs(secret, symbols, unscored, f"{label}/{nonce}")
-    bits = period // block * len(pairs)
-    each = (bits + 7) // 8
-    stream = hashlib.shake_256(subkey(secret, label)).digest((nonce + 1) * each)[nonce * each :]
-    halves: list[set[int]] = []
-    for key in range(period):
-        half = set()
-        for number, pair in enumerate(pairs):
-            place = key // block * len(pairs) + number
-            bit = stream[place // 8] >> (7 - place % 8) & 1
-            chosen = 0 if bit ^ (key % 2) else 1
-            half |= set(pair[chosen : chosen + 1])  # nothing where an odd one out is not chosen
-        halves.append(half)
-    return halves
-
-
-def _pairs(secret: bytes, symbols: list[str], unscored: list[int], label: str) -> list[list[int]]:
-    if "".join(symbols) == PROTEIN_LETTERS:
-        return [[symbols.index(letter) for letter in pair] for pair in PROTEIN_PAIRS]
-    scored = [i for i in range(len(symbols)) if i not in unscored]
-    drawn = words(secret, f"{label}/pairs", len(scored))
-    order = sorted(range(len(scored)), key=lambda i: (drawn[i], i))
-    return [[scored[i] for i in order[at : at + 2]] for at in range(0, len(order), 2)]
-
-
-def scheduled_keys(
-    secret: bytes,
-    sizes: dict[str, int],
-    n: int,
-    seed: int | str,
-    index: int,
-    payload: int | None = None,
-) -> list[int]:
-    """The keys of a sequence under the hardened scheme, numbered nonce by nonce."""
-
-    def drawn(what: str, choices: int) -> int:
-        word = words(secret, f"schedule {what}/{seed}", index + 1)[index]
-        return int((word >> 11) * 2.0**-53 * choices)
-
-    period = sizes["period"]
-    start = drawn("start", sizes["starts"]) * (period // sizes["starts"])
-    nonce = drawn("nonce", sizes["nonces"]) if payload is None else payload
-    return [nonce * period + (start + i) % period for i in range(n)]
 
 
 def count_patterns(keys: list[int], patterns: list[list[int]]) -> int:

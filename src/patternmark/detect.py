@@ -18,6 +18,7 @@ from patternmark.core.reading import Reading, checked_rates, read_many
 from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict, p_value_of
 from patternmark.errors import SequenceError
 from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below
+from patternmark.masks import said_before
 from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
 
@@ -136,14 +137,13 @@ class Detector:
         """Return what of encoded sequences counts."""
         alphabet = self.key.profile.alphabet
         masks = scored if scored is not None else [None] * len(encoded)
-        readings = read_many(
-            encoded,
-            alphabet,
-            masks,
-            mask_repeats=self.masks_repeats,
-            drop_copies=self.masks_repeats or not self.key.profile.scheme.masks_repeats,
-            matters=getattr(self.key.schedule, "reuses", None),
-        )
+        repeats = None
+        if self.masks_repeats:
+            matters = getattr(self.key.schedule, "reuses", None)
+            repeats = said_before(encoded, alphabet, masks, matters)
+        # Copies of a chain count only where the caller wants repeats to count.
+        drop_copies = self.mask_repeats or not self.key.profile.scheme.masks_repeats
+        readings = read_many(encoded, alphabet, masks, repeats, drop_copies=drop_copies)
         if rates is None:
             return readings
         pairs = zip(readings, rates, strict=True)

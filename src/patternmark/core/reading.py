@@ -9,12 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.coins import tossed_before
-from patternmark.core.alphabet import NO_COIN, SEPARATOR, UNREAD, Alphabet
+from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
 from patternmark.errors import ParameterError
-from patternmark.repeats import Lags, repeated_many
-
-_MUCH = 0.25  # of a record
 
 
 class Reading(NamedTuple):
@@ -42,75 +38,25 @@ class Reading(NamedTuple):
         return [chain for chain in self.chains if np.any(self.symbols[chain] != UNREAD)]
 
 
-def read(
-    ids: NDArray[np.int64],
-    alphabet: Alphabet,
-    scored: NDArray[np.bool_] | None = None,
-    *,
-    mask_repeats: bool = True,
-) -> Reading:
-    """Read one record's symbols, as `read_many` does."""
-    return read_many([ids], alphabet, [scored], mask_repeats=mask_repeats)[0]
-
-
 def read_many(
     records: Sequence[NDArray[np.int64]],
     alphabet: Alphabet,
     scored: Sequence[NDArray[np.bool_] | None],
+    repeats: Sequence[NDArray[np.bool_] | None] | None = None,
     *,
-    mask_repeats: bool = True,
-    drop_copies: bool | None = None,
-    matters: Lags | None = None,
+    drop_copies: bool = True,
 ) -> list[Reading]:
     """Read the symbols of records.
 
-    Unscored symbols and positions that are not `scored` say nothing. Nor, unless told otherwise,
-    does what chance would count twice. In an alphabet of many symbols that is a symbol whose coin
-    was tossed before (see `coins`), in one of few a stretch that repeats what stands before it in
-    the record, copies of a chain among them (see `repeats`). `matters` tells at which lags the same
-    secret is met again; without it at all. `drop_copies` leaves out
-    chains that are copies of an earlier one even where other repeats count.
+    Unscored symbols and positions that are not `scored` say nothing, nor do `repeats`: positions
+    that a scheme's p-value would count twice (see `masks`). `drop_copies` leaves chains out that
+    are copies of an earlier one.
     """
-    repeats: Sequence[NDArray[np.bool_] | None] = [None] * len(records)
-    if mask_repeats and alphabet.has_many_symbols:
-        pairs = zip(records, scored, strict=True)
-        repeats = tossed_before([_tossing(ids, alphabet, mask) for ids, mask in pairs], matters)
-    elif mask_repeats:
-        repeats = _repeats(records, alphabet, matters)
+    masks = [None] * len(records) if repeats is None else repeats
     return [
-        _read(ids, alphabet, mask, again, mask_repeats if drop_copies is None else drop_copies)
-        for ids, mask, again in zip(records, scored, repeats, strict=True)
+        _read(ids, alphabet, mask, again, drop_copies)
+        for ids, mask, again in zip(records, scored, masks, strict=True)
     ]
-
-
-def _repeats(
-    records: Sequence[NDArray[np.int64]], alphabet: Alphabet, matters: Lags | None
-) -> Sequence[NDArray[np.bool_]]:
-    """Mark stretches that repeat.
-
-    Where much of a record is repeats, all of them are left out whatever their lag: which symbols
-    stand beside each other in a block would be the same again and again.
-    """
-    every = repeated_many(records, alphabet, None)
-    if matters is None:
-        return every
-    # Few records have repeats at all, and fewer have some that matter little.
-    partly = [i for i, mask in enumerate(every) if 0 < np.count_nonzero(mask) <= _MUCH * len(mask)]
-    lenient = repeated_many([records[i] for i in partly], alphabet, matters)
-    masks = list(every)
-    for i, mask in zip(partly, lenient, strict=True):
-        masks[i] = mask
-    return masks
-
-
-def _tossing(
-    ids: NDArray[np.int64], alphabet: Alphabet, scored: NDArray[np.bool_] | None
-) -> NDArray[np.int64]:
-    """Return the symbols that toss a coin at all: [n]."""
-    read = alphabet.is_scored(ids)
-    if scored is not None:
-        read &= scored
-    return np.where(read | (ids == SEPARATOR), ids, NO_COIN)
 
 
 def _read(

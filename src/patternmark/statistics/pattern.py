@@ -18,7 +18,8 @@ class PatternStatistic:
     name = "pattern"
 
     def __init__(self, key: Key, m: int | None = None, null: KeyChain | None = None) -> None:
-        self.patterns = key.profile.target_patterns(m)
+        # Only keys of the paper's scheme come here, and it alone has target patterns.
+        self.patterns = key.profile.scheme.target_patterns(m)  # type: ignore[attr-defined]
         self.null = PatternNull(self.patterns, null)
         self.signature = f"m:{self.patterns.length}|null:{self.null.null.signature}"
         self._partition = key.partition

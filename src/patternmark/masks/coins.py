@@ -1,7 +1,7 @@
 """Which positions of a text toss a secret coin again, and so say nothing new.
 
 Whether a symbol agrees with its key is decided by a secret coin: with the paper's scheme that of
-the symbol, with a hardened one that of its block and pair. Among amino acids every coin is tossed
+the symbol, with schedules that take turns that of its block and pair. Among amino acids every coin is tossed
 again and again, and a detector trusts that sequences are not made to fit. Among thousands of
 symbols there is no need to trust. If each coin counts once, the agreements along a path are
 independent fair coins over the choice of the key, whatever the text is: a poem, a list, one word
@@ -9,8 +9,8 @@ over and over. What was written cannot know the key.
 
 So a position is left out where the same symbol stands earlier in its chain at a lag that may meet
 the same secret, or in another chain before, whose phase is unknown. With the paper's scheme every
-symbol counts once in a record; a hardened key has fresh coins some positions further on, and loses
-one token in twenty of English.
+symbol counts once in a record; schedules that take turns have fresh coins some positions further
+on, and lose one token in twenty of English.
 
 Only symbols are looked at, never a key.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_COIN, SEPARATOR
-from patternmark.repeats import Lags
+from patternmark.masks.repeats import Lags
 
 
 def tossed_before(

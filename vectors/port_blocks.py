@@ -1,0 +1,232 @@
+"""The block scheme from the specification alone, to the verdict: standard library, plain loops.
+
+It reads two tables that ship with the package: how often marked letters agree with their coins
+(agreement.json), and the constant C of the p-value (block_null.json). What a record is averaged
+over stands in each vector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from math import ceil, cosh, exp, inf, log, sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vectors.port import PROTEIN_LETTERS, alphabet_sha256, subkey, words
+
+PAIRS = ["AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST"]
+DATA = Path(__file__).resolve().parent.parent / "src" / "patternmark" / "data"
+BLOCKS_OF_A_STREAM = 2**20
+
+UNMARKED = 0.1  # a chain of a record of several carries no mark
+FIRST_POSITIONS = 384
+ENTER, LEAVE, AT_START = 1 / 256, 1 / 64, 0.5
+SMALLEST_SHARE = 1e-5
+
+
+class Kind(NamedTuple):
+    """One kind of marked record, and its weight in the average."""
+
+    level: int  # of strength
+    slip: float  # the share of positions lost or doubled
+    begins: str  # at the "start" of the schedule, "anywhere" in it, or somewhere "inside" the chain
+    shift: int  # how many of the first chains of its design the record lacks
+    weight: float
+
+
+def coin_words(secret: bytes, block: int, nonces: int, chain: int, blocks: int) -> list[list[int]]:
+    """The coins of each block and nonce: bit p is 1 where the first letter of pair p is promoted."""
+    sha256 = alphabet_sha256(list(PROTEIN_LETTERS), [20])
+    key = subkey(secret, f"blocks/{sha256}/{block}/{nonces}/{chain}")
+    stream = hashlib.shake_256(key).digest(2 * blocks * nonces)
+    numbers = [256 * stream[2 * i] + stream[2 * i + 1] for i in range(blocks * nonces)]
+    return [numbers[j * nonces : (j + 1) * nonces] for j in range(blocks)]
+
+
+def promoted(word: int) -> set[str]:
+    """The letters that a block with these coins promotes."""
+    return {pair[0] if word >> p & 1 else pair[1] for p, pair in enumerate(PAIRS)}
+
+
+def drawn_nonce(secret: bytes, nonces: int, seed: int | str, index: int) -> int:
+    word = words(secret, f"nonce/{seed}", index + 1)[index]
+    return int((word >> 11) * 2.0**-53 * nonces)
+
+
+def keys(nonces: int, block: int, chain: int, nonce: int, length: int) -> list[int]:
+    """The numbers of the keys along a chain."""
+    first = (chain * nonces + nonce) * BLOCKS_OF_A_STREAM
+    return [first + i // block for i in range(length)]
+
+
+def letter_weights() -> list[dict[str, float]]:
+    """The log-odds that a marked letter agrees with its coin, for each strength."""
+    table = json.loads((DATA / "agreement.json").read_text())
+    return [
+        {
+            letter: log(rate / (1.0 - rate))
+            for letter, rate in zip(table["letters"], row, strict=True)
+        }
+        for row in table["blocks"]
+    ]
+
+
+def largest_c(block: int, scored: int) -> float:
+    """C for a longest chain of so many scored letters: the larger of the lengths around it."""
+    table = json.loads((DATA / "block_null.json").read_text())
+    places = [i for i, length in enumerate(table["lengths"]) if length <= scored]
+    if block != table["block"] or not places:
+        return 1.0
+    return float(max(table["c"][places[-1] : places[-1] + 2]))
+
+
+def piece_laws(block: int, slip: float) -> tuple[list[float], ...]:
+    """Laws of the length of a piece: of a whole block, of a block's rest, each with its tails."""
+    whole, rest = [1.0], [0.0] * (2 * block + 1)
+    for _ in range(block):
+        longer = [0.0] * (len(whole) + 2)
+        for length, share in enumerate(whole):  # a position is lost, kept or doubled
+            for more, chance in enumerate((slip / 2, 1.0 - slip, slip / 2)):
+                longer[length + more] += share * chance
+        whole = longer
+        for length, share in enumerate(whole):
+            rest[length] += share / block
+    longest = max(length for length, share in enumerate(whole) if share > SMALLEST_SHARE)
+    laws = []
+    for law in (whole, rest):
+        laws.append([p if p > SMALLEST_SHARE else 0.0 for p in law[: longest + 1]])
+        laws.append([sum(law[length:]) for length in range(longest + 1)])
+    return tuple(laws)
+
+
+def mean_likelihoods(chain: str, weights: dict[str, float], longest: int) -> list[list[float]]:
+    """The mean over all coins of the likelihood of each piece: entry [i][l] has l letters from i.
+
+    It is up to a factor that the likelihood under the coins has too: for the letters of one pair
+    together cosh of half the sum of their weights, the second letter's with a minus.
+    """
+    means = []
+    for i in range(len(chain)):
+        sums, row = [0.0] * len(PAIRS), [1.0]
+        for letter in chain[i : i + longest]:
+            for p, (first, second) in enumerate(PAIRS):
+                if letter in (first, second):
+                    sums[p] += weights[letter] if letter == first else -weights[letter]
+            mean = 1.0
+            for total in sums:
+                mean *= cosh(total / 2)
+            row.append(mean)
+        means.append(row)
+    return means
+
+
+def log_ratio(
+    chain: str,
+    coins: list[int],
+    block: int,
+    slip: float,
+    begins: str,
+    weights: dict[str, float],
+) -> float:
+    """ln of the sum over all ways that a chain may lie on the blocks of one nonce.
+
+    `state[i]` is the weight of all ways on which the next block begins before letter i.
+    """
+    n = len(chain)
+    whole, whole_tail, rest, rest_tail = piece_laws(block, slip)
+    drift = block + ceil(5.0 * sqrt(slip * n))
+    first = 0 if begins == "start" else FIRST_POSITIONS // block
+    last = first + ceil((n + drift) / block) + 1
+    state, enters, prior, total, leave = [0.0] * n, [0.0] * n, 0.0, 0.0, 0.0
+    if begins == "start":
+        state[0] = 1.0
+    else:
+        enters[0], prior = 1.0, 1.0 / first  # first letter, any of the first blocks
+    if begins == "inside":
+        enters = [ENTER * (1.0 - ENTER) ** i for i in range(n)]
+        state = [AT_START * share for share in enters]
+        prior *= 1.0 - AT_START
+        total, leave = (1.0 - ENTER) ** n, LEAVE  # no marked stretch at all
+    means = mean_likelihoods(chain, weights, len(whole) - 1)
+    for j in range(last):
+        low, high = 0, n
+        if begins == "start":  # ways that drifted further are not followed
+            low, high = max(j * block - drift, 0), min(n, j * block + drift + len(whole) - 1)
+        total += leave * sum(state)
+        state = [share * (1.0 - leave) for share in state]
+        after = [0.0] * n
+        half = promoted(coins[j])
+        agreement = [weights.get(x, 0.0) * (0.5 if x in half else -0.5) for x in chain]
+        for i in range(low, n):
+            enter = prior * enters[i] if j < first else 0.0
+            if state[i] == 0.0 and enter == 0.0:
+                continue
+            agreed = 0.0
+            for length in range(min(len(whole) - 1, high - i) + 1):
+                agreed += agreement[i + length - 1] if length else 0.0
+                ratio = exp(agreed) / means[i][length]
+                if i + length == n:  # the chain ends in this block
+                    total += ratio * (state[i] * whole_tail[length] + enter * rest_tail[length])
+                else:
+                    entering = enter * rest[length] if length else 0.0
+                    after[i + length] += ratio * (state[i] * whole[length] + entering)
+        state = after
+    return log(total) if total > 0.0 else -inf
+
+
+def log_ratios(
+    secret: bytes, block: int, nonces: int, kinds: list[Kind], record: str
+) -> list[list[float]]:
+    """ln of the ratio of each nonce and kind of a record."""
+    chains, weights = read(record), letter_weights()
+    enough = FIRST_POSITIONS + 2 * len(record) + 64
+    streams = {
+        stream: coin_words(secret, block, nonces, stream, enough)
+        for stream in {number + kind.shift for number, _ in chains for kind in kinds}
+    }
+    table = [[0.0] * len(kinds) for _ in range(nonces)]
+    for number, chain in chains:
+        for column, kind in enumerate(kinds):
+            for nonce in range(nonces):
+                coins = [row[nonce] for row in streams[number + kind.shift]]
+                found = log_ratio(chain, coins, block, kind.slip, kind.begins, weights[kind.level])
+                if len(chains) > 1:
+                    found = log((1.0 - UNMARKED) * exp(found) + UNMARKED)
+                table[nonce][column] += found
+    return table
+
+
+def read(record: str) -> list[tuple[int, str]]:
+    """The chains that say something, with their numbers in the record; a copy says nothing."""
+    chains = record.replace(":", "/").upper().split("/")
+    return [
+        (number, chain)
+        for number, chain in enumerate(chains)
+        if chain not in chains[:number] and count_scored(chain)
+    ]
+
+
+def count_scored(chain: str) -> int:
+    return sum(letter in PROTEIN_LETTERS[:20] for letter in chain)
+
+
+def verdict(
+    secret: bytes, block: int, nonces: int, kinds: list[Kind], record: str
+) -> dict[str, Any]:
+    """What `auto` says of a record."""
+    table = log_ratios(secret, block, nonces, kinds, record)
+    by_nonce = [
+        sum(kind.weight * exp(found) for kind, found in zip(kinds, row, strict=True))
+        for row in table
+    ]
+    e = sum(by_nonce) / nonces
+    c = largest_c(block, max((count_scored(chain) for _, chain in read(record)), default=0))
+    return {
+        "log_ratios": table,
+        "log_e": log(e),
+        "p_any": min(1.0, 1.0 / e),
+        "c": c,
+        "p_value": min(1.0, 1.0 / e, c / e),
+        "likeliest_nonce": by_nonce.index(max(by_nonce)),
+    }

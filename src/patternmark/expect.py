@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
-from patternmark.core.blocks import protein_pairs
+from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
 from patternmark.core.profile import Profile
-from patternmark.core.schemes import Paper
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.errors import ParameterError
 
 STRENGTHS = (0.25, 0.5, 1.0)  # the deltas that are looked for; what lies between is found as well
@@ -65,16 +65,24 @@ def random_halves(profile: Profile) -> NDArray[np.bool_]:
     >>> len(halves), set(halves.sum(axis=1).tolist()), float(halves[:, 0].mean())
     (128, {10}, 0.5)
     """
-    rng = np.random.default_rng(_SEED)
-    halves = np.zeros((_HALVES, PROTEIN.size), dtype=bool)
-    if profile.is_hardened:
-        first, second = protein_pairs().T
-        bits = rng.random((_HALVES, len(first))) < 0.5
-        halves[:, first], halves[:, second] = bits, ~bits
-    else:
-        size = PROTEIN.num_scored
-        ranks = np.argsort(rng.random((_HALVES, size)), axis=1)
-        halves[:, PROTEIN.scored] = ranks < size // 2
+    halves = _DRAWN_BY[profile.scheme.name](np.random.default_rng(_SEED))
     others = np.zeros_like(halves)
     others[:, PROTEIN.scored] = ~halves[:, PROTEIN.scored]
     return np.concatenate([halves, others])
+
+
+def _halves_of_parts(rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw any half of the letters: [_HALVES, V]."""
+    size = PROTEIN.num_scored
+    ranks = np.argsort(rng.random((_HALVES, size)), axis=1)
+    halves = np.zeros((_HALVES, PROTEIN.size), dtype=bool)
+    halves[:, PROTEIN.scored] = ranks < size // 2
+    return halves
+
+
+def _halves_of_blocks(rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw the coins of blocks: one letter of each pair: [_HALVES, V]."""
+    return halves_of(rng.integers(2 ** len(PROTEIN_PAIRS), size=_HALVES, dtype=np.uint16)) > 0
+
+
+_DRAWN_BY = {Paper.name: _halves_of_parts, Blocks.name: _halves_of_blocks}

@@ -76,7 +76,7 @@ class PowerStudy:
             raise ParameterError(f"a length lies between 1 and {LONGEST}, not {length}")
         if (delta, length) not in self._known:
             self._step(f"delta {delta:g}, length {length}")
-            rates = rates_at(delta, self.profile.alphabet, self.profile.scheme)
+            rates = rates_at(delta, self.profile.alphabet, self.profile.scheme.name)
             hits = 0
             for number, judge in enumerate(self._judges):
                 some = self._uniforms[number :: len(self._judges), :length]

@@ -47,9 +47,9 @@ def marked_sequences(
     """
     batch, length = uniforms.shape
     schedule, profile = key.schedule, key.profile
+    num_scored = profile.alphabet.num_scored
     frequencies = natural_frequencies(profile.alphabet)
-    chance = 0.5 if profile.is_hardened else 1.0 / profile.num_keys
-    rates = with_chance(rates, chance)
+    rates = with_chance(rates, profile.scheme.chance)
     keys = Marker(key).key_sequences([length] * batch, seed)
     order = np.argsort(keys, axis=None, kind="stable")  # the positions of each key together
     used, first = np.unique(keys.ravel()[order], return_index=True)
@@ -58,8 +58,9 @@ def marked_sequences(
     at_once = max(1, _ENTRIES_AT_ONCE // profile.alphabet.size)
     for at in range(0, len(used), at_once):
         some = used[at : at + at_once]
-        shares = schedule.shares[some] if len(schedule.shares) > 1 else schedule.shares
-        tilt = factors(schedule.promoted_rows(some), rates, frequencies, shares)[:, :-1]
+        promoted = schedule.promoted_rows(some)
+        shares = np.count_nonzero(promoted, axis=1) / num_scored
+        tilt = factors(promoted, rates, frequencies, shares)[:, :-1]
         law = np.cumsum(frequencies * tilt, axis=1)  # [keys, V]
         law /= law[:, -1:]
         for of_key, own in zip(law, positions[at : at + at_once], strict=True):

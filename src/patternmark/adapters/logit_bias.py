@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.alphabet import Alphabet
 from patternmark.core.marker import Marker
-from patternmark.core.schemes import Paper
 from patternmark.errors import ParameterError
 
 
@@ -24,7 +23,7 @@ class LogitBias:
     as it is. `device` is where the logits will be.
 
     >>> from patternmark import Key, Marker, Profile
-    >>> bias = LogitBias(Marker(Key.generate(Profile(scheme=Paper(), delta=2.0))), [0, 1, -1])
+    >>> bias = LogitBias(Marker(Key.generate(Profile(delta=2.0))), [0, 1, -1])
     >>> bias.add_to(torch.zeros(3, 24)).sum(dim=-1)  # ten letters each, none without a key
     tensor([20., 20.,  0.])
     """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from patternmark.bench.protein import design_all, numbered_keys
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.marker import Marker
-from patternmark.core.profile import HARDENED, PAPER, Profile
+from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.design.plan import plan_design
 from patternmark.io.structures import Backbone
@@ -23,7 +23,7 @@ from patternmark.rates import DELTAS
 
 _PRIOR = 5.0  # hits and misses added to each letter's: a rare letter is not overrated
 _LETTERS = "ACDEFGHIKLMNPQRSTVWY"
-PROFILES = {PAPER: Profile(scheme=Paper()), HARDENED: Profile(scheme=Blocks(nonces=1))}
+PROFILES = {s.name: Profile(scheme=s) for s in (Paper(), Blocks(nonces=1))}
 
 
 def measure_agreement(
@@ -52,7 +52,7 @@ def measure_agreement(
         for row, (key, delta) in enumerate(conditions):
             drawn = plan.keys(Marker(key), seed, [row])[0]
             _count(
-                counts[key.profile.scheme][DELTAS.index(delta)],
+                counts[key.profile.scheme.name][DELTAS.index(delta)],
                 made[row][plan.designed],
                 key.schedule.promoted_rows(drawn[plan.designed]),
             )

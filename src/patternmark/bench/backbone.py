@@ -19,19 +19,19 @@ from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys
 from patternmark.bench.report import environment
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
-from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
 from patternmark.io.structures import Backbone
-from patternmark.statistics.backbone import BackboneStatistic
+from patternmark.statistics import BACKBONE, make_backbone
 
 DELTAS = (0.25, 0.5, 0.75)
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 REPORTED = 1e-3
 ORDERS = 8
-SCHEMES = {"paper": Profile(scheme=Paper()), "hardened R=1": Profile(scheme=Blocks(nonces=1))}
-DETECTORS = ("backbone", "auto")
+SCHEMES = {"paper": Profile(scheme=Paper()), "blocks R=1": Profile(scheme=Blocks(nonces=1))}
+DETECTORS = (BACKBONE, "auto")
 
 LogPs = dict[tuple[str, float, str], list[float]]  # by scheme, delta and detector
 
@@ -108,9 +108,9 @@ class _Judge:
         shown = np.where(self._plan.designed, sequence, PROTEIN.letters.index("X"))
         found: dict[str, list[float]] = {name: [] for name in DETECTORS}
         for key in keys:
-            for name, statistic in (("backbone", BackboneStatistic(key)), ("auto", "auto")):
-                verdict = Detector(key, statistic).detect_many([shown], rates=[rates])[0]
-                found[name].append(verdict.log10_p)
+            aware = Detector(key, make_backbone(key)).detect_many([shown], rates=[rates])[0]
+            found[BACKBONE].append(aware.log10_p)
+            found["auto"].append(Detector(key).detect(shown).log10_p)
         return found
 
 
@@ -160,7 +160,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         "| scheme | delta | designs | `auto`: the sequence alone | `--backbone` |",
         "|---|---:|---:|---|---|",
     ]
-    for scheme in SCHEMES:
+    schemes = dict.fromkeys(row["scheme"] for row in result["detection"])
+    for scheme in schemes:
         for delta in DELTAS:
             aware, alone = (
                 _row(result["detection"], scheme, delta, name, REPORTED) for name in DETECTORS
@@ -179,7 +180,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         "| scheme | nominal | trials | `auto` | `--backbone` |",
         "|---|---:|---:|---|---|",
     ]
-    for scheme in SCHEMES:
+    for scheme in schemes:
         for level in LEVELS[:-1]:
             aware, alone = (
                 _row(result["false_positives"], scheme, 0.0, name, level) for name in DETECTORS

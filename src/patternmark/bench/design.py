@@ -17,7 +17,6 @@ from patternmark.bench.report import environment
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
-from patternmark.core.schemes import Paper
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.design.run import Designer, DesignOptions
 from patternmark.io.structures import Backbone
@@ -161,16 +160,15 @@ def _ours(designer: Designer, backbone: Backbone, batch: int) -> dict[str, float
 
 def _sampling(designer: Designer, backbone: Backbone, batch: int) -> Callable[[], object]:
     prepared = designer.model.prepare(designer.model.encode(backbone))
-    task = _task(
-        designer, plan_design(backbone), batch, Marker(Key.generate(Profile(scheme=Paper())))
-    )
+    marker = Marker(Key.generate(Profile()))
+    task = _task(designer, plan_design(backbone), batch, marker)
     return lambda: sample(prepared, task)
 
 
 def _mark_cost(designer: Designer, backbone: Backbone) -> dict[str, float]:
     """Time what a mark adds. Its steps are those of unmarked sampling: only the keys are drawn."""
     device = designer.model.device.type
-    plan, marker = plan_design(backbone), Marker(Key.generate(Profile(scheme=Paper())))
+    plan, marker = plan_design(backbone), Marker(Key.generate(Profile()))
     prepared = designer.model.prepare(designer.model.encode(backbone))
     task = _task(designer, plan, _OVERHEAD_BATCH, None)
 

@@ -34,9 +34,10 @@ def to_markdown(result: dict[str, Any]) -> str:
     for case in CASES:
         cells = []
         for scheme in SCHEMES:
-            row = at.get((scheme, case.attack, case.delta, "auto"))
-            goal = case.goals.get(scheme, 0.0)
-            cells.append(f"{goal:g} | {_percent(row)}{_miss(row, goal)}" if row else " | ")
+            row = at[scheme, case.attack, case.delta, "auto"]
+            goal = case.goals.get(scheme)
+            reached = _percent(row) + ("" if goal is None else _miss(row, goal))
+            cells.append(f"{'' if goal is None else f'{goal:g}'} | {reached}")
         lines.append(f"| {case.attack} | {case.delta:g} | " + " | ".join(cells) + " |")
     for scheme in SCHEMES:
         names = DETECTORS[scheme]
@@ -119,9 +120,9 @@ def plot(result: dict[str, Any], path: Path) -> None:
         for name in DETECTORS[scheme]:
             number = series[name]
             shift = 0.12 * (number - (len(series) - 1) / 2)  # beside each other
-            places = [i for i, case in enumerate(CASES) if scheme in case.goals]
-            rows = [at[scheme, CASES[i].attack, CASES[i].delta, name] for i in places]
-            _draw_rates(axes, [i + shift for i in places], rows, name, f"C{number}")
+            rows = [at[scheme, case.attack, case.delta, name] for case in CASES]
+            places = [i + shift for i in range(len(CASES))]
+            _draw_rates(axes, places, rows, name, f"C{number}")
         _draw_goals(axes, scheme)
         axes.set_title(scheme, loc="left", fontsize=10)
         axes.set(ylim=(-3, 103), ylabel="percent found")

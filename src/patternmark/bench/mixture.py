@@ -12,30 +12,40 @@ from numpy.typing import NDArray
 from patternmark.bench.jobs import run_all
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.core.key import Key
-from patternmark.core.profile import HARDENED, PAPER, Profile
-from patternmark.core.schedule import DEFAULT_BLOCK, DEFAULT_PERIOD
-from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
-from patternmark.likelihood import TEXT_HARDENED_MIXTURE, TEXT_PAPER_MIXTURE, Mixture
+from patternmark.likelihood import (
+    PAPER_MIXTURE,
+    TEXT_PAPER_MIXTURE,
+    TEXT_TURNS_MIXTURE,
+    Mixture,
+)
 from patternmark.null.mixture import GRID, CoinSimulation, Simulation, token_table
 from patternmark.rates import ANY_SYMBOL, agreement_rates
-from patternmark.statistics.ratio import mixture_of
 
-PROFILES = {PAPER: Profile(scheme=Paper()), HARDENED: Profile(scheme=Blocks(nonces=1))}
-LENGTHS = {
-    PAPER: (20, 30, 40, 60, 80, 100, 130, 160, 199, 200, 250, 320, 400, 500, 650, 800, 1000),
-    HARDENED: (
-        *(20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100, 115, 130, 145, 160, 180, 199),
-        *(200, 225, 250, 285, 320, 360, 400, 450, 500, 570, 650, 720, 800, 900, 1000),
-    ),
+LENGTHS = (20, 30, 40, 60, 80, 100, 130, 160, 199, 200, 250, 320, 400, 500, 650, 800, 1000)
+DRAWS = 50_000
+
+
+class OfTokens(NamedTuple):
+    """What is simulated of a scheme's texts."""
+
+    period: int
+    block: int
+    starts: tuple[int, ...]
+    draws: int
+    mixture: Mixture
+
+
+TOKENS = {
+    Paper.name: OfTokens(2, 2, (2,), 20_000, TEXT_PAPER_MIXTURE),
+    Turns.name: OfTokens(Turns.period, Turns.block, (1, 4, 16), 8_000, TEXT_TURNS_MIXTURE),
 }
-DRAWS = {PAPER: 50_000, HARDENED: 60_000}
-TOKEN_STARTS = {PAPER: (2,), HARDENED: (1, 4, 16)}
 TOKEN_LENGTHS = (
     *(10, 13, 17, 22, 30, 40, 50, 60, 75, 100, 130, 160, 199),
     *(200, 250, 320, 450, 650, 1000),
 )
-TOKEN_DRAWS = {PAPER: 20_000, HARDENED: 8_000}
 _MANY_TOKENS, _FEWER = 400, 2  # a long text has evidence to spare: fewer draws do
 
 
@@ -50,20 +60,19 @@ class Job(NamedTuple):
 
 
 def protein_jobs(share: float = 1.0) -> list[Job]:
-    """Return the rows of the tables for proteins, from `share` of the usual number of draws."""
-    return [
-        Job(scheme, scheme, None, length, int(DRAWS[scheme] * share))
-        for scheme in PROFILES
-        for length in LENGTHS[scheme]
-    ]
+    """Return the rows of the table for proteins, from `share` of the usual number of draws.
+
+    It is that of the paper's scheme: blocks have an exact ratio, and a null of their own.
+    """
+    return [Job(Paper.name, Paper.name, None, n, int(DRAWS * share)) for n in LENGTHS]
 
 
 def token_jobs(share: float = 1.0) -> list[Job]:
     """Return the rows of the tables for texts, likewise."""
     jobs = []
-    for scheme, length in product(TOKEN_STARTS, TOKEN_LENGTHS):
-        draws = int(TOKEN_DRAWS[scheme] * share / (_FEWER if length > _MANY_TOKENS else 1))
-        for starts in TOKEN_STARTS[scheme]:
+    for (scheme, about), length in product(TOKENS.items(), TOKEN_LENGTHS):
+        draws = int(about.draws * share / (_FEWER if length > _MANY_TOKENS else 1))
+        for starts in about.starts:
             jobs.append(Job(token_table(scheme, starts), scheme, starts, length, draws))
     return jobs
 
@@ -97,7 +106,7 @@ def _described(job: Job) -> dict[str, Any]:
     """Return what a table of tokens holds for: others need another."""
     if job.starts is None:
         return {}
-    return {"rates": list(ANY_SYMBOL), "mixture": _token_mixture(job.scheme).digest}
+    return {"rates": list(ANY_SYMBOL), "mixture": TOKENS[job.scheme].mixture.digest}
 
 
 def _simulate_job(job: Job) -> tuple[Job, NDArray[np.float64]]:
@@ -106,32 +115,28 @@ def _simulate_job(job: Job) -> tuple[Job, NDArray[np.float64]]:
 
 
 def _of_proteins(job: Job) -> Simulation:
-    profile = PROFILES[job.scheme]
+    profile = Profile(scheme=Paper())
 
     def draw_schedule(rng: np.random.Generator) -> NDArray[np.bool_]:
-        return Key.of(Secret(rng.bytes(32)), profile).schedule.promoted(0)
+        return Key.of(Secret(rng.bytes(32)), profile).partition.members
 
     background = np.array(PROTEIN_BACKGROUND, dtype=float)
     return Simulation(
         draw_schedule,
-        starts=Key.of(Secret(bytes(32)), profile).schedule.starts,
+        starts=np.arange(profile.scheme.num_keys),
         rates=agreement_rates(PROTEIN, job.scheme),
         frequencies=background / background.sum(),
-        mixture=mixture_of(profile),
+        mixture=PAPER_MIXTURE,
     )
 
 
 def _of_tokens(job: Job, starts: int) -> CoinSimulation:
-    period, block = (DEFAULT_PERIOD, DEFAULT_BLOCK) if job.scheme == HARDENED else (2, 2)
+    about = TOKENS[job.scheme]
     return CoinSimulation.of(
         job.length,
-        period,
-        block,
-        starts=np.arange(starts) * (period // starts),
+        about.period,
+        about.block,
+        starts=np.arange(starts) * (about.period // starts),
         rates=np.array(ANY_SYMBOL),
-        mixture=_token_mixture(job.scheme),
+        mixture=about.mixture,
     )
-
-
-def _token_mixture(scheme: str) -> Mixture:
-    return TEXT_HARDENED_MIXTURE if scheme == HARDENED else TEXT_PAPER_MIXTURE

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from patternmark import compiled
+from patternmark.bench.detector_designs import SCHEMES
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
-from patternmark.bench.validity import SCHEMES
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.detect import Detector
 
@@ -90,5 +90,6 @@ def to_markdown(result: dict[str, Any]) -> str:
         times = f"{fast:.2f} | {plain:.2f} | {plain / fast:.1f}" if fast else f" | {plain:.2f} | "
         lines.append(f"| {row['scheme']} | {row['length']:,} | {times} |")
     lines += ["", "| scheme | time grows as |", "|---|---|"]
-    lines += [f"| {scheme} | length^{growth(result, scheme):.2f} |" for scheme in SCHEMES]
+    schemes = dict.fromkeys(row["scheme"] for row in result["rows"])
+    lines += [f"| {scheme} | length^{growth(result, scheme):.2f} |" for scheme in schemes]
     return "\n".join(lines) + "\n"

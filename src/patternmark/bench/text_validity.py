@@ -8,7 +8,6 @@ repeats, quotes or lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,19 @@ import numpy as np
 
 from patternmark.bench.corpora import Encoder, cut
 from patternmark.bench.report import environment
-from patternmark.bench.validity import SCHEMES, count_all, described, summarised
+from patternmark.bench.validity import count_all, described, summarised
 from patternmark.core.alphabet import Alphabet
-from patternmark.core.profile import TEXT_STARTS, Profile
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.errors import ParameterError
 from patternmark.io.kept import Kept
 
 LENGTHS = {"50 to 100 tokens": (50, 100), "200 to 400 tokens": (200, 400)}
+SCHEMES: dict[str, Scheme] = {
+    "paper": Paper(),
+    "turns R=1": Turns(),  # what keygen makes
+    "turns R=64": Turns(nonces=64),
+}
 _MOST = 20_000  # texts of one corpus and length that are drawn from
 
 
@@ -30,12 +35,7 @@ def profiles_for(alphabet: Alphabet) -> dict[str, Profile]:
     """Return the schemes for an alphabet of tokens."""
     if not alphabet.has_many_symbols:
         raise ParameterError(f"alphabet {alphabet.name!r} has too few tokens for a text")
-    return {
-        scheme: replace(profile, alphabet=alphabet, starts=TEXT_STARTS)
-        if profile.is_hardened
-        else replace(profile, alphabet=alphabet)
-        for scheme, profile in SCHEMES.items()
-    }
+    return {name: Profile(alphabet, scheme) for name, scheme in SCHEMES.items()}
 
 
 def run_text_validity_benchmark(
@@ -56,8 +56,8 @@ def run_text_validity_benchmark(
     """Count false positives; `step` hears of every finished key.
 
     Every key judges so many texts of each corpus and length: `per_key` those of the paper's scheme,
-    `per_r1_key` and `per_r64_key` (unless given, a fifth and a fiftieth) hardened ones, which take
-    longer.
+    `per_r1_key` and `per_r64_key` (unless given, a fifth and a fiftieth) those of turns, which
+    take longer.
     """
     if num_keys < 2:
         raise ParameterError("keys differ: give at least two, better some hundred")
@@ -78,12 +78,12 @@ def run_text_validity_benchmark(
         "seed": seed,
         "alphabet": alphabet.name,
         "num_tokens": alphabet.size,
-        "starts": TEXT_STARTS,
+        "starts": Turns.starts,
         "num_keys": keys,
         "per_key": wanted,
         "sources": {name: described(some) for name, some in sources.items()},
-        "rates": summarised([_pooled(key, list(corpora)) for key in counted]),
-        "by_corpus": summarised(counted),
+        "rates": summarised([_pooled(key, list(corpora)) for key in counted], profiles),
+        "by_corpus": summarised(counted, profiles),
     }
 
 

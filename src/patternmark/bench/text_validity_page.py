@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from patternmark.bench.text_validity import LENGTHS
-from patternmark.bench.validity import LEVELS, SCHEMES, TOLERATED, detectors_of
-from patternmark.bench.validity_page import HOW_TO_READ, level_name, verdicts
+from patternmark.bench.validity import LEVELS, TOLERATED
+from patternmark.bench.validity_page import HOW_TO_READ, level_name, schemes_of, verdicts
+from patternmark.statistics import STATISTICS
 
 
 def to_markdown(result: dict[str, Any]) -> str:
@@ -30,11 +31,11 @@ def to_markdown(result: dict[str, Any]) -> str:
 def _command(result: dict[str, Any]) -> str:
     keys, texts = result["num_keys"], result["per_key"]
     options = f"--keys {keys['paper']}"
-    if keys["hardened R=64"] != keys["paper"]:
-        options += f" --keys-r64 {keys['hardened R=64']}"
+    if keys["turns R=64"] != keys["paper"]:
+        options += f" --keys-r64 {keys['turns R=64']}"
     options += (
-        f" --texts {texts['paper']} --texts-r1 {texts['hardened R=1']} "
-        f"--texts-r64 {texts['hardened R=64']}"
+        f" --texts {texts['paper']} --texts-r1 {texts['turns R=1']} "
+        f"--texts-r64 {texts['turns R=64']}"
     )
     return f"patternmark bench text-validity FOLDER --tokenizer FILE {options} -o docs/results"
 
@@ -50,7 +51,7 @@ def _sources(result: dict[str, Any]) -> str:
     return (
         f"Texts are natural English in the tokens of {result['alphabet']} "
         f"({result['num_tokens']:,}), cut from whole documents; none is left out for its repeats. "
-        f"Fresh keys: {keys}; hardened ones have {result['starts']} starts. Each judges a random "
+        f"Fresh keys: {keys}; those of turns have {result['starts']} start(s). Each judges a random "
         f"part of the texts ({drawn})."
     )
 
@@ -59,14 +60,14 @@ def _by_corpus(result: dict[str, Any]) -> list[str]:
     """Return measured over nominal rates of every corpus, for all detectors at the middle level."""
     rows = result["by_corpus"]
     level = LEVELS[1]
-    names = list(detectors_of("paper"))
+    names = STATISTICS
     lines = [
         f"Measured over nominal rates at {level_name(level)}, with the number of false positives:",
         "",
         "| scheme | texts | pairs | " + " | ".join(f"`{name}`" for name in names) + " |",
         "|---|---|---:|" + "---:|" * len(names),
     ]
-    for scheme in SCHEMES:
+    for scheme in schemes_of(rows):
         for source in result["sources"]:
             some = {
                 row["detector"]: row

@@ -24,11 +24,12 @@ from patternmark.bench.report import environment
 from patternmark.core.alphabet import Alphabet
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
-from patternmark.core.profile import SURE, Profile
-from patternmark.core.schemes import Paper
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import InputError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.intervals import rate_interval
 from patternmark.io.kept import Kept
 from patternmark.translation.bleu import bleu, metric_of_sacrebleu
@@ -49,7 +50,7 @@ PAPER = {
     ]
     for delta in GOALS
 }
-DETECTORS = {"paper": ("auto", "phase", "pattern"), "hardened": ("auto", "phase")}
+DETECTORS = {Paper.name: ("auto", "phase", "pattern"), Turns.name: ("auto", "phase")}
 ON_TOKENS = "auto on tokens"
 MOST_LOST = 1.5  # BLEU, at so many found:
 WANTED = 0.95
@@ -57,7 +58,12 @@ _RESAMPLES = 1000
 AS_NEEDED, AS_NEEDED_DELTA, PASSES = "as needed", 3.0, 5
 # Of the candidates the likeliest whose mark is clear, the same with a weaker mark where that is
 # enough, or simply the likeliest: the p-value at which a mark is clear, and the passes.
-CHOICES = {"found": (SURE, 1), AS_NEEDED: (SURE, PASSES), "likeliest": (1.0, 1), "": (1.0, 1)}
+CHOICES = {
+    "found": (DEFAULT_FPR, 1),
+    AS_NEEDED: (DEFAULT_FPR, PASSES),
+    "likeliest": (1.0, 1),
+    "": (1.0, 1),
+}
 _SAME_WORDS = 0.5  # of a reference, in its source: German has a tenth of them
 
 Text = dict[str, Any]  # "text", and the "tokens" it was made of
@@ -130,7 +136,7 @@ def run_translation_benchmark(
         for delta in deltas
     ]
     if as_needed:
-        settings.append(Setting("hardened", as_needed, AS_NEEDED))
+        settings.append(Setting(Turns.name, as_needed, AS_NEEDED))
     texts = {setting: run.translate(setting, at_once, step) for setting in settings}
     log10_p = run.judge(texts, workers, step)
     references = [pairs[i][1] for i in run.foreign]
@@ -149,7 +155,7 @@ def run_translation_benchmark(
         "keys": num_keys,
         "tokens": list(TOKENS),
         "decoding": {"iterations": decoding.iterations, "length_beam": decoding.length_beam},
-        "sure": SURE,
+        "sure": DEFAULT_FPR,
         "seed": seed,
         "bleu_signature": bleu(["a"], ["a"]).signature,
         "settings": rows,
@@ -180,8 +186,8 @@ def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[
 def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key]]:
     """Return keys of both schemes for a model's tokens."""
     profiles = {
-        "paper": Profile(alphabet=alphabet, scheme=Paper()),
-        "hardened": Profile.for_text(alphabet),
+        Paper.name: Profile(alphabet, Paper()),
+        Turns.name: Profile.for_text(alphabet),
     }
     master = Secret(seed.to_bytes(32, "big"))
     return {

@@ -16,6 +16,7 @@ from patternmark.bench.translation import (
     REPORTED,
     WANTED,
 )
+from patternmark.core.schemes import Paper, Turns
 
 _LEVEL = f"{REPORTED:g}"
 
@@ -112,10 +113,10 @@ def _scheme(scheme: str, rows: list[dict[str, Any]]) -> list[str]:
 def _goals(result: dict[str, Any]) -> list[str]:
     """Say what was to be reached, and whether it was."""
     lines = [
-        "| goal | wanted | hardened | paper's scheme | the paper's own |",
+        "| goal | wanted | default | paper's scheme | the paper's own |",
         "|---|---|---|---|---|",
     ]
-    schemes = ("hardened", "paper")
+    schemes = (Turns.name, Paper.name)
     for delta, goal in GOALS.items():
         cells = [_found_at(result, scheme, delta, goal) for scheme in schemes]
         lines.append(

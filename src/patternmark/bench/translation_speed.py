@@ -20,6 +20,7 @@ import torch
 from patternmark.bench.report import environment
 from patternmark.bench.translation import fresh_keys
 from patternmark.core.marker import Marker
+from patternmark.core.schemes import Turns
 from patternmark.intervals import mean_interval
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM
@@ -42,7 +43,7 @@ def run_translation_speed(
     """Time sentences one by one on a CPU, or in batches of 256 on a GPU."""
     translator = Translator.open(model, device)
     twin = CMLM(replace(translator.model.config, causal=True)).to(translator.model.embedding.weight)
-    marker = Marker(fresh_keys(translator.vocabulary.alphabet(), 1, seed=1)["hardened"][0])
+    marker = Marker(fresh_keys(translator.vocabulary.alphabet(), 1, seed=1)[Turns.name][0])
     at_once = _BATCH if device.startswith("cuda") else 1
     sources = [source for source, _ in read_pairs(pairs)][: sentences * at_once]
     rows = []

@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.bench.detectors import DETECTORS
+from patternmark.bench.detector_designs import SCHEMES
 from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
 from patternmark.bench.report import environment
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
-from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
-from patternmark.core.schemes import Blocks, Paper
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.evidence import markov
@@ -34,27 +33,22 @@ from patternmark.intervals import binomial_tail, mean_interval, rate_interval
 from patternmark.io.kept import Kept
 from patternmark.io.records import Problem, read_records
 from patternmark.io.structures import Backbone
-from patternmark.statistics import make_statistic
+from patternmark.statistics import DETECTORS, make_statistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate
 SHORTEST = 50  # residues of a chain that is designed on; there is no longest
-SCHEMES = {
-    "paper": Profile(scheme=Paper()),
-    "hardened R=1": Profile(scheme=Blocks(nonces=1)),
-    "hardened R=64": Profile(scheme=Blocks(nonces=64)),  # what keygen makes
-}
 NATURAL, DESIGNED = "natural", "designed"
 _BATCH = 1024  # readings measured at once: many nonces take memory for each
-_R64_SHARE = 5  # R = 64 judges one in so many, unless told otherwise: it takes longer
+_DEFAULT_SHARE = 5  # keys of many nonces judge one in so many by default: they take longer
 
 Symbols = NDArray[np.int64]
 
 
-def detectors_of(scheme: str) -> tuple[str, ...]:
-    """Return every detector that keys of a scheme have."""
-    return DETECTORS["hardened R=1" if SCHEMES[scheme].is_hardened else "paper"]
+def detectors_of(profile: Profile) -> tuple[str, ...]:
+    """Return every detector that keys of a profile have."""
+    return DETECTORS[profile.scheme.name]
 
 
 def read_unmarked(files: Iterable[str]) -> tuple[list[Symbols], int]:
@@ -122,13 +116,14 @@ class Judge:
     def __call__(self, job: Job) -> dict[str, Any]:
         """Count what each detector calls marked at each level."""
         key = key_of(job, self.seed, self.profiles)
+        detectors = detectors_of(key.profile)
         counts = {}
         for source, packed in self.readings[job.scheme].items():
             chosen = self._chosen(job, source, len(packed))
-            hits = dict.fromkeys(detectors_of(job.scheme), np.zeros(len(LEVELS), dtype=np.int64))
+            hits = dict.fromkeys(detectors, np.zeros(len(LEVELS), dtype=np.int64))
             for at in range(0, len(chosen), _BATCH):
                 readings = packed.take(chosen[at : at + _BATCH])
-                for detector, log_p in log_ps(key, detectors_of(job.scheme), readings).items():
+                for detector, log_p in log_ps(key, detectors, readings).items():
                     hits[detector] = hits[detector] + [np.sum(log_p <= log(x)) for x in LEVELS]
             found = {detector: count.tolist() for detector, count in hits.items()}
             counts[source] = {"pairs": len(chosen), "hits": found}
@@ -169,7 +164,7 @@ def run_validity_benchmark(
     *,
     num_keys: int = 200,
     per_key: int = 25_000,
-    per_r64_key: int | None = None,
+    per_default_key: int | None = None,
     weights: Path | None = None,
     backbones: Sequence[Backbone] = (),
     samples: int = 4,
@@ -181,8 +176,8 @@ def run_validity_benchmark(
 ) -> dict[str, Any]:
     """Count false positives; `step` hears of every finished backbone and key.
 
-    `per_key` natural sequences are judged by every key, by those of R = 64 a fifth as many unless
-    `per_r64_key` says otherwise. `samples` are designed on each of the `backbones`. With `partial`,
+    `per_key` natural sequences are judged by every key, by those of many nonces a fifth as many unless
+    `per_default_key` says otherwise. `samples` are designed on each of the `backbones`. With `partial`,
     a file that keeps finished jobs, a run goes on where another stopped.
     """
     if num_keys < 2:
@@ -193,8 +188,8 @@ def run_validity_benchmark(
         if weights is None:
             raise ParameterError("designs need the weights of a model")
         sources[DESIGNED] = _designs(weights, backbones, samples, seed, device, kept, step)
-    slow = per_r64_key or -(-per_key // _R64_SHARE)
-    wanted = {s: slow if p.nonces > 1 and p.is_hardened else per_key for s, p in SCHEMES.items()}
+    slow = per_default_key or -(-per_key // _DEFAULT_SHARE)
+    wanted = {s: slow if p.scheme.nonces > 1 else per_key for s, p in SCHEMES.items()}
     numbers = dict.fromkeys(SCHEMES, num_keys)
     counted = count_all(sources, SCHEMES, wanted, numbers, seed, workers, kept, step)
     result: dict[str, Any] = {"benchmark": "validity", **environment()}
@@ -207,7 +202,7 @@ def run_validity_benchmark(
         "temperature": TEMPERATURE,
         "samples": samples if backbones else 0,
         "backbones": len(backbones),
-        "rates": summarised(counted),
+        "rates": summarised(counted, SCHEMES),
     }
 
 
@@ -275,7 +270,7 @@ def count_all(
     about = f"{seed}/{digest.hexdigest()[:16]}"
     # The slowest first, so that none of them is left for the end.
     jobs = [Job(scheme, n) for scheme in reversed(profiles) for n in range(num_keys[scheme])]
-    means = {scheme: _signatures(scheme, profile) for scheme, profile in profiles.items()}
+    means = {scheme: _signatures(profile) for scheme, profile in profiles.items()}
     names = {
         job: f"{job.scheme}/{per_key[job.scheme]}/{about}/{means[job.scheme]}/{job.number}"
         for job in jobs
@@ -293,21 +288,23 @@ def count_all(
     return [finished[job] for job in jobs]
 
 
-def _signatures(scheme: str, profile: Profile) -> str:
+def _signatures(profile: Profile) -> str:
     """Return what tells the detectors from those of other weights, tables or parameters."""
     key = numbered_keys("reader", profile, 1)[0]
-    all_of_them = [make_statistic(name, key).signature for name in detectors_of(scheme)]
+    all_of_them = [make_statistic(name, key).signature for name in detectors_of(profile)]
     return sha256("|".join(all_of_them).encode()).hexdigest()[:8]
 
 
-def summarised(counted: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def summarised(
+    counted: Sequence[dict[str, Any]], profiles: dict[str, Profile]
+) -> list[dict[str, Any]]:
     """Return a row for every scheme, source, detector and level."""
     rows = []
-    for scheme in SCHEMES:
+    for scheme, profile in profiles.items():
         keys = [key for key in counted if key["scheme"] == scheme]
         for source in keys[0]["counts"]:
             pairs = np.array([key["counts"][source]["pairs"] for key in keys])
-            for detector in detectors_of(scheme):
+            for detector in detectors_of(profile):
                 hits = np.array([key["counts"][source]["hits"][detector] for key in keys])
                 for column, level in enumerate(LEVELS):
                     where = {"scheme": scheme, "source": source, "detector": detector}

@@ -18,7 +18,7 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.errors import ParameterError
 from patternmark.io.records import Format
-from patternmark.statistics.backbone import BackboneStatistic
+from patternmark.statistics import BACKBONE, Statistic, make_backbone
 
 _UNKNOWN = PROTEIN.letters.index("X")
 _SEED = 0  # of the decoding orders: the same for every verdict
@@ -52,9 +52,9 @@ def check_backbone_options(
                 "what was designed (--chains, --fixed, --tied) and how (--model, --weights, "
                 "--device, --temperature, --orders) go with --backbone STRUCTURE"
             )
-        if detector == BackboneStatistic.name:
+        if detector == BACKBONE:
             raise ParameterError("--detector backbone needs the structure: --backbone STRUCTURE")
-    elif detector not in ("auto", BackboneStatistic.name):
+    elif detector not in ("auto", BACKBONE):
         raise ParameterError(
             f"--backbone brings its own detector: leave out --detector {detector}, or --backbone"
         )
@@ -75,7 +75,7 @@ class BackboneReader:
             raise ParameterError("a pattern length or a null of parts does not go with --backbone")
         if not 0 < setting.temperature < float("inf"):
             raise ParameterError(f"--temperature must be positive, not {setting.temperature}")
-        BackboneStatistic(key)  # refuses a key that it cannot judge before the network is loaded
+        make_backbone(key)  # refuses a key that it cannot judge before the network is loaded
         self._profile, self._path, self._setting = key.profile, path, setting
         network, facts = load_model(setting.model, setting.weights, setting.device)
         from patternmark.design.plan import plan_design
@@ -93,9 +93,9 @@ class BackboneReader:
             f"|temperature:{setting.temperature:g}|orders:{setting.orders}|seed:{_SEED}"
         )
 
-    def statistic(self, key: Key) -> BackboneStatistic:
+    def statistic(self, key: Key) -> Statistic:
         """Return what measures records of this backbone by a key."""
-        return BackboneStatistic(key, self.source)
+        return make_backbone(key, self.source)
 
     def items(self, files: list[str], format: Format) -> Iterator[Item]:
         """Read the records that fit; warn of the others by name."""

@@ -13,7 +13,7 @@ import typer
 from rich.markdown import Markdown
 
 from patternmark.cli.output import Verbose, progress, results, say, warn
-from patternmark.errors import InputError, PatternmarkError
+from patternmark.errors import InputError, ParameterError, PatternmarkError
 
 if TYPE_CHECKING:
     from patternmark.io.structures import Backbone
@@ -78,8 +78,7 @@ def speed(
     verbose: Verbose = False,
 ) -> None:
     """Time of the default detector for a sequence, with the compiled loops and without."""
-    from patternmark.bench.speed import LENGTHS, run_speed_benchmark, to_markdown
-    from patternmark.bench.validity import SCHEMES
+    from patternmark.bench.speed import LENGTHS, SCHEMES, run_speed_benchmark, to_markdown
 
     with progress("lengths") as bar:
         task = bar.add_task("measuring", total=len(SCHEMES) * len(LENGTHS))
@@ -154,7 +153,17 @@ def protein(
 
 @bench_app.command()
 def detectors(
-    structures: Structures,
+    structures: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[STRUCTURE...]", help="PDB or mmCIF files, or folders."),
+    ] = None,
+    designs: Annotated[
+        Path | None,
+        typer.Option(help="Keep the designs in this file; where it exists, judge those in it."),
+    ] = None,
+    design_only: Annotated[
+        bool, typer.Option("--design-only", help="Write --designs, and judge them another time.")
+    ] = False,
     keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
     most: Annotated[int | None, typer.Option(help="Stop after so many backbones.")] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
@@ -165,22 +174,50 @@ def detectors(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How weak a mark each detector finds, intact and attacked, under both schemes."""
-    from patternmark.bench.detectors import run_detector_benchmark
+    """How weak a mark each detector finds, intact and attacked, under each scheme."""
+    from patternmark.bench.detector_designs import (
+        SCHEMES,
+        make_designs,
+        read_designs,
+        write_designs,
+    )
+    from patternmark.bench.detectors import DELTAS, reported, run_detector_benchmark
     from patternmark.bench.detectors_page import plot, to_markdown
-    from patternmark.models.weights import weights_file
 
-    weights = weights_file(model, report=say)
-    with backbone_progress(structures, most) as (backbones, step):
-        result = run_detector_benchmark(
-            weights,
-            backbones,
-            num_keys=keys,
-            seed=seed,
-            device=device,
-            workers=workers,
-            step=step,
-        )
+    if design_only and designs is None:
+        raise ParameterError("--design-only needs a file to write: --designs FILE")
+    if designs is not None and designs.exists():
+        if structures or design_only:
+            raise ParameterError(f"{designs}: is there already: its designs are only judged")
+        made = read_designs(designs)
+    else:
+        if not structures:
+            raise ParameterError("name structures to design on, or a file of --designs")
+        from patternmark.models.weights import weights_file
+
+        weights = weights_file(model, report=say)
+        with backbone_progress(structures, most) as (backbones, step):
+            made = make_designs(
+                weights,
+                reported(backbones),
+                DELTAS,
+                num_keys=keys,
+                seed=seed,
+                device=device,
+                step=step,
+            )
+        if designs is not None:
+            write_designs(made, designs)
+            say(f"wrote {designs}")
+    if design_only:
+        return
+    with progress("backbones and schemes") as bar:
+        task = bar.add_task("detecting", total=len(SCHEMES) * len(made["backbones"]))
+
+        def judged(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        result = run_detector_benchmark(made, workers=workers, step=judged)
     show(result, to_markdown(result), output, as_json)
     draw(plot, result, output)
 
@@ -217,7 +254,7 @@ def mixture_null(
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate the null of the default detector (the package's mixture_null.json)."""
+    """Simulate the null of `auto` for paper keys and for texts (the package's mixture_null*.json)."""
     from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
     jobs = token_jobs(share) if tokens else protein_jobs(share)
@@ -296,10 +333,10 @@ def validity(
     samples: Annotated[int, typer.Option(min=1, help="Designs on each structure.")] = 4,
     keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
     sequences: Annotated[int, typer.Option(min=1, help="Sequences each key judges.")] = 25_000,
-    sequences_r64: Annotated[
+    sequences_default: Annotated[
         int | None,
         typer.Option(
-            "--sequences-r64", min=1, help="The same for R = 64, which is slower; default: a fifth."
+            min=1, help="The same for keys of many nonces, which are slower; default: a fifth."
         ),
     ] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
@@ -335,7 +372,7 @@ def validity(
             natural,
             num_keys=keys,
             per_key=sequences,
-            per_r64_key=sequences_r64,
+            per_default_key=sequences_default,
             weights=weights,
             backbones=backbones,
             samples=samples,

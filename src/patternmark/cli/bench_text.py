@@ -119,7 +119,7 @@ def text_validity(
     ] = 1000,
     texts_r1: Annotated[
         int | None,
-        typer.Option("--texts-r1", min=1, help="The same for hardened keys; default: a fifth."),
+        typer.Option("--texts-r1", min=1, help="The same for keys of turns; default: a fifth."),
     ] = None,
     texts_r64: Annotated[
         int | None,

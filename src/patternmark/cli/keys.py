@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -16,15 +17,29 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key, save_key
 from patternmark.core.partition import MASS_TOLERANCE
-from patternmark.core.profile import HARDENED, PAPER, TEXT_DELTA, Profile
+from patternmark.core.profile import TEXT_DELTA, Profile
 from patternmark.core.promote import DeltaAt
-from patternmark.core.schemes import DEFAULT_PATTERN_LENGTH
+from patternmark.core.schemes import (
+    DEFAULT_PATTERN_LENGTH,
+    Blocks,
+    Paper,
+    Scheme,
+    Turns,
+    default_scheme,
+)
 from patternmark.errors import ParameterError
 from patternmark.io.vocabulary import parse_alphabet, read_background
 
 key_app = typer.Typer(
     help="Show a key's public parameters, export them, or derive sub-keys.", no_args_is_help=True
 )
+
+# The options of each scheme: an option of another is refused.
+_OPTIONS = {
+    Blocks.name: ("block", "nonces"),
+    Turns.name: ("period", "block", "starts", "nonces"),
+    Paper.name: ("parts", "keys", "transition", "initial", "m", "patterns", "background"),
+}
 
 KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)]
 
@@ -40,13 +55,22 @@ def keygen(
     ] = "protein",
     scheme: Annotated[
         str | None,
-        typer.Option(help="hardened (the default), or paper: as published, easily broken."),
+        typer.Option(
+            help="blocks (the default for proteins), turns (for text), or paper: as published, "
+            "easily broken."
+        ),
+    ] = None,
+    block: Annotated[
+        int | None, typer.Option(help="Positions, one after another, that rest on the same coins.")
     ] = None,
     nonces: Annotated[
         int | None, typer.Option(help="Independent schedules; each sequence uses one of them.")
     ] = None,
+    period: Annotated[
+        int | None, typer.Option(help="turns: keys of a schedule before the first comes again.")
+    ] = None,
     starts: Annotated[
-        int | None, typer.Option(help="Places of a schedule where sequences may begin.")
+        int | None, typer.Option(help="turns: places of a schedule where texts may begin.")
     ] = None,
     parts: Annotated[
         str | None,
@@ -91,56 +115,85 @@ def keygen(
 ) -> None:
     """Make a key file: a fresh 256-bit secret with all parameters of the mark."""
     symbols = parse_alphabet(alphabet, [name for name in unscored.split(",") if name])
-    given_parts = _parse_parts(parts)
-    if given_parts is not None and background is not None:
-        raise ParameterError("--parts fixes the partition: --background has nothing to balance")
-    of_paper = (parts, keys, transition, initial, m, patterns, background)
-    promotion = {"delta": _delta(delta, symbols), "delta_at": delta_at}
-    of_hardened = {"nonces": nonces, "starts": starts}
-    sizes = {name: number for name, number in of_hardened.items() if number is not None}
-    if _is_hardened(scheme, sizes, any(option is not None for option in of_paper)):
-        usual = Profile.for_text if symbols.has_many_symbols else _hardened
-        _write_key(Key.generate(usual(symbols, **sizes, **promotion)), output)
-        return
-    target_patterns = _parse_patterns(patterns)
-    lengths = {len(p) for p in target_patterns or ()}
+    options = {
+        "block": block, "nonces": nonces, "period": period, "starts": starts,
+        "parts": parts, "keys": keys, "transition": transition, "initial": initial, "m": m,
+        "patterns": patterns, "background": background,
+    }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
+    name = _checked_scheme(scheme, symbols, list(given))
     profile = Profile(
         alphabet=symbols,
-        scheme=scheme or PAPER,
-        chain=_parse_chain(keys, transition, initial, given_parts),
-        background=_parse_background(background, symbols),
-        pattern_length=m if m is not None else min(lengths, default=DEFAULT_PATTERN_LENGTH),
-        patterns=target_patterns,
+        scheme=_MAKERS[name](given, symbols),
         delta=_delta(delta, symbols),
         delta_at=cast(DeltaAt, delta_at),
     )
-    key = Key.generate(profile, given_parts)
+    key = Key.generate(profile, _parse_parts(parts))
     _write_key(key, output)
-    if profile.background is not None:
-        _warn_of_imbalance(key, profile.background)
+    if background is not None:
+        _warn_of_imbalance(key)
 
 
-def _hardened(alphabet: Alphabet, **others: Any) -> Profile:
-    return Profile(alphabet, HARDENED, **others)
+def _checked_scheme(scheme: str | None, alphabet: Alphabet, given: list[str]) -> str:
+    """Choose the scheme where none is named, and refuse options of another."""
+    if scheme is None:
+        of_paper = any(name in _OPTIONS[Paper.name] for name in given)
+        scheme = Paper.name if of_paper else default_scheme(alphabet).name
+    check_options(scheme, given)
+    return scheme
+
+
+def check_options(scheme: str, given: Iterable[str]) -> None:
+    """Refuse a scheme that is not known, and options of another."""
+    if scheme not in _OPTIONS:
+        raise ParameterError(
+            f"scheme {scheme!r} is not known: this version has {', '.join(_OPTIONS)}"
+        )
+    for name in given:
+        if name not in _OPTIONS[scheme]:
+            others = [other for other, names in _OPTIONS.items() if name in names]
+            raise ParameterError(
+                f"--{name} goes with --scheme {' or '.join(others)}, not with {scheme}, which "
+                f"takes {', '.join(f'--{own}' for own in _OPTIONS[scheme])}"
+            )
+
+
+def _paper(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
+    """Return the paper's scheme with these options."""
+    if "parts" in given and "background" in given:
+        raise ParameterError("--parts fixes the partition: --background has nothing to balance")
+    patterns = _parse_patterns(given.get("patterns"))
+    lengths = {len(pattern) for pattern in patterns or ()}
+    return Paper(
+        chain=_parse_chain(
+            given.get("keys"),
+            given.get("transition"),
+            given.get("initial"),
+            _parse_parts(given.get("parts")),
+        ),
+        background=_parse_background(given.get("background"), alphabet),
+        pattern_length=given.get("m", min(lengths, default=DEFAULT_PATTERN_LENGTH)),
+        patterns=patterns,
+    )
+
+
+def _blocks(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
+    del alphabet  # the profile checks it
+    return Blocks(**given)
+
+
+def _turns(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
+    del alphabet
+    return Turns(**given)
+
+
+_MAKERS = {Blocks.name: _blocks, Turns.name: _turns, Paper.name: _paper}
 
 
 def _delta(delta: float | None, alphabet: Alphabet) -> float:
     if delta is not None:
         return delta
     return TEXT_DELTA if alphabet.has_many_symbols else 1.0
-
-
-def _is_hardened(scheme: str | None, sizes: dict[str, int], has_paper_options: bool) -> bool:
-    """Choose the scheme where none is named, and refuse options of the other."""
-    if scheme == HARDENED and has_paper_options:
-        raise ParameterError(
-            "--parts, --keys, --transition, --initial, -m, --patterns and --background go "
-            "with --scheme paper"
-        )
-    hardened = scheme == HARDENED or (scheme is None and not has_paper_options)
-    if sizes and not hardened:
-        raise ParameterError(f"--{next(iter(sizes))} goes with --scheme hardened")
-    return hardened
 
 
 def _write_key(key: Key, output: Path) -> None:
@@ -203,16 +256,17 @@ def derive(
 def _describe_parts(key: Key) -> str:
     if key.secret is None:
         return "not in a public half"
-    if key.profile.is_hardened:
-        return f"{key.profile.num_keys} halves of the alphabet, derived from the secret"
+    if not key.profile.scheme.takes_parts:
+        return "halves of the alphabet, derived from the secret"
     sizes = key.partition.sizes.tolist()
     origin = "derived from the secret" if key.parts is None else "adopted"
     # Not their masses: with small parts these would tell the letters.
     return f"{len(sizes)} parts of {_shortened(sizes)} symbols, {origin}"
 
 
-def _warn_of_imbalance(key: Key, background: tuple[int, ...]) -> None:
-    share = 1.0 / key.profile.num_keys
+def _warn_of_imbalance(key: Key) -> None:
+    share = key.profile.scheme.chance
+    background = key.profile.to_tables()["scheme"]["background"]
     worst = float(abs(key.partition.masses(background) - share).max()) / share
     if worst > MASS_TOLERANCE:
         warn(

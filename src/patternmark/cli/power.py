@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from patternmark.cli.keys import check_options
 from patternmark.cli.output import Verbose, progress, results, say
-from patternmark.core.profile import HARDENED, Profile
-from patternmark.core.schedule import DEFAULT_NONCES
-from patternmark.core.schemes import SCHEMES
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import SCHEMES, Blocks, Scheme
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.power import DRAWS, LONGEST, Power, PowerStudy
@@ -31,8 +31,9 @@ def power(
         float | None, typer.Option(help="The share to be found; default 0.95 where one is sought.")
     ] = None,
     fpr: Annotated[float, typer.Option(help="Called marked at p <= FPR.")] = DEFAULT_FPR,
-    scheme: Annotated[str, typer.Option(help=f"{' or '.join(SCHEMES)}.")] = HARDENED,
-    nonces: Annotated[int | None, typer.Option(help="Of a hardened key.")] = None,
+    scheme: Annotated[str, typer.Option(help="blocks or paper.")] = Blocks.name,
+    block: Annotated[int | None, typer.Option(help="Of a key of blocks.")] = None,
+    nonces: Annotated[int | None, typer.Option(help="Of a key of blocks.")] = None,
     draws: Annotated[int, typer.Option(min=1, help="Simulated sequences for each rate.")] = DRAWS,
     seed: Annotated[int, typer.Option(help="Seed of keys and letters.")] = 1,
     plot: Annotated[
@@ -52,7 +53,7 @@ def power(
     target = 0.95 if tpr is None else tpr
     if not 0.0 < target < 1.0:
         raise ParameterError(f"--tpr lies between 0 and 1, not {target:g}")
-    profile = _profile(scheme, nonces)
+    profile = Profile(scheme=_scheme(scheme, block=block, nonces=nonces))
     if plot is not None:
         from patternmark.plot import require_matplotlib
 
@@ -68,7 +69,7 @@ def power(
         curves = study.curves(_deltas(delta), _LENGTHS) if plot is not None else []
     facts: dict[str, Any] = {
         "scheme": scheme,
-        "nonces": profile.nonces if profile.is_hardened else None,
+        "nonces": profile.scheme.tables()["scheme"].get("nonces"),
         "fpr": fpr,
         "sought": "delta" if delta is None else "length" if length is None else None,
         "target_tpr": None if delta is not None and length is not None else target,
@@ -85,10 +86,11 @@ def power(
         say(f"wrote {plot}")
 
 
-def _profile(scheme: str, nonces: int | None) -> Profile:
-    if nonces is not None and scheme != HARDENED:
-        raise ParameterError("--nonces go with --scheme hardened")
-    return Profile(scheme=scheme, nonces=DEFAULT_NONCES if nonces is None else nonces)
+def _scheme(name: str, **sizes: int | None) -> Scheme:
+    """Return a scheme of proteins with the sizes that were given."""
+    given = {size: number for size, number in sizes.items() if number is not None}
+    check_options(name, given)
+    return SCHEMES[name](**given)  # type: ignore[arg-type]  # options were checked
 
 
 def _answer(study: PowerStudy, delta: float | None, length: int | None, target: float) -> Power:

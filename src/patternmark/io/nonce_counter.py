@@ -21,7 +21,6 @@ from pathlib import Path
 
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
-from patternmark.core.schemes import Blocks
 from patternmark.errors import InputError
 
 _ROUNDS = 2**40  # from which the first is drawn

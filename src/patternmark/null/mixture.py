@@ -124,8 +124,8 @@ def _shipped(name: str) -> dict[str, Any]:
 def token_table(scheme: str, num_starts: int) -> str:
     """Return the name of the table for texts: of two phases, or of 512 that begin at some starts.
 
-    >>> token_table("hardened", 16), token_table("paper", 2)
-    ('hardened, 16 starts', 'paper, 2 starts')
+    >>> token_table("turns", 16), token_table("paper", 2)
+    ('turns, 16 starts', 'paper, 2 starts')
     """
     return f"{scheme}, {num_starts} start{'s' if num_starts > 1 else ''}"
 

@@ -73,9 +73,16 @@ class Scheme(ABC):
         """What is added to the raw logits of a list's symbols."""
         return self.delta
 
-    @abstractmethod
     def table(self) -> NDArray[np.bool_]:
-        """Return the symbols of every list: [lists, V]."""
+        """Return the symbols of every list: [lists, V].
+
+        A scheme whose lists are too many to be laid out has none here, and `promoted` instead.
+        """
+        return np.zeros((0, self.alphabet.size), dtype=bool)
+
+    def promoted(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return the symbols of some lists, which keys of positions name: [len(keys), V]."""
+        return self.table()[keys]
 
     @abstractmethod
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:

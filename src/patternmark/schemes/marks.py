@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.core.alphabet import NO_KEY
 from patternmark.core.arrays import beside, is_tensor, library_of
 from patternmark.errors import ParameterError
 from patternmark.schemes.canvas import Canvas
@@ -27,14 +28,14 @@ class Stack:
             raise ParameterError("schemes of a stack have one rule and one alphabet")
         self.rule: Rule | None = schemes[0].rule
         self.symbols = schemes[0].alphabet.size
-        tables = [scheme.table() for scheme in schemes]
-        first = np.cumsum([0, *map(len, tables)])
+        self._schemes = schemes
+        # Of the lists of positions only those that occur are laid out, by `marks`.
+        tables = [] if self.rule is None else [scheme.table() for scheme in schemes]
         # Weighted sums are taken of floats; else a byte is enough, and there are many.
         kind = np.float32 if getattr(self.rule, "weighted", False) else np.uint8
-        table = np.zeros((first[-1] + 1, self.symbols), dtype=kind)  # the last promotes nothing
-        for begin, own in zip(first[:-1], tables, strict=True):
-            table[begin : begin + len(own)] = own
-        self.table, self.first = beside(table, like), beside(first[:-1], like)
+        self.table = beside(_under_one_another(tables, self.symbols, kind), like)
+        sizes = [len(table) for table in tables] or [0] * len(schemes)
+        self.first = beside(np.cumsum([0, *sizes])[:-1], like)
         self.strength = self._strength(schemes)
 
     def _strength(self, schemes: Sequence[Scheme]) -> Any:
@@ -54,15 +55,32 @@ class Stack:
 
     def marks(self, which: Sequence[int], keys: NDArray[np.int64] | None = None) -> Marks:
         """Return the marks of N sequences: the scheme of each, and their keys [N, L] if any."""
-        which = beside(np.asarray(which, dtype=np.int64), self.table)
-        if self.rule is None and keys is None:
-            raise ParameterError("this scheme promotes by position: give the keys of its positions")
-        return Marks(
-            self,
-            self.first[which],
-            self.strength[which],
-            None if self.rule is not None else beside(keys, self.table),
-        )
+        numbers = np.asarray(which, dtype=np.int64)
+        which = beside(numbers, self.table)
+        table, rows = self.table, None
+        if self.rule is None:
+            if keys is None:
+                raise ParameterError(
+                    "this scheme promotes by position: give the keys of its positions"
+                )
+            table, rows = (beside(array, self.table) for array in self._laid_out(numbers, keys))
+        return Marks(self, table, self.first[which], self.strength[which], rows)
+
+    def _laid_out(
+        self, which: NDArray[np.int64], keys: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the lists of the keys that occur, and the row of each position's: [N, L]."""
+        tables: list[NDArray[np.bool_]] = []
+        rows = np.full(keys.shape, NO_LIST, dtype=np.int64)
+        for number in np.unique(which).tolist():
+            own = which == number
+            used, place = np.unique(keys[own], return_inverse=True)
+            unkeyed = np.count_nonzero(used == NO_KEY)
+            begin = sum(map(len, tables)) - unkeyed
+            place = place.reshape(keys[own].shape)
+            rows[own] = np.where(place < unkeyed, NO_LIST, begin + place)
+            tables.append(self._schemes[number].promoted(used[unkeyed:]))
+        return _under_one_another(tables, self.symbols, np.uint8), rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +88,10 @@ class Marks:
     """The bias of N sequences at any step."""
 
     stack: Stack
+    table: Any  # [lists, V]; the last promotes nothing
     first: Any  # [N] where the lists of each sequence begin
     strength: Any  # [N]
-    keys: Any = None  # [N, L] the list of each position, where it does not depend on others
+    rows: Any = None  # [N, L] the list of each position, where it does not depend on others
 
     @property
     def likely(self) -> int:
@@ -83,16 +102,24 @@ class Marks:
         """Return what to add to the raw logits of the wanted positions: [M, V]."""
         rule = self.stack.rule
         if rule is None:
-            picked = Picked(self.keys[canvas.rows, canvas.places][:, None])
+            picked = Picked(self.rows[canvas.rows, canvas.places][:, None])
         else:
             picked = rule(canvas, self.stack.symbols)
         first = self.first[canvas.rows][:, None]
-        nothing = len(self.stack.table) - 1
+        nothing = len(self.table) - 1
         where = library_of(first).where
         lists = where(picked.lists == NO_LIST, nothing, picked.lists + first)
         added = _weighted if picked.weights is not None else _added
-        total = added(self.stack.table, lists, picked.weights)
+        total = added(self.table, lists, picked.weights)
         return total * self.strength[canvas.rows][:, None]
+
+
+def _under_one_another(
+    tables: Sequence[NDArray[np.bool_]], symbols: int, kind: type[np.generic]
+) -> NDArray[Any]:
+    """Return the lists of all tables, and last one that promotes nothing: [lists + 1, V]."""
+    nothing = np.zeros((1, symbols), dtype=bool)
+    return np.concatenate([*tables, nothing], dtype=kind, casting="unsafe")
 
 
 def _added(table: Any, lists: Any, _: None) -> Any:

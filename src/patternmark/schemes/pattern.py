@@ -11,13 +11,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.core.alphabet import PROTEIN
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
-from patternmark.core.profile import HARDENED, SURE, Profile
-from patternmark.core.schemes import Paper, Turns
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Paper, default_scheme
 from patternmark.detect import Detector
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.schemes.base import Judged, Scheme
 
 TEXT_PATTERN_LENGTH = 4  # the best of the paper's ablation, where proteins have 5
@@ -47,9 +47,9 @@ class ByKey(Scheme):
     def detector(self) -> Detector:
         return Detector(self.key)
 
-    def table(self) -> NDArray[np.bool_]:
-        """Return what each key promotes: [l, V]."""
-        return self.marker.members
+    def promoted(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return what some keys promote: [len(keys), V]."""
+        return self.key.schedule.promoted_rows(keys)
 
     def keys(self, length: int, seed: int | str, numbers: Sequence[int]) -> NDArray[np.int64]:
         """Draw the keys of every sequence: [N, length]."""
@@ -102,20 +102,18 @@ class PatternAuto(PatternMark):
 
 @dataclass(frozen=True, eq=False)
 class Default(ByKey):
-    """What `patternmark` does unless told otherwise: the hardened scheme, the `auto` detector.
+    """What `patternmark` does by default: the safe scheme of the alphabet, the `auto` detector.
 
     Of several candidate translations it takes the likeliest whose mark is clear.
     """
 
     name: ClassVar[str] = "default"
-    sure: ClassVar[float] = SURE
+    sure: ClassVar[float] = DEFAULT_FPR
 
     @property
     def profile(self) -> Profile:
         """The parameters of a new key for proteins, or for texts."""
-        if self.alphabet == PROTEIN:
-            return Profile(self.alphabet, scheme=Turns(), delta=self.delta)
-        return Profile.for_text(self.alphabet, delta=self.delta)
+        return Profile(self.alphabet, default_scheme(self.alphabet), self.delta)
 
 
 @dataclass(frozen=True, eq=False)

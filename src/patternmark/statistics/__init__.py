@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+from patternmark.core.alphabet import PROTEIN
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.schedule import Excerpt
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.errors import ParameterError
+from patternmark.statistics.backbone import BACKBONE, BackboneStatistic
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import OfExcerpts, needs_excerpts
@@ -15,12 +17,14 @@ from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipSt
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 __all__ = [
+    "BACKBONE",
     "DETECTORS",
     "STATISTICS",
     "Measurement",
     "NullCurve",
     "PatternStatistic",
     "Statistic",
+    "make_backbone",
     "make_statistic",
 ]
 
@@ -55,6 +59,20 @@ def make_statistic(
     return _MAKERS[scheme](name, key)
 
 
+def make_backbone(key: Key, source: str = "source:unknown") -> Statistic:
+    """Return what judges readings with rates of positions (see `expect`) by a key.
+
+    `source` says where the rates come from: it becomes part of the signature.
+    """
+    profile = key.profile
+    if profile.alphabet != PROTEIN:
+        raise ParameterError(
+            f"rates of positions are known for proteins: key {key.key_id} marks alphabet "
+            f"{profile.alphabet.name!r}"
+        )
+    return _WITH_RATES[profile.scheme.name](key, source)
+
+
 def _of_phases(name: str, key: Key) -> Statistic:
     make = _OF_PHASES[name]
     return OfExcerpts(make, key) if needs_excerpts(key) else make(key, None)
@@ -68,4 +86,14 @@ _MAKERS: dict[str, Callable[[str, Key], Statistic]] = {
     Paper.name: _of_phases,
     Turns.name: _of_phases,
     Blocks.name: _of_blocks,
+}
+
+
+def _blocks_with_rates(key: Key, source: str) -> Statistic:
+    return BlockStatistic.of(key, name=BACKBONE, source=source)
+
+
+_WITH_RATES: dict[str, Callable[[Key, str], Statistic]] = {
+    Paper.name: BackboneStatistic,
+    Blocks.name: _blocks_with_rates,
 }

@@ -18,9 +18,9 @@ from typing import Protocol
 import torch
 
 from patternmark.core.marker import Marker
-from patternmark.core.profile import SURE
 from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.vocabulary import (
     Vocabulary,
     read_shipped_vocabulary,
@@ -108,7 +108,7 @@ class Translator:
         *,
         scheme: Scheme | None = None,
         seed: int | None = None,
-        sure: float = SURE,
+        sure: float = DEFAULT_FPR,
         passes: int = 1,
         nonces: Sequence[int] | None = None,
     ) -> list[Translation]:

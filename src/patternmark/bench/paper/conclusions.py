@@ -34,7 +34,7 @@ from patternmark.bench.paper.plan import (
 )
 from patternmark.bench.paper.summary import AHEAD, BEHIND, LEVEL, at_equal_quality
 from patternmark.bench.paper.verdicts import NULLS
-from patternmark.core.profile import SURE
+from patternmark.evidence import DEFAULT_FPR
 
 TITLES = {"protein": "Proteins", "translation": "Translation"}
 
@@ -200,7 +200,7 @@ def _ahead_otherwise(summary: Row, measure: str) -> list[str]:
         lines += [
             "",
             f"`{OURS}` takes, of five candidate translations, the likeliest whose mark is clear at "
-            f"p <= {tables.level_name(SURE)}; all others take the likeliest. Doing so too "
+            f"p <= {tables.level_name(DEFAULT_FPR)}; all others take the likeliest. Doing so too "
             f"(`{OURS_LIKELIEST}`), at a measured {tables.level_name(REPORTED)}: {_counted(plain)}"
             + (f"; behind: {_cells(behind)}." if behind else "."),
         ]

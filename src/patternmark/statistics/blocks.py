@@ -32,7 +32,8 @@ from patternmark.likelihood import log_mean_exp
 from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
-from patternmark.statistics.block_paths import Chain, Component, log_ratios, num_blocks
+from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
+from patternmark.statistics.block_screen import Packed, looks, pack, score
 
 SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
 UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
@@ -120,8 +121,15 @@ class Branch(NamedTuple):
 class BlockStatistic:
     """ln E of block marks; `auto` has the sharper p-value, `lr` the one for any sequence."""
 
-    def __init__(self, coins: Coins, *, name: str = "auto", source: str = "") -> None:
+    def __init__(
+        self, coins: Coins, *, name: str = "auto", source: str = "", screens: bool = True
+    ) -> None:
+        """With `screens` only the nonces that a quick look finds likely are added up.
+
+        What is left out of an average makes it smaller, so that p-values still hold.
+        """
         self.name = name
+        self._screens = screens
         self.coins = coins
         self._source = source
         self.mixture = BACKBONE_MIXTURE if source else MIXTURE
@@ -130,6 +138,7 @@ class BlockStatistic:
         null = "markov" if name == "lr" else f"c-{log_c.digest(coins.block)}"
         self.signature = f"{source}{'|' if source else ''}mixture:{self.mixture.digest}|null:{null}"
         self._halves: dict[int, NDArray[np.int8]] = {}
+        self._bits: dict[int, Packed] = {}
 
     @classmethod
     def of(cls, key: Key, *, name: str = "auto", source: str = "") -> BlockStatistic:
@@ -137,8 +146,8 @@ class BlockStatistic:
         return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
 
     def with_coins(self, coins: Coins) -> BlockStatistic:
-        """Return the same statistic of another key."""
-        return BlockStatistic(coins, name=self.name, source=self._source)
+        """Return the statistic of another key, with nothing left out."""
+        return BlockStatistic(coins, name=self.name, source=self._source, screens=False)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record; nothing in it is masked."""
@@ -185,13 +194,41 @@ class BlockStatistic:
     ) -> NDArray[np.float64]:
         """Multiply the ratios of a record's chains: [R, C]."""
         total = np.zeros((self.coins.nonces, len(components)))
-        for number, chain in pieces:
+        chosen = self._looks(pieces, shift, components)
+        for (number, chain), own in zip(pieces, chosen, strict=True):
             halves = self.halves(number + shift, chain.length, components)
-            found = log_ratios(chain, halves, self.coins.block, components)
+            found = log_ratios(chain, halves, self.coins.block, components, own)
             if len(pieces) > 1:
                 found = np.logaddexp(found + log(1.0 - UNMARKED), log(UNMARKED))
             total += found
         return total
+
+    def _looks(
+        self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
+    ) -> list[list[Look] | None]:
+        """Return which nonces and components of each chain are worth adding up; None: all.
+
+        Chains of a record share a nonce: those likely for one chain are looked at in all.
+        """
+        if not self._screens:
+            return [None] * len(pieces)
+        scores = [
+            score(chain, self._packed(number + shift, chain.length)) for number, chain in pieces
+        ]
+        anchored = sum((own.anchored for own in scores), np.zeros(self.coins.nonces, np.int64))
+        return [
+            looks(own._replace(anchored=anchored), chain.length, components)
+            for own, (_, chain) in zip(scores, pieces, strict=True)
+        ]
+
+    def _packed(self, chain: int, length: int) -> Packed:
+        """Return the halves that a chain may reach as bits."""
+        known = self._bits.get(chain)
+        if known is None or known.longest < length:
+            longest = length + length // 4
+            halves = self.halves(chain, longest, self.mixture.components)
+            known = self._bits[chain] = pack(halves, self.coins.block, longest)
+        return known
 
     def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
         """Return what the blocks that a chain may reach promote: [R, J, V]."""

@@ -30,11 +30,12 @@ _LONG, _FEWER = 400, 2  # from this length on fewer sequences are drawn
 
 
 class Job(NamedTuple):
-    """One class of sequences at one length."""
+    """One class of sequences at one length, and the values of ln t that are asked for."""
 
     name: str
     letters: NDArray[np.int64]  # [B, n]
     seed: int
+    log_t: NDArray[np.float64]
 
 
 def measure_c(
@@ -47,19 +48,8 @@ def measure_c(
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
     """Return C of every class and length, and the table that ships with the package."""
-    jobs = []
-    for number, name in enumerate((NATURAL, *CLASSES)):
-        for n in lengths:
-            rng = np.random.default_rng([seed, number, n])
-            batch = max(1, draws // _FEWER if n >= _LONG else draws)
-            from_nature = name == NATURAL
-            letters = windows(natural, n, batch, rng) if from_nature else made(name, n, batch, rng)
-            jobs.append(Job(name, letters, seed))
-    found = {}
-    for row in run_all(_measure, jobs, workers):
-        found[row["class"], row["length"]] = row
-        step(f"{row['class']}, {row['length']}")
-    rows = [found[job.name, job.letters.shape[1]] for job in jobs]
+    jobs = jobs_of(natural, lengths, draws, seed, lambda n: GRID)
+    rows = measured(jobs, workers, step)
     return {
         "benchmark": "block-null",
         **environment(),
@@ -72,19 +62,50 @@ def measure_c(
     }
 
 
+def jobs_of(
+    natural: Sequence[NDArray[np.int64]],
+    lengths: Sequence[int],
+    draws: int,
+    seed: int,
+    log_t: Callable[[int], NDArray[np.float64]],
+) -> list[Job]:
+    """Return a job for every class and length; `log_t` gives the values asked for at a length."""
+    jobs = []
+    for number, name in enumerate((NATURAL, *CLASSES)):
+        for n in lengths:
+            rng = np.random.default_rng([seed, number, n])
+            batch = max(2, draws // _FEWER if n >= _LONG else draws)
+            from_nature = name == NATURAL
+            letters = windows(natural, n, batch, rng) if from_nature else made(name, n, batch, rng)
+            jobs.append(Job(name, letters, seed, log_t(n)))
+    return jobs
+
+
+def measured(
+    jobs: Sequence[Job], workers: int, step: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Return C(t) of every job, in order; `step` hears of each that is finished."""
+    found = {}
+    for row in run_all(_measure, jobs, workers):
+        found[row["class"], row["length"]] = row
+        step(f"{row['class']}, {row['length']}")
+    return [found[job.name, job.letters.shape[1]] for job in jobs]
+
+
 def _measure(job: Job) -> dict[str, Any]:
     n = job.letters.shape[1]
     rng = np.random.default_rng([job.seed, n, len(job.name)])
     words = likely_words(job.letters, DEFAULT_BLOCK, rng)
     log_e = mixed_log_ratios(job.letters, words, DEFAULT_BLOCK)
-    return {"class": job.name, "length": n, "draws": len(log_e)} | _curve(log_e)
-
-
-def _curve(log_e: NDArray[np.float64]) -> dict[str, Any]:
-    """Return C(t) on the grid with its standard error."""
-    terms = np.where(log_e[:, None] >= GRID, np.exp(GRID - log_e[:, None]), 0.0)
+    terms = np.where(log_e[:, None] >= job.log_t, np.exp(job.log_t - log_e[:, None]), 0.0)
     error = terms.std(axis=0, ddof=1) / np.sqrt(len(log_e))
-    return {"c": terms.mean(axis=0).round(5).tolist(), "error": error.round(5).tolist()}
+    return {
+        "class": job.name,
+        "length": n,
+        "draws": len(log_e),
+        "c": terms.mean(axis=0).round(5).tolist(),
+        "error": error.round(5).tolist(),
+    }
 
 
 def table_of(rows: Sequence[dict[str, Any]], lengths: Sequence[int]) -> dict[str, Any]:

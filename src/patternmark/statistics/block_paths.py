@@ -275,9 +275,7 @@ def log_ratios(
         last = min(blocks, _last_block(chain.length, block, component))
         rule = _rule(chain, block, component, means[component.level], last)
         band = _band(chain.length, block, component, look.shift)
-        found = add_up(
-            halves, look.nonces, scored, *factors[component.level], block, band, rule
-        )
+        found = add_up(halves, look.nonces, scored, *factors[component.level], block, band, rule)
         totals[look.nonces, look.component], exponents[look.nonces, look.component] = found
     with np.errstate(divide="ignore"):
         result: Floats = np.log(totals) + exponents * np.log(2.0)

@@ -86,12 +86,15 @@ def pack(halves: NDArray[np.int8], block: int, longest: int) -> Packed:
     lanes, blocks, letters = halves.shape
     front, num_words = _front(block), -(-lanes // LANES)
     reach = front + (FIRST_POSITIONS + longest + 2 * SEGMENT) // block + 2 * _ABREAST + 2
-    bits = np.zeros((num_words * LANES, letters, blocks), dtype=np.uint8)
-    bits[:lanes] = (halves > 0).transpose(0, 2, 1)
-    packed = np.packbits(bits.reshape(num_words, LANES, -1), axis=1, bitorder="little")
-    found = np.ascontiguousarray(packed.transpose(0, 2, 1)).view("<u8")[..., 0]
     words = np.zeros((num_words, letters + 1, max(reach, front + blocks + 1)), dtype=np.uint64)
-    words[:, :letters, front : front + blocks] = found.reshape(num_words, letters, blocks)
+    octets = np.zeros((LANES // 8, blocks * letters), dtype=np.uint8)
+    for w in range(num_words):  # one at a time: its bits stay in the processor's cache
+        some = halves[w * LANES : (w + 1) * LANES]
+        found = np.packbits(some.reshape(len(some), -1) > 0, axis=0, bitorder="little")
+        octets[: len(found)] = found
+        octets[len(found) :] = 0
+        word = np.ascontiguousarray(octets.T).view("<u8").reshape(blocks, letters)
+        words[w, :letters, front : front + blocks] = word.T
     return Packed(words, lanes, block, longest)
 
 
@@ -142,9 +145,11 @@ def log_ratios_many(
 
 
 def looks(scores: Scores, length: int, components: Sequence[Component]) -> list[Look]:
-    """Return which terms of one key are worth adding up, given the scores of its nonces.
+    """Return which terms of one key are worth adding up for a chain of a length.
 
-    `length` is that of the chain.
+    Measured on synthetic marks of 300 to 500 letters and 32 nonces, where all terms of the marked
+    nonce together give E of 100 or more: 0 of 2,988 whole designs are lost (intact, substituted,
+    1 to 20 % indels), and 2 of 1,213 pieces (windows of 50 and 100, 150 letters inside 450).
     """
     order = np.argsort(-scores.anchored, kind="stable")[:2]
     paths = order[scores.anchored[order] >= scores.anchored[order[0]] - _SECOND_PATH]
@@ -162,10 +167,10 @@ def looks(scores: Scores, length: int, components: Sequence[Component]) -> list[
 def worth_a_look(length: int) -> float:
     """Return the score of a stretch from which on its components are added up.
 
-    The best stretch of an unmarked chain grows with the logarithm of its length. Where to draw the
-    line was measured on marks of many kinds: see `looks`.
+    The best stretch of an unmarked chain grows with the logarithm of its length; that of a marked
+    piece does not depend on what stands around it.
     """
-    return 12.0 + 2.0 * log2(max(length, SEGMENT) / SEGMENT)
+    return min(9.0 + 2.8 * log2(max(length, SEGMENT) / SEGMENT), 20.0)
 
 
 def _bits(words: NDArray[np.uint64]) -> NDArray[np.bool_]:

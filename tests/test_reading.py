@@ -1,11 +1,12 @@
 import numpy as np
+import pytest
 
 from patternmark import PROTEIN, Detector, Key, Profile
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper
-from patternmark.core.secret import Secret
 from patternmark.masks import read_masked, said_before
+from patternmark.statistics.blocks import BlockStatistic
 
 MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
 
@@ -73,13 +74,25 @@ def test_nothing_is_masked_for_blocks() -> None:
     assert [r.num_scored for r in every.read([tandem, copies])] == [66, 24]
 
 
-def test_false_positives_on_proteins_of_equal_repeats(rng: np.random.Generator) -> None:
-    """The p-value for any sequence holds for repeats of a block's length and of others."""
-    periods = (1, 2, 3, 6, 31)
-    repeats = [np.tile(rng.integers(0, 20, size=p), 93 // p) for p in periods for _ in range(8)]
-    hits = 0
-    for number in range(25):
-        key = Key.of(Secret(bytes([number] * 32)), Profile(scheme=Blocks(nonces=1)))
-        hits += sum(v.p_any <= 0.05 for v in Detector(key, "lr").detect_many(repeats))
-    # Of 1,000 at 5 %: sequences of one key share coins, so the bound leaves room for that.
-    assert hits <= 80
+class DrawnKeys:
+    """Many keys at once, as the nonces of one."""
+
+    block, nonces = 3, 500
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def words(self, chain: int, blocks: int) -> np.ndarray:
+        return self._rng.integers(1024, size=(blocks, self.nonces), dtype=np.uint16)
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 6, 31])
+def test_repeats_need_no_mask_for_blocks(period: int, rng: np.random.Generator) -> None:
+    """E is at least 20 under at most 5 % of keys, whatever repeats in the sequence."""
+    statistic = BlockStatistic(DrawnKeys(rng))
+    for _ in range(2):
+        ids = np.tile(rng.integers(0, 20, size=period), 62 // period)
+        (reading,) = read_many([ids], PROTEIN, [None])
+        found = np.exp(statistic.log_ratios(reading))
+        assert np.mean(found >= 20.0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 500)
+        assert np.median(found) < 1.0

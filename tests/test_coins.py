@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import Alphabet, Detector, Key, Profile
-from patternmark.coins import tossed_before
 from patternmark.core.alphabet import NO_COIN, SEPARATOR, UNREAD
-from patternmark.core.profile import HARDENED
 from patternmark.core.reading import read_many
-from patternmark.core.schemes import Turns
+from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
-from patternmark.repeats import Lags
+from patternmark.masks import read_masked
+from patternmark.masks.coins import tossed_before
+from patternmark.masks.repeats import Lags
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(600)], unscored=[0, 1])
 FEW = Alphabet.from_symbols("few", list("abcdef"), unscored=[])
@@ -25,7 +25,7 @@ texts = st.lists(st.sampled_from([NO_COIN, SEPARATOR, 2, 3, 4, 5, 9]), max_size=
 
 
 def reuses(lags: np.ndarray) -> np.ndarray:
-    schedule = HardenedSchedule(Secret(bytes(32)), FEW, PERIOD, block=BLOCK, nonces=1, starts=1)
+    schedule = TurnSchedule(Secret(bytes(32)), FEW, PERIOD, block=BLOCK, nonces=1, starts=1)
     return schedule.reuses(lags)
 
 
@@ -87,7 +87,7 @@ def test_over_all_splits_agreements_are_fair_along_any_path(
 def test_over_all_schedules_agreements_are_fair_along_a_steady_path(
     text: list[int], phase: int
 ) -> None:
-    """A hardened schedule of four blocks and two pairs: all 256 of them, the first of each pair."""
+    """A schedule of four blocks and two pairs: all 256 of them, the first of each pair."""
 
     def matters(lags: np.ndarray) -> np.ndarray:
         past = lags % 8
@@ -108,21 +108,21 @@ def test_over_all_schedules_agreements_are_fair_along_a_steady_path(
 def test_tokens_are_read_by_their_coins_and_letters_by_stretches() -> None:
     ids = np.array([5, 6, 5, 0, 7, 6, 5, 8, 5, 6, 5, 6])
     few = Alphabet.from_symbols("few", [f"t{i}" for i in range(20)], unscored=[0])
-    assert read_many([ids], few, [None])[0].num_scored == 11  # no stretch of it repeats
-    once = read_many([ids], TOKENS, [None])[0]
+    assert read_masked(ids, few).num_scored == 11  # no stretch of it repeats
+    once = read_masked(ids, TOKENS)
     assert once.symbols.tolist() == [5, 6, -1, -1, 7, -1, -1, 8, -1, -1, -1, -1]
-    everything = read_many([ids], TOKENS, [None], mask_repeats=False)[0]
+    everything = read_many([ids], TOKENS, [None])[0]
     assert everything.num_scored == 11
 
 
 def test_what_is_not_scored_tosses_no_coin() -> None:
     """A prompt that holds the word takes nothing from the answer."""
     ids = np.array([5, 6, 5, 6])
-    reading = read_many([ids], TOKENS, [np.array([False, False, True, True])])[0]
+    reading = read_masked(ids, TOKENS, np.array([False, False, True, True]))
     assert reading.symbols.tolist() == [UNREAD, UNREAD, 5, 6]
 
 
-def test_a_hardened_key_has_fresh_coins_further_on() -> None:
+def test_turns_have_fresh_coins_further_on() -> None:
     profile = Profile(alphabet=TOKENS, scheme=Turns(nonces=1))
     detector = Detector(Key.of(Secret(bytes(32)), profile), "lr")
     word, other = np.full(1, 7), np.arange(20, 40)
@@ -133,9 +133,9 @@ def test_a_hardened_key_has_fresh_coins_further_on() -> None:
     assert [r.num_scored for r in (near, far, rounds, over)] == [6, 22, 512, 1]
 
 
-@pytest.mark.parametrize("scheme", ["paper", HARDENED])
-def test_nothing_and_empty_records_are_read(scheme: str) -> None:
-    key = Key.of(Secret(bytes(32)), Profile(alphabet=TOKENS, scheme=scheme, nonces=1))
+@pytest.mark.parametrize("scheme", [Paper(), Turns()])
+def test_nothing_and_empty_records_are_read(scheme: Scheme) -> None:
+    key = Key.of(Secret(bytes(32)), Profile(alphabet=TOKENS, scheme=scheme))
     detector = Detector(key, "lr")
     assert detector.read([]) == []
     found = detector.read([np.zeros(0, dtype=np.int64), np.array([0, 1]), np.array([3])])

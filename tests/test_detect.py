@@ -38,7 +38,7 @@ def test_a_verdict_says_everything(halves: Key) -> None:
     assert verdict.expected_statistic == pytest.approx((1 + 3) / 16)
     assert verdict.prediction
     assert verdict.signature == (
-        f"key:{halves.key_id}|scheme:paper|alphabet:protein|l:2|delta_at:logits"
+        f"key:{halves.key_id}|scheme:paper|l:2|alphabet:protein|delta_at:logits"
         "|detector:pattern|m:5|null:uniform|repeats:counted|fpr:0.001|v:0.2.0.dev0"
         "|scored:all|call:p"
     )

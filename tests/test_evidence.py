@@ -75,14 +75,12 @@ def test_the_default_rate_is_one_for_all() -> None:
     from inspect import signature
 
     from patternmark.cli import detect, identify, locate, power, report
-    from patternmark.core.profile import SURE
     from patternmark.identify import Identifier
     from patternmark.locate import Locator
 
     calls = (Detector, Identifier, Locator, detect.detect, identify.identify, locate.locate)
     for call in (*calls, power.power, report.report):
         assert signature(call).parameters["fpr"].default == DEFAULT_FPR
-    assert SURE == DEFAULT_FPR
     assert is_below(log(DEFAULT_FPR), DEFAULT_FPR)
 
 
@@ -118,24 +116,26 @@ def test_who_has_a_p_value_for_any_sequence(
     lengths = [(512 - 4) * 2 // 3 + more for more in (0, 1)]
     found = Detector(key, detector).detect_many([text(TOKENS, n, rng) for n in lengths])
     assert [one.p_any is None for one in found] == [False, True]
-    # Coins that count twice, halves of equal size, amino acids: it would not hold.
+    # Coins that count twice, parts of equal size: it would not hold.
     assert Detector(key, detector, mask_repeats=False).detect(ids).p_any is None
-    assert Detector(Key.of(secret, Profile(TOKENS, scheme=Paper())), detector).detect(ids).p_any is None
-    protein = Detector(Key.of(secret, Profile(scheme=Blocks())), detector).detect(plain(80, rng))
-    assert protein.p_any is None
+    of_paper = Detector(Key.of(secret, Profile(TOKENS, scheme=Paper())), detector)
+    assert of_paper.detect(ids).p_any is None
+    paper = Detector(Key.of(secret, Profile(scheme=Paper())), detector)
+    assert paper.detect(plain(80, rng)).p_any is None
+    blocks = Detector(Key.of(secret, Profile(scheme=Blocks(nonces=2))), detector)
+    protein = blocks.detect(plain(80, rng))
+    assert protein.log10_p_any == pytest.approx(min(0.0, -protein.statistic / log(10)))
 
 
-@pytest.mark.parametrize("scheme", ["hardened", "paper"])
+@pytest.mark.parametrize("scheme", ["turns", "paper"])
 def test_detect_shows_the_column_where_there_is_something_to_show(
     scheme: str, run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    profile = Profile.for_text(TOKENS) if scheme == "hardened" else Profile(TOKENS, scheme=Paper())
+    profile = Profile.for_text(TOKENS) if scheme == "turns" else Profile(TOKENS, scheme=Paper())
     save_key(Key.of(secret, profile), tmp_path / "t.key")
     file = tmp_path / "x.jsonl"
     file.write_text("".join(f"{text(TOKENS, n, rng).tolist()}\n" for n in (50, 400)))
-    assert ("p_any" in run("detect", file, "--key", tmp_path / "t.key").out) is (
-        scheme == "hardened"
-    )
+    assert ("p_any" in run("detect", file, "--key", tmp_path / "t.key").out) is (scheme == "turns")
     short, long = run("detect", file, "--key", tmp_path / "t.key", "--json").objects
     assert long["p_any"] is long["log10_p_any"] is None
-    assert (short["p_any"] is not None) is (scheme == "hardened")
+    assert (short["p_any"] is not None) is (scheme == "turns")

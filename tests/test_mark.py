@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from patternmark import NO_KEY, Key, KeyChain, KeyFileError, Marker, ParameterError, Profile
+from patternmark.core.blocks import MAX_BLOCKS
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 
@@ -49,24 +50,23 @@ def test_a_public_half_cannot_mark(key: Key) -> None:
 def test_without_a_seed_keys_are_drawn_afresh(secret: Secret) -> None:
     marker = Marker(Key.of(secret, Profile(scheme=Blocks())))
     drawn = {tuple(marker.key_sequence(3)) for _ in range(30)}
-    assert len(drawn) > 20  # of 1,024 pairs of nonce and start
+    assert len(drawn) > 10  # of 32 nonces: fewer than 11 once in 10^9 times
 
 
 def test_the_nonce_is_that_of_the_record_and_not_of_the_chain(secret: Secret) -> None:
     key = Key.of(secret, Profile(scheme=Blocks()))
-    period = key.schedule.period
 
     def nonces(marker: Marker, chain: int, **options: list[int]) -> list[int]:
         keys = marker.key_sequences([4] * 20, 7, chain=chain, **options)
-        return (keys[:, 0] // period).tolist()
+        return (keys[:, 0] // MAX_BLOCKS - chain * 32).tolist()
 
     marker = Marker(key)
     assert nonces(marker, 0) == nonces(marker, 1) == marker.nonces(7, range(20)).tolist()
     assert len(set(nonces(marker, 0))) > 10
     first, second = (marker.key_sequences([4] * 20, 7, chain=chain) for chain in (0, 1))
-    assert (first != second).any()  # but they start elsewhere
+    assert (first != second).all()  # but chains have coins of their own
     assert nonces(marker, 1, nonces=list(range(20))) == list(range(20))
     assert nonces(Marker(key, payload=9), 3) == [9] * 20
-    for wrong in (-1, 64):
-        with pytest.raises(ParameterError, match="nonces from 0 to 63"):
+    for wrong in (-1, 32):
+        with pytest.raises(ParameterError, match="nonces from 0 to 31"):
             marker.key_sequences([4], 7, nonces=[wrong])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from patternmark import NO_KEY, PROTEIN, KeyChain, Patterns
 from patternmark.core.partition import adopt_partition
-from patternmark.core.reading import Reading, read
+from patternmark.core.reading import Reading, read_many
 from patternmark.recover import agreement, recover, running_mean
 from tests.oracles import count_naively
 
@@ -17,7 +17,7 @@ sequences = st.lists(
 
 
 def as_written(ids: np.ndarray) -> Reading:
-    return read(ids, PROTEIN, mask_repeats=False)
+    return read_many([ids], PROTEIN, [None])[0]
 
 
 def test_letters_tell_their_keys() -> None:

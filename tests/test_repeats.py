@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, SEPARATOR, Alphabet
-from patternmark.repeats import repeated, repeated_many
+from patternmark.masks.repeats import repeated, repeated_many
 
 Ids = NDArray[np.int64]
 

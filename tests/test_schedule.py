@@ -6,36 +6,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patternmark import PROTEIN, Alphabet, Key, ParameterError, Profile
-from patternmark import schedule as module
+from patternmark import Alphabet, Key, ParameterError, Profile
+from patternmark.core import turns as module
 from patternmark.core.alphabet import UNREAD
-from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.core.partition import derive_partition
 from patternmark.core.schedule import Excerpt, PartitionSchedule
-from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
-from vectors import port
+from vectors import port_turns
+
+TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(21)], unscored=[20])
+FROZEN_DIGEST = "2619bdf79cc98d28b2dcf9718c1779dbd17ae58eac0b3b3b6621d9edf0b5c8c5"
+FROZEN_ODD = "b236512074535138ad854b5d032a2fc036f3ec552758da94efd7ebbc462513d6"
 
 
-def schedule(secret: Secret, alphabet: Alphabet = PROTEIN, **sizes: int) -> HardenedSchedule:
+def schedule(secret: Secret, alphabet: Alphabet = TOKENS, **sizes: int) -> TurnSchedule:
     usual = {"period": 64, "block": 4, "nonces": 3, "starts": 4}
-    return HardenedSchedule(secret, alphabet, **(usual | sizes))
+    return TurnSchedule(secret, alphabet, **(usual | sizes))
 
 
-def test_each_key_promotes_one_of_every_pair(secret: Secret) -> None:
+def test_each_key_promotes_half_of_the_tokens(secret: Secret) -> None:
     made = schedule(secret)
     for nonce in range(made.nonces):
         halves = made.promoted(nonce)
-        assert halves.shape == (64, PROTEIN.size)
-        assert not halves[:, list(PROTEIN.unscored)].any()
-        for pair in PROTEIN_PAIRS:
-            assert (halves[:, PROTEIN.encode(pair)].sum(axis=1) == 1).all()
-    assert sorted("".join(PROTEIN_PAIRS)) == sorted(PROTEIN.letters[:20])
+        assert halves.shape == (64, TOKENS.size)
+        assert not halves[:, list(TOKENS.unscored)].any()
+        assert (halves.sum(axis=1) == 10).all()
 
 
 def test_keys_of_a_block_take_turns_with_the_complement(secret: Secret) -> None:
-    halves = schedule(secret, block=4).promoted(0)[:, PROTEIN.scored].reshape(16, 4, 20)
+    halves = schedule(secret, block=4).promoted(0)[:, TOKENS.scored].reshape(16, 4, 20)
     for block in halves:
         for here, following in pairwise(block):
             assert (here != following).all()
@@ -45,7 +45,7 @@ def test_keys_of_a_block_take_turns_with_the_complement(secret: Secret) -> None:
 
 def test_every_symbol_is_promoted_half_of_the_time(secret: Secret) -> None:
     for nonce in range(3):
-        counts = schedule(secret).promoted(nonce)[:, PROTEIN.scored].sum(axis=0)
+        counts = schedule(secret).promoted(nonce)[:, TOKENS.scored].sum(axis=0)
         assert (counts == 32).all()
 
 
@@ -57,7 +57,7 @@ def test_nonces_secrets_and_sizes_share_nothing(secret: Secret) -> None:
         schedule(secret, period=128).promoted(0)[:64],
         schedule(secret, block=8).promoted(0),
     ]
-    first_of_block, scored = slice(0, 64, 8), PROTEIN.scored  # where no complement decides
+    first_of_block, scored = slice(0, 64, 8), TOKENS.scored  # where no complement decides
     for other in others:
         same = np.mean(other[first_of_block][:, scored] == base[first_of_block][:, scored])
         assert 0.2 < same < 0.8
@@ -70,40 +70,38 @@ def test_the_number_of_nonces_and_starts_does_not_change_a_schedule(secret: Secr
 
 
 @pytest.mark.parametrize("size", [2, 7, 8, 31])
-def test_other_alphabets_are_paired_in_secret(secret: Secret, size: int) -> None:
+def test_an_odd_one_out_is_promoted_by_every_second_key(secret: Secret, size: int) -> None:
     tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(size + 1)], unscored=[0])
     made = schedule(secret, tokens)
     halves = made.promoted(0)
     counts = halves.sum(axis=1)
     assert not halves[:, 0].any()
-    # The odd one out is promoted by every second key.
     assert set(counts) <= {size // 2, (size + 1) // 2}
     assert (halves[0::2].sum(axis=1) + halves[1::2].sum(axis=1) == size).all()
     assert made.bits == 16 * ((size + 1) // 2)
 
 
 def test_the_bits_of_the_default(secret: Secret) -> None:
-    made = Key.of(secret, Profile(scheme=Blocks())).schedule
-    assert isinstance(made, HardenedSchedule)
+    made = Key.of(secret, Profile(TOKENS)).schedule
     assert made.bits == 128 * 10
-    assert (made.period, made.nonces, len(made.starts)) == (512, 64, 16)
+    assert (made.period, made.nonces, len(made.starts)) == (512, 1, 1)
 
 
 def test_the_derivation_is_frozen(secret: Secret) -> None:
     halves = schedule(secret).promoted(1)
-    letters = ["".join(PROTEIN.letters[i] for i in np.flatnonzero(row)) for row in halves[:5]]
-    assert letters == FROZEN_LETTERS
     assert hashlib.sha256(np.packbits(halves).tobytes()).hexdigest() == FROZEN_DIGEST
     tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(8)], unscored=[0])
     odd = schedule(secret, tokens).promoted(0)
-    assert hashlib.sha256(np.packbits(odd).tobytes()).hexdigest() == FROZEN_TOKENS
+    assert hashlib.sha256(np.packbits(odd).tobytes()).hexdigest() == FROZEN_ODD
 
 
 def test_nothing_secret_is_printed(secret: Secret) -> None:
-    key = Key.of(secret, Profile(scheme=Blocks()))
-    assert repr(key.schedule) == "HardenedSchedule(64 nonces of 512 keys, hidden)"
-    with pytest.raises(ParameterError, match="no partition"):
-        _ = key.partition
+    turns, blocks = Key.of(secret, Profile(TOKENS)), Key.of(secret, Profile())
+    assert repr(turns.schedule) == "TurnSchedule(1 nonces of 512 keys, hidden)"
+    assert repr(blocks.schedule) == "BlockSchedule(blocks of 3, 32 nonces, hidden)"
+    for key in (turns, blocks):
+        with pytest.raises(ParameterError, match="has no parts"):
+            _ = key.partition
 
 
 def test_the_papers_scheme_in_the_same_terms(key: Key) -> None:
@@ -114,10 +112,10 @@ def test_the_papers_scheme_in_the_same_terms(key: Key) -> None:
 
 def test_only_neighbours_and_whole_rounds_meet_a_half_again(secret: Secret, key: Key) -> None:
     """Where halves of two keys so far apart are ever alike, `reuses` must say so."""
-    made = Key.of(secret, Profile(scheme=Blocks())).schedule
+    made = Key.of(secret, Profile(TOKENS)).schedule
     lags = np.arange(1, 1100)
     claimed = made.reuses(lags)
-    halves = made.promoted(0)[:, PROTEIN.scored]
+    halves = made.promoted(0)[:, TOKENS.scored]
     for lag in lags[lags < 512].tolist():
         alike = (halves == np.roll(halves, -lag, axis=0)).all(axis=1)
         opposite = (halves != np.roll(halves, -lag, axis=0)).all(axis=1)
@@ -126,11 +124,6 @@ def test_only_neighbours_and_whole_rounds_meet_a_half_again(secret: Secret, key:
     assert claimed[[0, 1, 2, 511, 1023]].all()  # lags 1, 2, 3, 512 and 1,024
     assert claimed.mean() < 0.05
     assert key.schedule.reuses(lags).all()
-
-
-FROZEN_LETTERS = ["EGILNQRTWY", "ACDFHKMPSV", "EGILNQRTWY", "ACDFHKMPSV", "CDEFGHMRTV"]
-FROZEN_DIGEST = "bf19585f6ca480c4f5fad5d0fcc1190aae282ccc8b6a3ad95f36702c60c9eb47"
-FROZEN_TOKENS = "b236512074535138ad854b5d032a2fc036f3ec552758da94efd7ebbc462513d6"
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,11 +138,11 @@ def test_rows_and_columns_are_those_of_the_whole(data: st.DataObject) -> None:
     names = [f"t{i}" for i in range(size)]
     tokens = Alphabet.from_symbols("tokens", names, unscored)
     raw = data.draw(st.binary(min_size=32, max_size=32))
-    made = HardenedSchedule(Secret(raw), tokens, period, block=block, nonces=nonces, starts=1)
-    shape = {"period": period, "block": block}
+    made = TurnSchedule(Secret(raw), tokens, period, block=block, nonces=nonces, starts=1)
+    shape = port_turns.Sizes(period, block, 1, nonces)
     whole = np.zeros((nonces * period, size), dtype=bool)
     for nonce in range(nonces):
-        halves = port.schedule(raw, names, sorted(unscored), shape, nonce)
+        halves = port_turns.schedule(raw, names, sorted(unscored), shape, nonce)
         for phase, half in enumerate(halves):
             whole[nonce * period + phase, sorted(half)] = True
     key_numbers = st.integers(0, nonces * period - 1)

@@ -15,7 +15,7 @@ from patternmark.core.secret import Secret
 from patternmark.identify import Candidate, Identifier
 from patternmark.locate import Locator
 from patternmark.signature import joined, keys_part, rates_part, scored_part, short_hash
-from patternmark.statistics.backbone import BackboneStatistic
+from patternmark.statistics.blocks import BlockStatistic
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, write_fasta
 
@@ -98,7 +98,8 @@ def test_who_decides_is_signed(secret: Secret, rng: np.random.Generator) -> None
 
 def test_rates_of_positions_are_signed(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
-    judge, sequence = Detector(key, BackboneStatistic(key)), plain(30, rng)
+    judge = Detector(key, BlockStatistic.of(key, source="rates:test"))
+    sequence = plain(30, rng)
     rates = [np.full((1, 30), rate) for rate in (0.7, 0.8)]
     found = judge.detect_many([sequence] * 2, rates=rates)
     assert len({verdict.signature for verdict in found}) == 2

@@ -29,9 +29,11 @@ from patternmark import (
     Profile,
 )
 from patternmark.core.alphabet import UNREAD
+from patternmark.core.blocks import BlockSchedule
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
+from patternmark.core.turns import TurnSchedule
 from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.recover import recover
@@ -108,6 +110,8 @@ def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
     raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
     marker = Marker(key, payload=record.payload)
+    schedule = key.schedule
+    assert isinstance(schedule, BlockSchedule)  # noqa: S101
     keys = [
         marker.key_sequence(n, seed=3, index=1, chain=chain)
         for chain, n in enumerate(record.lengths)
@@ -127,7 +131,7 @@ def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
         "index": 1,
         "payload": record.payload,
         "nonce": int(marker.nonces(3, [1])[0]),
-        "words_of_first_blocks": key.schedule.words(0, SHOWN).tolist(),
+        "words_of_first_blocks": schedule.words(0, SHOWN).tolist(),
         "key_sequences": [row.tolist() for row in keys],
         "temperature": TEMPERATURE,
         "bias_of_first_two_positions": marker.bias(keys[0][:2], temperature=TEMPERATURE).tolist(),
@@ -138,7 +142,7 @@ def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
         **_mixed(statistic, reading),
         "log_e": verdict.statistic,
         "p_any": verdict.p_any,
-        "c": exp(log_c.at(profile.scheme.block, max(map(_scored, reading.parts)))),
+        "c": exp(log_c.at(schedule.block, max(map(_scored, reading.parts)))),
         "p_value": verdict.p_value,
         "marked": verdict.prediction,
         "payload_found": verdict.payload,
@@ -162,7 +166,9 @@ def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any
     marker = Marker(key, payload=payload)
     keys = marker.key_sequence(60, seed=3, index=1)
     nonce = int(marker.nonces(3, [1])[0])
-    promoted = key.schedule.promoted(nonce)
+    schedule = key.schedule
+    assert isinstance(schedule, TurnSchedule)  # noqa: S101
+    promoted = schedule.promoted(nonce)
     text = _text(marker.bias(keys, temperature=1.0) > 0)
     detector = Detector(key)
     verdict = detector.detect(text)
@@ -202,7 +208,9 @@ def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
     recovered = recover(detector.read([sequence]), key.partition)
     verdict = detector.detect(sequence)
     segments, count = list(recovered.segments[0]), int(verdict.statistic)
-    patterns = [list(p) for p in profile.scheme.target_patterns().patterns]
+    scheme = profile.scheme
+    assert isinstance(scheme, Paper)  # noqa: S101
+    patterns = [list(p) for p in scheme.target_patterns().patterns]
     return {
         "name": name,
         "secret": raw.hex(),
@@ -247,7 +255,8 @@ def _text(promoted: np.ndarray) -> np.ndarray:
 
 def _weights(reading: Reading) -> list[list[float]]:
     rates = agreement_rates(PROTEIN, Blocks.name)[:, reading.parts[0][:2]]
-    return np.log(rates / (1.0 - rates)).tolist()
+    weights: list[list[float]] = np.log(rates / (1.0 - rates)).tolist()
+    return weights
 
 
 def _mixed(statistic: BlockStatistic, reading: Reading) -> dict[str, Any]:

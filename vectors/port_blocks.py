@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def coin_words(secret: bytes, block: int, nonces: int, chain: int, blocks: int) -> list[list[int]]:
-    """The coins of each block and nonce: bit p is 1 where the first letter of pair p is promoted."""
+    """The coins of each block and nonce: bit p is 1 where pair p promotes its first letter."""
     sha256 = alphabet_sha256(list(PROTEIN_LETTERS), [20])
     key = subkey(secret, f"blocks/{sha256}/{block}/{nonces}/{chain}")
     stream = hashlib.shake_256(key).digest(2 * blocks * nonces)
@@ -110,9 +110,9 @@ def mean_likelihoods(chain: str, weights: dict[str, float], longest: int) -> lis
     for i in range(len(chain)):
         sums, row = [0.0] * len(PAIRS), [1.0]
         for letter in chain[i : i + longest]:
-            for p, (first, second) in enumerate(PAIRS):
-                if letter in (first, second):
-                    sums[p] += weights[letter] if letter == first else -weights[letter]
+            for p, pair in enumerate(PAIRS):
+                if letter in pair:
+                    sums[p] += weights[letter] if letter == pair[0] else -weights[letter]
             mean = 1.0
             for total in sums:
                 mean *= cosh(total / 2)

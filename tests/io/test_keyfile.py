@@ -3,20 +3,23 @@ import re
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from patternmark import (
+    PROTEIN,
     PROTEIN_BACKGROUND,
     Alphabet,
     Key,
     KeyChain,
     KeyFileError,
+    Marker,
     Profile,
     load_key,
     save_key,
 )
 from patternmark.core.keyfile import dump_key
-from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from tests.conftest import SECRET_HEX
 
@@ -29,8 +32,8 @@ TOKENS = Alphabet.from_symbols('tokenizer:é"x.json', ["<s>", "a", "b", "c", "d"
     [
         (Profile(scheme=Paper()), None),
         (Profile(scheme=Paper()), PARTS),
-        (Profile(scheme=Paper(background=PROTEIN_BACKGROUND), delta=0.1, delta_at="tempered"), None),
-        (Profile(scheme=Paper(chain=KeyChain.cycle(3), pattern_length=2, patterns=((0, 1), (1, 2)))), None),
+        (Profile(PROTEIN, Paper(background=PROTEIN_BACKGROUND), 0.1, "tempered"), None),
+        (Profile(scheme=Paper(KeyChain.cycle(3), None, 2, ((0, 1), (1, 2)))), None),
         (Profile(alphabet=TOKENS, scheme=Paper()), None),
         (Profile(alphabet=TOKENS, scheme=Paper()), [[1, 3], [2, 4]]),
         (Profile(scheme=Paper(chain=KeyChain.of([[1e-05, 0.99999], [1, 0]], [0.5, 0.5]))), None),
@@ -44,6 +47,96 @@ def test_a_key_comes_back_as_it_was(
     loaded = load_key(tmp_path / "k")
     assert loaded == key
     assert loaded.partition.part_of.tolist() == key.partition.part_of.tolist()
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        Profile(),
+        Profile(scheme=Blocks(block=5, nonces=7), delta=0.5),
+        Profile(TOKENS),
+        Profile(TOKENS, Turns(period=64, block=2, starts=4, nonces=3)),
+    ],
+)
+def test_keys_of_other_schemes_come_back_as_they_were(
+    secret: Secret, tmp_path: Path, profile: Profile
+) -> None:
+    key = Key.of(secret, profile)
+    save_key(key, tmp_path / "k")
+    loaded = load_key(tmp_path / "k")
+    assert loaded == key
+    keys = Marker(key).key_sequence(9, seed=1)
+    promoted = loaded.schedule.promoted_rows(keys)
+    np.testing.assert_array_equal(promoted, key.schedule.promoted_rows(keys))
+
+
+def test_a_key_of_the_scheme_that_was_replaced_says_what_to_do(
+    key_file: Path, secret: Secret
+) -> None:
+    old = '[scheme]\nname = "hardened"\nperiod = 512\nblock = 4\nstarts = 16\nnonces = 64\n'
+    text = dump_key(Key.of(secret, Profile()))
+    begin, end = text.index("[scheme]"), text.index("[promotion]")
+    key_file.write_text(text[:begin] + old + "\n" + text[end:])
+    with pytest.raises(KeyFileError) as caught:
+        load_key(key_file)
+    message = str(caught.value)
+    assert message.startswith(f"{key_file}: ")
+    assert "scheme 'hardened'" in message
+    assert "make a new key with 'patternmark keygen'" in message
+    assert "\n" not in message
+    assert message.count(". ") == 0  # one sentence
+
+
+FOREIGN = {  # fields of one scheme in the file of another
+    "blocks with a period": (Profile(), "period = 512", "unknown field 'period'"),
+    "blocks with starts": (Profile(), "starts = 16", "unknown field 'starts'"),
+    "blocks with a chain": (Profile(), "initial = [0.5, 0.5]", "unknown field 'initial'"),
+    "turns with a background": (Profile(TOKENS), "background = [1]", "field 'background'"),
+    "paper with nonces": (Profile(scheme=Paper()), "nonces = 4", "unknown field 'nonces'"),
+    "paper with a block": (Profile(scheme=Paper()), "block = 3", "unknown field 'block'"),
+}
+
+
+@pytest.mark.parametrize(("profile", "line", "message"), FOREIGN.values(), ids=FOREIGN)
+def test_parameters_of_another_scheme_are_refused(
+    key_file: Path, secret: Secret, profile: Profile, line: str, message: str
+) -> None:
+    text = dump_key(Key.of(secret, profile))
+    key_file.write_text(text.replace("[scheme]\n", f"[scheme]\n{line}\n"))
+    with pytest.raises(KeyFileError, match=message):
+        load_key(key_file)
+
+
+def test_only_the_papers_scheme_has_a_table_of_detection(key_file: Path, secret: Secret) -> None:
+    detection = '[detection]\npattern_length = 5\npatterns = "favoured"\n'
+    key_file.write_text(dump_key(Key.of(secret, Profile())) + detection)
+    with pytest.raises(KeyFileError, match=r"unknown table \[detection\]"):
+        load_key(key_file)
+    text = dump_key(Key.of(secret, Profile(scheme=Paper())))
+    key_file.write_text(text.replace(detection, ""))
+    with pytest.raises(KeyFileError, match=r"table \[detection\] is missing"):
+        load_key(key_file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("block = 3", "block = 0", "a block has a whole number from 1 to 64, not 0"),
+        ("block = 3", "block = true", "block has the wrong type"),
+        ("block = 3", "block = 3.0", "block has the wrong type"),
+        ("block = 3\n", "", "no field 'block'"),
+        ("nonces = 32", "nonces = -3", "nonces are a whole number from 1 to 4096, not -3"),
+        ("nonces = 32", "nonces = 31", "changed after it was made"),
+    ],
+)
+def test_sizes_of_blocks_are_checked(
+    key_file: Path, secret: Secret, old: str, new: str, message: str
+) -> None:
+    text = dump_key(Key.of(secret, Profile()))
+    assert old in text
+    key_file.write_text(text.replace(old, new))
+    with pytest.raises(KeyFileError, match=message):
+        load_key(key_file)
 
 
 def test_the_file_is_for_its_owner_alone(key_file: Path) -> None:
@@ -167,7 +260,7 @@ def test_sub_keys_that_share_their_parameters_are_checked_all_the_same(
     edits = [
         text.replace(a.key_id, b.key_id),
         text.replace(a.secret.reveal_hex(), b.secret.reveal_hex()),
-        text.replace("nonces = 64", "nonces = 32"),
+        text.replace("nonces = 32", "nonces = 16"),
         text.replace("delta = 1.0", "delta = 2.0"),
     ]
     for number, edited in enumerate(edits):

@@ -15,7 +15,7 @@ def letters(symbols: np.ndarray) -> str:
 
 
 def marked(key: Key, length: int, rng: np.random.Generator, delta: float = 1.5) -> str:
-    rates = rates_at(delta, PROTEIN, key.profile.scheme)
+    rates = rates_at(delta, PROTEIN, key.profile.scheme.name)
     seed = int(rng.integers(2**31))  # another nonce and start for each
     return letters(marked_sequences(key, rates, rng.random((1, length)), seed)[0])
 

@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 
 from patternmark import alignment, compiled, phases
-from patternmark.core.alphabet import UNREAD
+from patternmark.core.alphabet import UNREAD, Alphabet
 from patternmark.core.key import Key
-from patternmark.core.profile import HARDENED, Profile
+from patternmark.core.profile import Profile
 from patternmark.core.reading import read_many
-from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.null.local import LocalRules
 from patternmark.statistics import make_statistic
 
 pytest.importorskip("numba")
+TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(21)], unscored=[20])
 PROFILES = {
     "paper": Profile(scheme=Paper()),
-    "one nonce": Profile(scheme=Blocks(nonces=1)),
-    "five nonces": Profile(scheme=Blocks(nonces=5)),
-    "odd period": Profile(scheme=Blocks(nonces=3)),
+    "one nonce": Profile(TOKENS, Turns(starts=16)),
+    "five nonces": Profile(TOKENS, Turns(starts=16, nonces=5)),
+    "odd period": Profile(TOKENS, Turns(period=36, starts=3, nonces=3)),
 }
 
 

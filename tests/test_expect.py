@@ -1,17 +1,18 @@
 """Rates of positions, held against the marked law itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key, ParameterError, Profile
 from patternmark.core.alphabet import Alphabet
-from patternmark.core.blocks import protein_pairs
-from patternmark.core.profile import HARDENED
+from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.expect import _DOUBT, STRENGTHS, position_rates, random_halves
-from patternmark.statistics.backbone import BackboneStatistic
+from patternmark.statistics import make_backbone
 
-PROFILES = {"paper": Profile(scheme=Paper()), "hardened": Profile(scheme=Blocks())}
+PROFILES = {"paper": Profile(scheme=Paper()), "blocks": Profile(scheme=Blocks())}
 both = pytest.mark.parametrize("scheme", PROFILES)
 TEMPERATURE = 0.1
 
@@ -37,7 +38,7 @@ def law(**shares: float) -> np.ndarray:
 def test_rates_are_those_of_the_marked_law(
     scheme: str, delta_at: str, rng: np.random.Generator
 ) -> None:
-    profile = Profile(scheme=scheme, delta_at=delta_at)
+    profile = replace(PROFILES[scheme], delta_at=delta_at)
     logits = rng.normal(size=(1, 30, PROTEIN.size))
     logits[..., letters("X")] = -np.inf
     symbols = rng.choice(PROTEIN.scored, 30)
@@ -64,11 +65,11 @@ def test_a_position_without_a_choice_carries_nothing(scheme: str) -> None:
 
 def test_a_pair_decides_between_its_letters() -> None:
     wavering = law(A=0.5, E=0.5)
-    hardened = position_rates(wavering, letters("A"), PROFILES["hardened"], TEMPERATURE)[:, 0]
+    blocks = position_rates(wavering, letters("A"), PROFILES["blocks"], TEMPERATURE)[:, 0]
     paper = position_rates(wavering, letters("A"), PROFILES["paper"], TEMPERATURE)[:, 0]
-    assert hardened[-1] > 0.98
-    assert np.all(hardened > paper)  # a random half splits the pair half of the time
-    assert np.all(np.diff(hardened) > 0)
+    assert blocks[-1] > 0.98
+    assert np.all(blocks > paper)  # a random half splits the pair half of the time
+    assert np.all(np.diff(blocks) > 0)
 
 
 @both
@@ -81,8 +82,9 @@ def test_no_rate_is_below_a_half_nor_certain(scheme: str, rng: np.random.Generat
 
 
 def test_halves_take_one_of_each_pair() -> None:
-    first, second = protein_pairs().T
-    halves = random_halves(PROFILES["hardened"])
+    first, second = np.array([letters(pair) for pair in PROTEIN_PAIRS]).T
+    halves = random_halves(PROFILES["blocks"])
+    assert len(np.unique(halves, axis=0)) > 100
     assert np.all(halves[:, first] ^ halves[:, second])
 
 
@@ -102,9 +104,10 @@ def test_at_a_temperature_near_zero_rates_are_still_rates(
     assert np.all((found > 0.0) & (found < 1.0))
 
 
-def test_what_is_no_rate_is_refused(rng: np.random.Generator) -> None:
-    key = Key.generate(Profile(scheme=Blocks(nonces=1)))
-    detector = Detector(key, BackboneStatistic(key))
+@both
+def test_what_is_no_rate_is_refused(scheme: str, rng: np.random.Generator) -> None:
+    key = Key.generate(PROFILES[scheme])
+    detector = Detector(key, make_backbone(key))
     sequence = rng.choice(PROTEIN.scored, 30)
     for rates in (np.full((3, 30), np.nan), np.full((3, 30), 1.0), np.full((3, 29), 0.6)):
         with pytest.raises(ParameterError, match="rates"):

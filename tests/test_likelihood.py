@@ -10,9 +10,8 @@ from patternmark import cyclic
 from patternmark.core.alphabet import UNREAD
 from patternmark.cyclic import CyclicRatio, PathRatios
 from patternmark.likelihood import (
-    HARDENED_MIXTURE,
     PAPER_MIXTURE,
-    TEXT_HARDENED_MIXTURE,
+    TEXT_TURNS_MIXTURE,
     TEXT_PAPER_MIXTURE,
     ChainRatio,
     Component,
@@ -229,8 +228,8 @@ def test_the_rarer_the_slips_the_longer_the_stride() -> None:
 
 
 def test_weights_sum_to_one() -> None:
-    texts = (TEXT_PAPER_MIXTURE, TEXT_HARDENED_MIXTURE)
-    for mixture in (PAPER_MIXTURE, HARDENED_MIXTURE, *texts):
+    texts = (TEXT_PAPER_MIXTURE, TEXT_TURNS_MIXTURE)
+    for mixture in (PAPER_MIXTURE, *texts):
         for weights in (mixture.weights, mixture.short_weights):
             assert len(weights) == len(mixture.components)
             assert sum(weights) == pytest.approx(1.0, abs=1e-12)

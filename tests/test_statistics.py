@@ -1,4 +1,4 @@
-"""Every detector on sequences with and without a mark, for both schemes."""
+"""Every detector on sequences with and without a mark, for all schemes."""
 
 from functools import cache
 from pathlib import Path
@@ -8,28 +8,35 @@ import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
 from patternmark.alignment import local_paths, slip_paths
-from patternmark.core.alphabet import SEPARATOR, UNREAD
-from patternmark.core.schemes import Blocks
+from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
+from patternmark.core.blocks import MAX_BLOCKS
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
 from patternmark.null.local import LocalRules
 from patternmark.phases import around
 from patternmark.plot import plot_verdicts
 from patternmark.report import ReportEntry, render_report
+from patternmark.statistics import DETECTORS
 from patternmark.track import AGREES, Tracker
 from tests.conftest import SECRET_HEX
 
 FREQUENCIES = np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND)
-SMALL = {"period": 64, "block": 4, "starts": 8, "nonces": 4}
-CASES = [("paper", name) for name in ("auto", "pattern", "phase", "slip", "local", "lr")]
-CASES += [("hardened", name) for name in ("auto", "phase", "slip", "local", "lr")]
+NONCES = 4
+# As many symbols as amino acids, so that all schemes are tried on the same sequences.
+TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(21)], unscored=[20])
+PROFILES = {
+    "paper": Profile(scheme=Paper(), delta=2.0),
+    "turns": Profile(TOKENS, Turns(period=64, block=4, starts=8, nonces=NONCES), delta=2.0),
+    "blocks": Profile(scheme=Blocks(nonces=NONCES), delta=2.0),
+}
+CASES = [(scheme, name) for scheme in PROFILES for name in DETECTORS[scheme]]
 every_case = pytest.mark.parametrize(("scheme", "name"), CASES)
 
 
 @cache
 def key_of(scheme: str, secret: bytes = bytes.fromhex(SECRET_HEX)) -> Key:
-    sizes = SMALL if scheme == "hardened" else {}
-    return Key.of(Secret(secret), Profile(scheme=scheme, delta=2.0, **sizes))
+    return Key.of(Secret(secret), PROFILES[scheme])
 
 
 @cache
@@ -38,11 +45,16 @@ def detector_of(scheme: str, name: str) -> Detector:
 
 
 def marked(
-    key: Key, length: int, rng: np.random.Generator, payload: int | None = None, seed: int = 1
+    key: Key,
+    length: int,
+    rng: np.random.Generator,
+    payload: int | None = None,
+    seed: int = 1,
+    chain: int = 0,
 ) -> np.ndarray:
     """Natural letters, tilted by the bias of their keys."""
     marker = Marker(key, payload=payload)
-    keys = marker.key_sequence(length, seed=seed)
+    keys = marker.key_sequence(length, seed=seed, chain=chain)
     law = np.cumsum(FREQUENCIES * np.exp(marker.bias(keys, temperature=1.0)), axis=1)
     return (rng.random((length, 1)) * law[:, -1:] >= law[:, :-1]).sum(axis=1)
 
@@ -60,7 +72,7 @@ def test_a_mark_is_found_by_its_key_alone(scheme: str, name: str, rng: np.random
     assert found.detector == name
     for other in (plain(300, rng), plain(80, rng)):
         assert detector_of(scheme, name).detect(other).log10_p > -3
-    if scheme == "hardened":  # a stranger's split may share much with the paper's
+    if scheme != "paper":  # a stranger's split may share much with the paper's
         stranger = Detector(key_of(scheme, bytes(32)), name)
         assert stranger.detect(design).log10_p > -3
 
@@ -68,7 +80,9 @@ def test_a_mark_is_found_by_its_key_alone(scheme: str, name: str, rng: np.random
 @every_case
 def test_p_values_are_never_above_one_and_nothing_has_one(scheme: str, name: str) -> None:
     detector = detector_of(scheme, name)
-    verdicts = detector.detect_many(["", "XXXX", "X/X", "A", "MK", "W" * 40])
+    verdicts = detector.detect_many(
+        [PROTEIN.encode(text) for text in ("", "XXXX", "X/X", "A", "MK", "W" * 40)]
+    )
     assert all(0.0 < v.p_value <= 1.0 and v.log10_p <= 0.0 for v in verdicts)
     for verdict in verdicts[:3]:
         assert verdict.p_value == 1.0
@@ -81,7 +95,7 @@ def test_p_values_are_never_above_one_and_nothing_has_one(scheme: str, name: str
 @every_case
 def test_chains_of_a_record_add_up(scheme: str, name: str, rng: np.random.Generator) -> None:
     key, detector = key_of(scheme), detector_of(scheme, name)
-    parts = [marked(key, n, rng, payload=None, seed=5) for n in (120, 110)]
+    parts = [marked(key, n, rng, seed=5, chain=chain) for chain, n in enumerate((120, 110))]
     one, two = (detector.detect(part).log10_p for part in parts)
     both = detector.detect(np.concatenate([parts[0], [-1], parts[1]]))
     assert both.length == 230
@@ -134,16 +148,17 @@ def test_many_phases_are_walked_as_defined(rng: np.random.Generator) -> None:
     assert stretches[1, 2] >= 28
 
 
+@pytest.mark.parametrize("scheme", ["blocks", "turns"])
 @pytest.mark.parametrize("name", ["auto", "lr"])
-def test_the_payload_is_read_back(name: str, rng: np.random.Generator) -> None:
-    for payload in range(SMALL["nonces"]):
-        verdict = detector_of("hardened", name).detect(
-            marked(key_of("hardened"), 250, rng, payload=payload)
+def test_the_payload_is_read_back(scheme: str, name: str, rng: np.random.Generator) -> None:
+    for payload in range(NONCES):
+        verdict = detector_of(scheme, name).detect(
+            marked(key_of(scheme), 250, rng, payload=payload)
         )
         assert verdict.payload == payload
         assert verdict.payload_error is not None
         assert verdict.payload_error < 1e-3
-    unmarked = detector_of("hardened", name).detect(plain(250, rng))
+    unmarked = detector_of(scheme, name).detect(plain(250, rng))
     assert (unmarked.payload, unmarked.payload_error) == (None, None)
 
 
@@ -180,8 +195,8 @@ def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:
     detector = Detector(key, "lr")
     found = 0
     for seed in range(16):
-        nonce = Marker(key).key_sequence(1, seed=seed)[0] // 512
-        # Of strength 1, half of it in another phase.
+        nonce = Marker(key).key_sequence(1, seed=seed)[0] // MAX_BLOCKS
+        # Of strength 1, half of it beside its blocks.
         verdict = detector.detect(np.delete(marked(key, 401, rng, seed=seed), 200))
         assert verdict.payload in (nonce, None)
         found += verdict.prediction
@@ -189,7 +204,7 @@ def test_a_lost_symbol_does_not_hide_the_mark(rng: np.random.Generator) -> None:
 
 
 def test_a_stretch_is_found_where_it_lies(rng: np.random.Generator) -> None:
-    for scheme in ("paper", "hardened"):
+    for scheme in ("paper", "turns"):
         whole = np.concatenate([plain(100, rng), marked(key_of(scheme), 150, rng), plain(90, rng)])
         detector = detector_of(scheme, "local")
         found, alone = detector.detect(whole), detector.detect(whole[100:250])
@@ -200,9 +215,12 @@ def test_a_stretch_is_found_where_it_lies(rng: np.random.Generator) -> None:
 
 
 def test_options_and_keys_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ParameterError, match="paper's scheme"):
-        Detector(key_of("hardened"), "pattern")
-    with pytest.raises(ParameterError, match="--detector pattern"):
+    for scheme in ("turns", "blocks"):
+        with pytest.raises(ParameterError, match=f"not judge keys of the scheme '{scheme}'"):
+            Detector(key_of(scheme), "pattern")
+    with pytest.raises(ParameterError, match="take auto or lr"):
+        Detector(key_of("blocks"), "phase")
+    with pytest.raises(ParameterError, match="goes with the detector 'pattern'"):
         Detector(key_of("paper"), "phase", m=5)
 
 
@@ -247,9 +265,10 @@ def test_curves_meet_the_verdict(scheme: str, name: str, rng: np.random.Generato
             assert tail == pytest.approx(verdict.p_value, rel=1e-3, abs=1e-4)
 
 
-def test_the_track_of_a_hardened_key_follows_slips(rng: np.random.Generator) -> None:
-    key = key_of("hardened")
-    detector, tracker = detector_of("hardened", "auto"), Tracker(key)
+@pytest.mark.parametrize("scheme", ["blocks", "turns"])
+def test_the_track_of_a_key_follows_slips(scheme: str, rng: np.random.Generator) -> None:
+    key = key_of(scheme)
+    detector, tracker = detector_of(scheme, "auto"), Tracker(key)
     slipped = np.delete(marked(key, 301, rng), 150)
     track = tracker.follow(detector.read([slipped])[0])
     halves = np.nanmean(track.agreement[:150]), np.nanmean(track.agreement[150:])
@@ -263,7 +282,7 @@ def test_the_track_of_a_hardened_key_follows_slips(rng: np.random.Generator) -> 
     assert np.mean(shares) == pytest.approx(np.mean(chances), abs=0.03)
 
 
-def test_a_hardened_picture_does_not_tell_which_symbols_agree(
+def test_a_picture_of_blocks_does_not_tell_which_symbols_agree(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its track has one point for each window: a count, not a place."""
@@ -277,7 +296,7 @@ def test_a_hardened_picture_does_not_tell_which_symbols_agree(
         return plot(axes, x, *rest, **options)
 
     monkeypatch.setattr(Axes, "plot", spy)
-    detector, ids = detector_of("hardened", "auto"), plain(310, rng)
+    detector, ids = detector_of("blocks", "auto"), plain(310, rng)
     plot_verdicts(detector, [detector.detect(ids)], [ids], str(tmp_path / "x.svg"))
     assert (np.diff(drawn[0]) == 31).all()
     assert len(drawn[0]) == 10

@@ -44,7 +44,7 @@ def generate(model: Any, prompt: Any, processor: Any, length: int = 128) -> Any:
     ).sequences
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "turns"])
 @pytest.mark.parametrize("delta_at", ["logits", "tempered"])
 def test_canvases_are_marked_and_detected(secret: Secret, scheme: str, delta_at: str) -> None:
     key = words_key(secret, scheme=scheme, delta_at=delta_at)
@@ -66,7 +66,7 @@ def test_canvases_are_marked_and_detected(secret: Secret, scheme: str, delta_at:
 
 def test_positions_count_on_over_canvases_and_steps(secret: Secret) -> None:
     """Position index = tokens so far - prompt + place on the canvas, at every step alike."""
-    marker = Marker(words_key(secret, scheme="hardened"))
+    marker = Marker(words_key(secret, scheme="turns"))
     processor = PatternMarkDiffusionProcessor(marker, seed=2, first_index=3)
     prompt, zeros = prompts(2, 7), torch.zeros(2, 16, NUM_COLUMNS)
     second = torch.cat([prompt, prompts(2, 16, seed=1)], dim=1)
@@ -96,7 +96,7 @@ def test_a_tempered_delta_follows_the_temperatures(secret: Secret) -> None:
 
 
 def test_without_a_seed_the_steps_of_a_generation_share_its_keys(secret: Secret) -> None:
-    marker = Marker(words_key(secret, scheme="hardened", starts=512))
+    marker = Marker(words_key(secret, scheme="turns", starts=512))
     processor = PatternMarkDiffusionProcessor(marker)
     scores = torch.zeros(2, 16, NUM_COLUMNS)
 

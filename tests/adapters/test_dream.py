@@ -80,7 +80,7 @@ def test_marked_answers_are_detected_and_unmarked_ones_are_not(
 
 def test_the_bias_stands_where_the_token_stands(secret: Secret) -> None:
     """The logits are shifted already: position i of the answer has key i, the prompt none."""
-    marker = Marker(words_key(secret, scheme="hardened"))
+    marker = Marker(words_key(secret, scheme="turns"))
     tokens = torch.nn.functional.pad(prompts(2, 6), (0, 10), value=MASK)
     hook = dream_hook(marker, 6, seed="job", first_index=4)
     bias = hook(0, tokens, torch.zeros(2, 16, NUM_COLUMNS))

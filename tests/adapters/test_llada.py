@@ -33,7 +33,7 @@ class Watched:
         return self.model(tokens, **more)
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "turns"])
 @pytest.mark.parametrize("remasking", ["low_confidence", "random"])
 def test_marked_answers_are_detected_and_unmarked_ones_are_not(
     secret: Secret, scheme: str, remasking: str
@@ -121,7 +121,7 @@ def test_guidance_moves_away_from_what_the_model_says_without_the_prompt(secret:
 
 
 def test_a_row_has_the_keys_of_its_number_in_any_batch(secret: Secret) -> None:
-    marker = Marker(words_key(secret, scheme="hardened", starts=512))
+    marker = Marker(words_key(secret, scheme="turns", starts=512))
     bert, prompt = tiny_bert(spread=0.2), prompts(4, 6)
     common: Any = {"mask_id": MASK, "gen_length": 16, "block_length": 16, "steps": 16, "seed": 5}
     together = llada_generate(bert, prompt, marker, **common)

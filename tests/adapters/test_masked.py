@@ -88,7 +88,7 @@ def test_tokens_are_drawn_from_the_tilted_distribution(secret: Secret, delta_at:
     tokens = torch.full((1, n), MASK)
     drawn = sampler.fill(tokens, [most_confident(n)])
     counts = torch.bincount(drawn[0], minlength=NUM_COLUMNS)[some].numpy()
-    promoted = marker.members[0][some.numpy()]
+    promoted = marker.key.partition.members[0][some.numpy()]
     assert 0 < promoted.sum() < 8
     tilt = 1.5 / temperature if delta_at == "logits" else 1.5
     weights = np.exp(logits[some].numpy() / temperature + tilt * promoted)

@@ -36,11 +36,12 @@ def strong_key(secret: Secret) -> Key:
 
 
 @pytest.mark.parametrize("order", ["random", "confidence"])
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "blocks"])
 def test_marked_proteins_are_detected_and_unmarked_ones_are_not(
     secret: Secret, order: str, scheme: str
 ) -> None:
-    key = Key.of(secret, Profile(delta=2.5, scheme=scheme, nonces=1))
+    schemes = {"paper": Paper(), "blocks": Blocks(nonces=1)}
+    key = Key.of(secret, Profile(delta=2.5, scheme=schemes[scheme]))
     esm = tiny_esm(columns=40)  # a padded vocabulary
     log10_p = {}
     for delta in (2.5, 0.0):

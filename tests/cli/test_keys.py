@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from patternmark import load_key
+from patternmark.core.profile import TEXT_DELTA
+from patternmark.core.schemes import Blocks, Paper, Turns
 from tests.conftest import SECRET_HEX, Outcome
 
 Run = Callable[..., Outcome]
@@ -49,19 +51,49 @@ def test_every_parameter_reaches_the_file(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert made.status == 0, made.err
     profile = load_key(file).profile
-    assert profile.num_keys == 3
-    assert profile.chain.initial == (0.2, 0.3, 0.5)
-    assert profile.patterns == ((0, 1, 2), (1, 2, 0), (2, 0, 1))
-    assert profile.pattern_length == 3
+    scheme = profile.scheme
+    assert scheme.num_keys == 3
+    assert scheme.chain.initial == (0.2, 0.3, 0.5)
+    assert scheme.patterns == ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+    assert scheme.pattern_length == 3
     assert profile.alphabet.unscored == (0, 4, 5)
-    assert profile.background == tuple(range(31))
+    assert scheme.background == tuple(range(31))
     assert profile.delta_at == "tempered"
+
+
+def test_the_default_marks_blocks_of_proteins_and_turns_of_text(run: Run, tmp_path: Path) -> None:
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(f"w{i}" for i in range(600)))
+    words = ["--alphabet", f"tokenizer:{vocabulary}"]
+    cases = {
+        "protein": ([], Blocks(), 1.0),
+        "sizes": (["--block", 4, "--nonces", 8], Blocks(block=4, nonces=8), 1.0),
+        "text": (words, Turns(), TEXT_DELTA),
+        "turns": (
+            [*words, "--period", 64, "--starts", 4, "--block", 8, "--nonces", 2, "--delta", 1.5],
+            Turns(period=64, block=8, starts=4, nonces=2),
+            1.5,
+        ),
+        "paper": ([*words, "--scheme", "paper"], Paper(), TEXT_DELTA),
+    }
+    for name, (options, scheme, delta) in cases.items():
+        file = tmp_path / f"{name}.key"
+        assert run("keygen", "-o", file, *options).status == 0
+        profile = load_key(file).profile
+        assert (profile.scheme, profile.delta) == (scheme, delta)
+    shown = run("key", "show", tmp_path / "sizes.key").out
+    assert "halves of the alphabet, derived from the secret" in shown
+    assert json.loads(run("key", "show", tmp_path / "sizes.key", "--json").out)["scheme"] == {
+        "name": "blocks",
+        "block": 4,
+        "nonces": 8,
+    }
 
 
 def test_more_keys_follow_in_a_cycle(run: Run, tmp_path: Path) -> None:
     assert run("keygen", "-l", "4", "--m", "3", "-o", tmp_path / "x.key").status == 0
-    profile = load_key(tmp_path / "x.key").profile
-    assert profile.target_patterns().patterns == ((0, 1, 2), (1, 2, 3), (2, 3, 0), (3, 0, 1))
+    scheme = load_key(tmp_path / "x.key").profile.scheme
+    assert scheme.target_patterns().patterns == ((0, 1, 2), (1, 2, 3), (2, 3, 0), (3, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +112,15 @@ def test_more_keys_follow_in_a_cycle(run: Run, tmp_path: Path) -> None:
         (["--delta", "-1"], "delta must be a number of 0 or more"),
         (["--delta-at", "here"], "delta_at is one of"),
         (["--scheme", "novel"], "scheme 'novel' is not known"),
+        (["--scheme", "hardened"], "this version has blocks, turns, paper"),
+        (["--scheme", "turns"], "take 'blocks' for proteins"),
+        (["--block", "0"], "a block has a whole number from 1 to 64, not 0"),
+        (["--nonces", "5000"], "nonces are a whole number from 1 to 4096, not 5000"),
+        (["--period", "512"], "--period goes with --scheme turns, not with blocks"),
+        (["--starts", "4"], "which takes --block, --nonces"),
+        (["--scheme", "paper", "--nonces", "2"], "--nonces goes with --scheme blocks or turns"),
+        (["--scheme", "blocks", "--keys", "2"], "--keys goes with --scheme paper, not with blocks"),
+        (["--block", "3", "--m", "4"], "--block goes with --scheme blocks or turns, not with paper"),
         (["--alphabet", "dna"], "or 'tokenizer:FILE', not 'dna'"),
         (["--parts", "ACDEFGHIK,MNPQRSTVWY"], "no part holds 'L'"),
         (["--parts", "ACD,EFGHIKL,MNPQRSTVWY", "--keys", "2"], "3 parts were given for 2 keys"),

@@ -72,10 +72,10 @@ def test_what_the_command_says(run: Run, tmp_path: Path) -> None:
     assert "40 simulated" in words
 
 
-def test_hardened_is_the_default(run: Run) -> None:
+def test_blocks_are_the_default(run: Run) -> None:
     arguments = ["power", "--delta", 1.5, "--length", 120, "--draws", 8, "--fpr", "1e-2"]
     lone = run(*arguments, "--nonces", 1, "--json").objects[0]
-    assert (lone["scheme"], lone["nonces"], lone["trials"]) == ("hardened", 1, 8)
+    assert (lone["scheme"], lone["nonces"], lone["trials"]) == ("blocks", 1, 8)
     assert lone["hits"] >= 1
 
 
@@ -98,7 +98,8 @@ def test_the_picture_of_power(run: Run, tmp_path: Path) -> None:
         (["--delta", "3", "--length", "50"], "measured for delta up to 1.5"),
         (["--delta", "1", "--length", "0"], "a length lies between"),
         (["--length", "8", "--fpr", "1e-9"], "does not reach"),
-        (["--delta", "1", "--length", "50", "--nonces", "2"], "--scheme hardened"),
+        (["--delta", "1", "--length", "50", "--nonces", "2"], "--nonces goes with --scheme blocks"),
+        (["--delta", "1", "--length", "50", "--block", "2"], "--block goes with --scheme blocks"),
         (["--delta", "1", "--length", "50", "--fpr", "0"], "between 0 and 1"),
     ],
 )

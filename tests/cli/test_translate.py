@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from patternmark import load_key
+from patternmark.core.schemes import Turns
 from tests.conftest import Outcome
 
 Run = Callable[..., Outcome]
@@ -187,4 +188,4 @@ def test_a_checkpoint_with_missing_tensors_is_named(
 
 def test_keys_for_text_have_the_usual_parameters(text_key: Path) -> None:
     profile = load_key(text_key).profile
-    assert (profile.scheme, profile.starts, profile.nonces) == ("hardened", 1, 1)
+    assert profile.scheme == Turns()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Detector, Key, Profile
-from patternmark.core.profile import HARDENED
-from patternmark.core.schemes import Blocks, Paper, Turns
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.cyclic import CyclicRatio
 from patternmark.likelihood import Component, Mixture
@@ -15,31 +14,30 @@ from patternmark.null.mixture import GRID, CoinSimulation, MixtureNull, Simulati
 from patternmark.rates import ANY_SYMBOL, agreement_rates
 from patternmark.statistics.ratio import mixture_of
 
-PROFILES = {"paper": Profile(scheme=Paper()), "hardened": Profile(scheme=Blocks(nonces=1))}
+PAPER = Profile(scheme=Paper())
 FREQUENCIES = np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND)
 
 
-def schedule_of(profile: Profile, rng: np.random.Generator) -> np.ndarray:
-    return Key.of(Secret(rng.bytes(32)), profile).schedule.promoted(0)
+def draw_parts(rng: np.random.Generator) -> np.ndarray:
+    return Key.of(Secret(rng.bytes(32)), PAPER).partition.members
 
 
 @cache
-def simulation(scheme: str) -> Simulation:
-    profile = PROFILES[scheme]
+def simulation() -> Simulation:
     return Simulation(
-        lambda rng: schedule_of(profile, rng),
-        starts=Key.of(Secret(bytes(32)), profile).schedule.starts,
-        rates=agreement_rates(PROTEIN, scheme),
+        draw_parts,
+        starts=np.arange(2),
+        rates=agreement_rates(PROTEIN, "paper"),
         frequencies=FREQUENCIES,
-        mixture=mixture_of(profile),
+        mixture=mixture_of(PAPER),
     )
 
 
-def chance_ratios(scheme: str, length: int, draws: int, seed: int) -> np.ndarray:
+def chance_ratios(length: int, draws: int, seed: int) -> np.ndarray:
     """ln E of unmarked sequences under fresh keys."""
-    model, rng, found = simulation(scheme), np.random.default_rng(seed), []
+    model, rng, found = simulation(), np.random.default_rng(seed), []
     for _ in range(draws // 64):
-        promoted = schedule_of(PROFILES[scheme], rng)
+        promoted = draw_parts(rng)
         symbols = rng.choice(21, size=(64, length), p=FREQUENCIES)
         ratio = CyclicRatio([promoted], model.rates, model.starts, model.mixture.components)
         scored = np.full(64, length)
@@ -47,14 +45,10 @@ def chance_ratios(scheme: str, length: int, draws: int, seed: int) -> np.ndarray
     return np.concatenate(found)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "length", "draws"), [("paper", 120, 6400), ("hardened", 80, 960)]
-)
-def test_the_shipped_table_is_not_below_what_is_counted(
-    scheme: str, length: int, draws: int
-) -> None:
-    ratios = chance_ratios(scheme, length, draws, seed=5)
-    log_p = MixtureNull.shipped(scheme).log_tail(ratios, np.full(draws, length))
+@pytest.mark.parametrize(("length", "draws"), [(120, 6400), (45, 3200)])
+def test_the_shipped_table_is_not_below_what_is_counted(length: int, draws: int) -> None:
+    ratios = chance_ratios(length, draws, seed=5)
+    log_p = MixtureNull.shipped("paper").log_tail(ratios, np.full(draws, length))
     for level in (0.3, 0.1, 0.03, 0.01):
         counted = np.mean(log_p <= np.log(level))
         error = np.sqrt(level / draws)
@@ -65,8 +59,8 @@ def test_the_shipped_table_is_not_below_what_is_counted(
 
 def test_rare_ratios_are_simulated_right() -> None:
     """Draws from the alternative give the tail that counting gives, where counting can."""
-    table = simulation("paper").log_p(100, draws=2560, seed=3)
-    ratios = chance_ratios("paper", 100, 12800, seed=6)
+    table = simulation().log_p(100, draws=2560, seed=3)
+    ratios = chance_ratios(100, 12800, seed=6)
     for e in (0.5, 1.0, 2.0):
         tabled, counted = np.exp(table[e == GRID][0]), np.mean(ratios >= e)
         assert counted <= tabled * 1.05 + 4 * np.sqrt(counted / len(ratios))
@@ -84,7 +78,7 @@ def test_a_tail_falls_and_stays_below_markov() -> None:
 
 
 def test_nonces_share_the_chances() -> None:
-    null = MixtureNull.shipped("hardened")
+    null = MixtureNull.shipped("paper")
     scored = np.full(3, 400)
     ratios = np.array([3.0, 8.0, 20.0])
     one, many = (null.log_tail(ratios, scored, nonces) for nonces in (1, 64))
@@ -100,7 +94,7 @@ def test_too_short_for_the_table_is_markov() -> None:
 
 def test_ratios_beyond_floats_have_a_p_value() -> None:
     """A long marked record: e^1000 is no float, its p-value is as small as Markov's bound."""
-    null = MixtureNull.shipped("hardened")
+    null = MixtureNull.shipped("paper")
     ratios = np.array([0.0, 1e-12, 50.0, 1000.0])
     log_p = null.log_tail(ratios, np.full(4, 3000), nonces=64)
     assert np.all(np.isfinite(log_p))
@@ -112,7 +106,7 @@ TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(2000)], unscore
 TEXT_PROFILES = {
     "paper, 2 starts": Profile(alphabet=TOKENS, scheme=Paper()),
     **{
-        token_table(HARDENED, starts): Profile(alphabet=TOKENS, scheme=Turns(starts=starts, nonces=1))
+        token_table(Turns.name, starts): Profile(TOKENS, Turns(starts=starts))
         for starts in (1, 4, 16)
     },
 }
@@ -123,9 +117,9 @@ TEXT_PROFILES = {
     [
         ("paper, 2 starts", 21, 400, 20),  # between the lengths of the table, and a few agree
         ("paper, 2 starts", 68, 400, 20),
-        ("hardened, 4 starts", 45, 128, 8),
-        ("hardened, 1 start", 90, 64, 8),
-        ("hardened, 16 starts", 35, 64, 8),
+        ("turns, 4 starts", 45, 128, 8),
+        ("turns, 1 start", 90, 64, 8),
+        ("turns, 16 starts", 35, 64, 8),
     ],
 )
 def test_the_tables_of_texts_are_not_below_what_is_counted(

@@ -77,7 +77,7 @@ def plain_bias(  # noqa: PLR0912  # one branch for each scheme
             for token, p in known_or_likely(place + 1):
                 bias[v] += scheme.delta / 2 * p * _in(scheme, v, token)
         elif isinstance(scheme, ByKey):
-            bias[v] = scheme.delta * (key >= 0 and scheme.marker.members[key, v])
+            bias[v] = scheme.delta * (key >= 0 and scheme.promoted(np.array([key]))[0, v])
         else:
             raise AssertionError(scheme)
     return bias

@@ -6,7 +6,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Detector
+from patternmark import PROTEIN, Detector, Profile
+from patternmark.core.schemes import Turns
 from patternmark.schemes import EMPTY, SCHEMES, Canvas, Scheme, make_scheme
 from tests.null.test_binomial import exact_tail, ln
 from tests.schemes.reference import MANY, TINY, a_secret
@@ -212,8 +213,8 @@ def test_our_own_schemes_judge_as_their_detectors(rng: np.random.Generator) -> N
     paper = make_scheme("pattern-mark", a_secret(4), PROTEIN, 1.0)
     as_published = Detector(paper.key, "pattern", m=5, mask_repeats=False)
     default = make_scheme("default", a_secret(4), PROTEIN, 1.0)
-    assert default.key.profile.is_hardened
-    assert not paper.key.profile.is_hardened
+    assert default.key.profile == Profile()
+    assert paper.key.profile.scheme.name == "paper"
     for scheme, detector in ((paper, as_published), (default, Detector(default.key))):
         verdicts = detector.detect_many(sequences)
         found = scheme.judge(sequences)
@@ -221,4 +222,4 @@ def test_our_own_schemes_judge_as_their_detectors(rng: np.random.Generator) -> N
         assert (found.score == -found.log10_p).all()
     text = make_scheme("pattern-mark", a_secret(4), MANY, 1.0)
     assert "m:4" in text.detector.signature
-    assert make_scheme("default", a_secret(4), MANY, 1.0).key.profile.nonces == 1
+    assert make_scheme("default", a_secret(4), MANY, 1.0).key.profile.scheme == Turns()

@@ -14,7 +14,7 @@ from patternmark.models.mask_predict import Candidates
 from patternmark.translation.choice import MarkedLines
 
 WORDS = Alphabet.from_symbols("words", [f"w{i}" for i in range(2000)], range(5))
-PROFILES = {"paper": Profile(alphabet=WORDS, scheme=Paper()), "hardened": Profile.for_text(WORDS)}
+PROFILES = {"paper": Profile(alphabet=WORDS, scheme=Paper()), "turns": Profile.for_text(WORDS)}
 LIKE = torch.zeros(1)
 
 
@@ -41,7 +41,7 @@ def choose(
     return lines.choose(which, promotion, candidates, sure, lambda rows: [True] * len(rows))
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "turns"])
 def test_what_a_detector_will_find_is_known(scheme: str) -> None:
     rng = np.random.default_rng(5)
     differences = []
@@ -62,7 +62,7 @@ def test_what_a_detector_will_find_is_known(scheme: str) -> None:
 
 def test_the_likeliest_clear_one_or_the_likeliest() -> None:
     rng = np.random.default_rng(6)
-    lines = marked_lines("hardened", ["a", "b", "c"])
+    lines = marked_lines("turns", ["a", "b", "c"])
     promotion = lines.promotion([0, 1, 2], 60)
     weak, clear, clearest = (agreeing(promotion, x, rng, (3, 60)) for x in (0.5, 0.85, 0.97))
     tokens = torch.stack([weak, clear, clearest], dim=1)
@@ -74,14 +74,14 @@ def test_the_likeliest_clear_one_or_the_likeliest() -> None:
     found = choose(lines, [0, 1, 2], promotion, Candidates(tokens, lengths, likelihood), 1e-3)
     wanted = [clear[0], weak[1, :3], clearest[2]]
     assert found == [row.tolist() for row in wanted]
-    again = marked_lines("hardened", ["a", "b", "c"])
+    again = marked_lines("turns", ["a", "b", "c"])
     found = choose(again, [0, 1, 2], promotion, Candidates(tokens, lengths, likelihood), 1.0)
     assert found == [weak[0].tolist(), weak[1, :3].tolist(), weak[2].tolist()]
 
 
 def test_of_clear_ones_one_that_reads_back_is_taken() -> None:
     rng = np.random.default_rng(8)
-    lines = marked_lines("hardened", ["a", "b", "c"])
+    lines = marked_lines("turns", ["a", "b", "c"])
     promotion = lines.promotion([0, 1, 2], 40)
     first, second = (agreeing(promotion, 1.0, rng, (3, 40)) for _ in range(2))
     weak = agreeing(promotion, 0.5, rng, (3, 40))
@@ -96,7 +96,7 @@ def test_of_clear_ones_one_that_reads_back_is_taken() -> None:
     assert found == [second[0].tolist(), second[1].tolist(), second[2].tolist()]
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "turns"])
 def test_the_keys_run_on_and_repeats_count_once(scheme: str) -> None:
     rng = np.random.default_rng(7)
     both = marked_lines(scheme, ["a", "b"])

@@ -58,7 +58,7 @@ def test_a_line_is_translated_alike_whatever_stands_around_it() -> None:
     assert other[0].text != alone[0].text
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", ["paper", "turns"])
 def test_the_mark_is_found_in_the_text(scheme: str) -> None:
     source = " ".join([LINES[0], LINES[2], LINES[3]])
     key = a_key()

@@ -31,6 +31,7 @@ def counted_nonces(key: Key, first: int, count: int) -> list[int]:
     """Return the nonces that stand for numbers from `first` on.
 
     >>> from patternmark import Key, Profile
+    >>> from patternmark.core.schemes import Blocks
     >>> key = Key.generate(Profile(scheme=Blocks(nonces=4)))
     >>> sorted(counted_nonces(key, 8, 4))  # a whole round
     [0, 1, 2, 3]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import log
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.core.schemes import Paper
 from patternmark.errors import ParameterError
 from patternmark.evidence import fisher
 from patternmark.null.signs import SignedSum
@@ -62,7 +63,7 @@ class BackboneStatistic:
     name = BACKBONE
 
     def __init__(self, key: Key, source: str) -> None:
-        if key.profile.scheme.tables()["scheme"]["transition"] != _TAKING_TURNS:
+        if cast(Paper, key.profile.scheme).chain.transition != KeyChain.alternating().transition:
             raise ParameterError(
                 "rates of positions need two keys that take turns as the paper's do: "
                 f"key {key.key_id} is judged without them"
@@ -114,9 +115,6 @@ class BackboneStatistic:
             null = _null_of(row[read].tobytes())
             found.append(Found(-null.log_tail(value) - log_chances, log_chances, value, step, null))
         return max(found, key=lambda one: one.evidence)
-
-
-_TAKING_TURNS = [list(row) for row in KeyChain.alternating().transition]
 
 
 def _weights(reading: Reading, chain: slice) -> tuple[NDArray[np.int64], float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.core.schemes import Paper
 from patternmark.null import PatternNull
 from patternmark.recover import recover
 from patternmark.statistics.base import Measurement, NullCurve
@@ -18,8 +20,7 @@ class PatternStatistic:
     name = "pattern"
 
     def __init__(self, key: Key, m: int | None = None, null: KeyChain | None = None) -> None:
-        # Only keys of the paper's scheme come here, and it alone has target patterns.
-        self.patterns = key.profile.scheme.target_patterns(m)  # type: ignore[attr-defined]
+        self.patterns = cast(Paper, key.profile.scheme).target_patterns(m)
         self.null = PatternNull(self.patterns, null)
         self.signature = f"m:{self.patterns.length}|null:{self.null.null.signature}"
         self._partition = key.partition

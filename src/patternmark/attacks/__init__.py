@@ -8,18 +8,19 @@
     redesign        the design model itself, without a mark (needs torch: import it by name)
     oracle          an attacker who may ask the detector so many times
 
-Learning the secret: an attacker knows everything but it (Kerckhoffs): scheme, pairs, period,
-block, starts, number of nonces, strength, and how often marked letters agree with their keys.
+Learning the secret: an attacker knows everything but it (Kerckhoffs): scheme, pairs,
+block, number of nonces, strength, and how often marked letters agree with their keys.
 
     split   the paper's scheme on proteins: score every split of the alphabet
-    cells   the hardened scheme: align sequences, pool their votes on every secret bit
+    coins   block marks: find which sequences share a nonce, pool their votes on every coin
+    seen    what each letter of a marked sequence says
     tokens  a split of a large vocabulary: frequencies, pairs, and phases of tokens
     forge   new sequences with the mark one believes in; edits that strip it
     audit   all of it on the sequences of one key
 """
 
 from patternmark.attacks.audit import Audit, audit_sequences
-from patternmark.attacks.cells import CellKnowledge, learn_cells
+from patternmark.attacks.coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import Knowledge, forge, random_edits, strip
 from patternmark.attacks.oracle import OracleResult, oracle_attack, protein_edits, text_edits
 from patternmark.attacks.registry import ATTACKS, Attack, attacks_on, find_attack, splice_into
@@ -37,7 +38,7 @@ __all__ = [
     "ATTACKS",
     "Attack",
     "Audit",
-    "CellKnowledge",
+    "CoinKnowledge",
     "Knowledge",
     "OracleResult",
     "PairKnowledge",
@@ -47,7 +48,7 @@ __all__ = [
     "audit_sequences",
     "find_attack",
     "forge",
-    "learn_cells",
+    "learn_coins",
     "learn_frequencies",
     "learn_pairs",
     "learn_phases",

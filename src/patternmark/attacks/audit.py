@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.attacks.cells import CellKnowledge, learn_cells
+from patternmark.attacks.coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import (
     Knowledge,
     composition,
@@ -20,10 +21,11 @@ from patternmark.attacks.forge import (
     random_edits,
     strip,
 )
+from patternmark.attacks.seen import Seen, by_letters
 from patternmark.attacks.split import SplitKnowledge, learn_split
 from patternmark.core.alphabet import PROTEIN
-from patternmark.core.chain import KeyChain
 from patternmark.core.profile import Profile
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.errors import ParameterError
 from patternmark.rates import DELTAS
 from patternmark.simulate import rates_at
@@ -32,9 +34,8 @@ Judge = Callable[[Sequence[NDArray[np.int64]]], int]  # how many sequences are c
 DEFAULT_BUDGET = 0.1
 
 
-@dataclass(frozen=True)
-class Count:
-    """So many of n sequences were called marked."""
+class Count(NamedTuple):
+    """How many of n sequences were called marked."""
 
     hits: int
     n: int
@@ -44,7 +45,7 @@ class Count:
 class Audit:
     """What was learned; with a judge also what that was good for."""
 
-    knowledge: SplitKnowledge | CellKnowledge
+    knowledge: SplitKnowledge | CoinKnowledge
     forged: Count | None = None  # at the strength of the mark
     forced: Count | None = None  # at the greatest strength that was measured
     unmarked: Count | None = None  # made like the forged ones, without a mark
@@ -53,28 +54,72 @@ class Audit:
     random: Count | None = None  # with as many edits at random
 
 
-def check_attackable(profile: Profile) -> None:
-    """Refuse keys these attacks are not made for."""
+class _Learner(NamedTuple):
+    """How the secret of a scheme is learned, and which of its keys that works for."""
+
+    learn: Callable[[Sequence[Seen], Profile, np.random.Generator], SplitKnowledge | CoinKnowledge]
+    check: Callable[[Profile], None]
+    first_chain_only: bool  # whether the other chains of a record follow secrets of their own
+
+
+def _learn_split(
+    seen: Sequence[Seen], profile: Profile, rng: np.random.Generator
+) -> SplitKnowledge:
+    del profile, rng  # there is one way to alternate, and all splits are tried
+    return learn_split(seen)
+
+
+def _check_split(profile: Profile) -> None:
     if profile.alphabet != PROTEIN:
         raise ParameterError(
             "the audit attacks marks on proteins; a split of a larger vocabulary is not found by "
             "trying all of them"
         )
-    if not profile.is_hardened and profile.chain != KeyChain.alternating():
-        raise ParameterError("the audit attacks two keys that alternate, or hardened keys")
+    if not profile.scheme.has_default_shape:
+        raise ParameterError("the audit of the paper's scheme attacks two keys that alternate")
+
+
+def _learn_coins(seen: Sequence[Seen], profile: Profile, rng: np.random.Generator) -> CoinKnowledge:
+    scheme = cast(Blocks, profile.scheme)
+    return learn_coins(seen, scheme.block, scheme.nonces, rng)
+
+
+def _check_coins(profile: Profile) -> None:
+    del profile  # block marks are for proteins, and every shape is attacked
+
+
+_LEARNERS = {
+    Paper.name: _Learner(_learn_split, _check_split, first_chain_only=False),
+    Blocks.name: _Learner(_learn_coins, _check_coins, first_chain_only=True),
+}
+ATTACKED = tuple(_LEARNERS)
+
+
+def check_attackable(profile: Profile) -> None:
+    """Refuse keys these attacks are not made for."""
+    _learner(profile).check(profile)
+
+
+def first_chain_only(profile: Profile) -> bool:
+    """Return whether only the first chain of each record is of use to the attacker."""
+    return _learner(profile).first_chain_only
+
+
+def _learner(profile: Profile) -> _Learner:
+    name = profile.scheme.name
+    if name not in _LEARNERS:
+        raise ParameterError(
+            f"the audit attacks marks on proteins, of the schemes {' and '.join(ATTACKED)}: "
+            f"this key has the scheme {name!r}"
+        )
+    return _LEARNERS[name]
 
 
 def learn(
-    sequences: Sequence[NDArray[np.int64]],
-    profile: Profile,
-    delta: float,
-    rng: np.random.Generator,
-) -> SplitKnowledge | CellKnowledge:
+    seen: Sequence[Seen], profile: Profile, rng: np.random.Generator
+) -> SplitKnowledge | CoinKnowledge:
     """Learn what sequences of one key teach, given the public parameters."""
-    rates = rates_at(delta, profile.alphabet, profile.scheme)
-    if profile.is_hardened:
-        return learn_cells(sequences, profile, rates, rng)
-    return learn_split(sequences, rates)
+    return _learner(profile).learn(seen, profile, rng)
 
 
 def audit_sequences(
@@ -87,25 +132,32 @@ def audit_sequences(
     tries: int = 100,
     budget: float = DEFAULT_BUDGET,
     frequencies: NDArray[np.float64] | None = None,
+    position_rates: Sequence[NDArray[np.float64]] | None = None,
 ) -> Audit:
     """Learn from sequences [n] (ids, UNREAD where nothing is read), then forge and strip.
 
     `tries` new sequences are forged, as long as the seen ones in turn; up to as many seen ones
     are stripped, each by changing a share `budget` of its letters. Letters of new sequences follow
-    `frequencies`, or the composition of the seen ones.
+    `frequencies`, or the composition of the seen ones. An attacker who has model and backbone
+    knows how often each position should agree: `position_rates`, [n] for each sequence.
     """
     check_attackable(profile)
     if not sequences:
         raise ParameterError("an audit needs at least one sequence")
-    knowledge = learn(sequences, profile, delta, rng)
+    rates, strongest = (
+        rates_at(strength, profile.alphabet, profile.scheme.name)
+        for strength in (delta, DELTAS[-1])
+    )
+    if position_rates is None:
+        seen = by_letters(sequences, rates)
+    else:
+        seen = [Seen.of(*one) for one in zip(sequences, position_rates, strict=True)]
+    knowledge = learn(seen, profile, rng)
     if judge is None:
         return Audit(knowledge)
-    rates, strongest = (
-        rates_at(strength, profile.alphabet, profile.scheme) for strength in (delta, DELTAS[-1])
-    )
     letters = composition(sequences) if frequencies is None else frequencies
     lengths = [len(sequences[i % len(sequences)]) for i in range(tries)]
-    stripped = strip_seen(sequences, knowledge, rates, letters, budget, tries, rng)
+    stripped = strip_seen(seen, knowledge, rates, letters, budget, tries, rng)
     batches = (
         forge(knowledge, lengths, rates, letters, rng),
         forge(knowledge, lengths, strongest, letters, rng),
@@ -116,7 +168,7 @@ def audit_sequences(
 
 
 def strip_seen(
-    sequences: Sequence[NDArray[np.int64]],
+    seen: Sequence[Seen],
     knowledge: Knowledge,
     rates: NDArray[np.float64],
     frequencies: NDArray[np.float64],
@@ -125,10 +177,10 @@ def strip_seen(
     rng: np.random.Generator,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]], list[NDArray[np.int64]]]:
     """Return seen sequences as they are, edited where it hurts, and edited at random."""
-    chosen = range(min(most, len(sequences)))
-    edits = [round(budget * np.count_nonzero(sequences[i] >= 0)) for i in chosen]
+    chosen = [one.symbols for one in seen[:most]]
+    edits = [round(budget * np.count_nonzero(symbols >= 0)) for symbols in chosen]
     return (
-        [sequences[i] for i in chosen],
-        [strip(sequences[i], knowledge, i, rates, edits[i]) for i in chosen],
-        [random_edits(sequences[i], edits[i], frequencies, rng) for i in chosen],
+        chosen,
+        [strip(s, knowledge, i, rates, edits[i]) for i, s in enumerate(chosen)],
+        [random_edits(s, edits[i], frequencies, rng) for i, s in enumerate(chosen)],
     )

@@ -23,28 +23,15 @@ _AT_ONCE = 256  # sequences drawn together: bounds the memory
 class Knowledge(Protocol):
     """What an attacker believes after having seen sequences.
 
-    Signs are expected values: 1 where a key surely promotes a letter, -1 where it surely does
+    Signs are expected values: 1 where a position surely promotes a letter, -1 where it surely does
     not, 0 where nothing is known.
     """
 
-    @property
-    def best(self) -> int:
-        """The schedule most is known about."""
+    def best_signs(self, length: int) -> NDArray[np.float64]:
+        """Return the signs along a new sequence, of the schedule most is known of: [length, V]."""
 
-    @property
-    def best_start(self) -> int:
-        """The phase of it that a new sequence had better start at."""
-
-    @property
-    def schedule_of(self) -> NDArray[np.int64]:
-        """Which schedule each seen sequence seems to follow: [N]."""
-
-    @property
-    def phase_of(self) -> NDArray[np.int64]:
-        """Where in it each seems to start: [N]."""
-
-    def signs(self, schedule: int) -> NDArray[np.float64]:
-        """Return the expected sign of each letter under each key: [P, V]."""
+    def signs_of(self, number: int, length: int) -> NDArray[np.float64]:
+        """Return the signs along a seen sequence: [length, V]."""
 
 
 def composition(sequences: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
@@ -82,13 +69,12 @@ def forge(
     Believed signs are taken for true, however faint the belief: agreement is linear in the tilt,
     so no other use of so much strength agrees more often on average.
     """
-    believed = np.sign(knowledge.signs(knowledge.best))
-    law = tilted(believed, rates, frequencies)  # [P, V]
+    believed = np.sign(knowledge.best_signs(max(lengths, default=0)))
+    law = tilted(believed, rates, frequencies)  # [n, V]
     forged: list[NDArray[np.int64]] = []
     for at in range(0, len(lengths), _AT_ONCE):
         some = lengths[at : at + _AT_ONCE]
-        key = (knowledge.best_start + np.arange(max(some))) % len(law)
-        letters = draw(np.repeat(law[key][None], len(some), axis=0), rng)
+        letters = draw(np.repeat(law[None, : max(some)], len(some), axis=0), rng)
         forged += [row[:length] for row, length in zip(letters, some, strict=True)]
     return forged
 
@@ -109,12 +95,12 @@ def strip(
 ) -> NDArray[np.int64]:
     """Replace the `edits` letters of seen sequence `number` that speak most for the mark.
 
-    Each is replaced by the letter that speaks most against it.
+    Each is replaced by the letter that speaks most against it. `rates` say how often a letter
+    agrees: of letters [V], or of the letters at each position [n, V].
     """
-    signs = knowledge.signs(int(knowledge.schedule_of[number]))
-    key = (int(knowledge.phase_of[number]) + np.arange(len(sequence))) % len(signs)
+    signs = knowledge.signs_of(number, len(sequence))
     log_agree, log_other = np.log(2.0 * rates), np.log(2.0 * (1.0 - rates))
-    agrees = (1.0 + signs[key]) / 2.0  # [n, V] how likely the letter would agree
+    agrees = (1.0 + signs) / 2.0  # [n, V] how likely the letter would agree
     evidence = agrees * log_agree + (1.0 - agrees) * log_other
     evidence[:, list(PROTEIN.unscored)] = np.inf  # never written
     place = np.arange(len(sequence))

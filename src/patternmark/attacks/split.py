@@ -16,6 +16,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.attacks.seen import Seen
 from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.partition import Partition
 
@@ -29,14 +30,17 @@ class SplitKnowledge:
     log_likelihood: NDArray[np.float64]  # [splits]
     expected: NDArray[np.float64]  # [V] expected sign of a letter; the split's two orders are one
     phase_of: NDArray[np.int64]  # [N]
-    schedule_of: NDArray[np.int64]  # [N] all zero: there is one
-    best: int = 0
-    best_start: int = 0
 
-    def signs(self, schedule: int) -> NDArray[np.float64]:
-        """Return the expected sign of each letter under both keys: [2, V]."""
-        del schedule
-        return np.stack([self.expected, -self.expected])
+    def best_signs(self, length: int) -> NDArray[np.float64]:
+        """Return the expected signs along a new sequence: [length, V]."""
+        return self._signs(0, length)
+
+    def signs_of(self, number: int, length: int) -> NDArray[np.float64]:
+        """Return the expected signs along a seen sequence: [length, V]."""
+        return self._signs(int(self.phase_of[number]), length)
+
+    def _signs(self, phase: int, length: int) -> NDArray[np.float64]:
+        return _parity(phase + np.arange(length))[:, None] * self.expected
 
     @property
     def num_splits(self) -> int:
@@ -78,12 +82,10 @@ def balanced_splits() -> NDArray[np.int8]:
     return signs
 
 
-def learn_split(
-    sequences: Sequence[NDArray[np.int64]], rates: NDArray[np.float64]
-) -> SplitKnowledge:
+def learn_split(seen: Sequence[Seen]) -> SplitKnowledge:
     """Score all splits on sequences of one key, each at an unknown phase."""
     splits = balanced_splits().astype(np.float32)
-    differences = np.stack([_weighted_differences(s, rates) for s in sequences])  # [N, 20]
+    differences = np.stack([_weighted_differences(one) for one in seen])  # [N, 20]
     total = np.zeros(len(splits))
     for at in range(0, len(differences), _AT_ONCE):
         scores = splits @ differences[at : at + _AT_ONCE].T.astype(np.float32)  # [splits, some]
@@ -93,22 +95,20 @@ def learn_split(
     expected[: PROTEIN.num_scored] = (weights / weights.sum()) @ splits
     agreement = differences @ np.sign(expected[: PROTEIN.num_scored])
     return SplitKnowledge(
-        log_likelihood=total,
-        expected=expected,
-        phase_of=(agreement < 0).astype(np.int64),
-        schedule_of=np.zeros(len(sequences), dtype=np.int64),
+        log_likelihood=total, expected=expected, phase_of=(agreement < 0).astype(np.int64)
     )
 
 
-def _weighted_differences(
-    sequence: NDArray[np.int64], rates: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return half the log-odds of agreement times (even minus odd occurrences): [20]."""
-    place = np.flatnonzero(sequence != UNREAD)
-    parity = 1.0 - 2.0 * (place % 2)
-    counts = np.bincount(sequence[place], weights=parity, minlength=PROTEIN.size)
-    scored = PROTEIN.scored
-    return np.asarray(counts[scored] * np.log(rates[scored] / (1.0 - rates[scored])) / 2.0)
+def _weighted_differences(one: Seen) -> NDArray[np.float64]:
+    """Return half the log-odds of agreement, those at even places minus those at odd ones: [20]."""
+    place = np.flatnonzero(one.symbols != UNREAD)
+    signed = _parity(place) * one.log_odds[place] / 2.0
+    sums = np.bincount(one.symbols[place], weights=signed, minlength=PROTEIN.size)
+    return np.asarray(sums[PROTEIN.scored])
+
+
+def _parity(place: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.asarray(1.0 - 2.0 * (place % 2))
 
 
 def _log_cosh(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,68 +1,100 @@
 """`patternmark bench secrecy`: what marked sequences of one key teach an attacker, as a curve.
 
 Sequences are synthetic: natural letters tilted by the measured agreement rates under a fresh key.
-For one key the attacker sees ever more of them, forges new ones and strips seen ones, and the
-default detector judges at its default false positive rate.
+For each shape of a block mark (block, nonces) and each strength the attacker sees ever more
+sequences, forges new ones and strips seen ones. Beside it stands how hardy the shape is.
+`secrecy_model` does the same with designs of ProteinMPNN and an attacker who has the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
-from patternmark.attacks.forge import draw_unmarked, forge, strip
+from patternmark.attacks.coins import CoinKnowledge, learn_coins
+from patternmark.attacks.edits import insert_and_delete
+from patternmark.attacks.forge import draw, draw_unmarked, forge, tilted
+from patternmark.attacks.seen import by_letters
 from patternmark.attacks.split import SplitKnowledge
 from patternmark.bench.jobs import run_all
 from patternmark.bench.report import environment
+from patternmark.bench.secrecy_judge import (
+    agreement_with_detector,
+    is_found,
+    judged,
+    log_e_of_nonces,
+)
+from patternmark.bench.secrecy_page import plot, to_markdown
+from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
-from patternmark.core.profile import HARDENED, PAPER, Profile
-from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import DEFAULT_BLOCK, Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.kept import Kept
+from patternmark.io.nonce_counter import counted_nonces
 from patternmark.rates import DELTAS
 from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
 
+__all__ = ["SIZES", "Size", "num_trials", "plot", "run_secrecy_benchmark", "to_markdown"]
+
 LENGTH = 400
-SHORT_PERIOD = 16  # what a schedule must not be
-_OUTCOMES = ("forged", "forced", "before", "stripped", "alone", "random")
+INDELS = 0.1  # the share of lost and inserted residues that a hardy mark survives
+Draw = Literal["in turn", "at random"]
+_OUTCOMES = ("forged", "forced", "before", "stripped", "random")
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured: fresh keys, sequences forged and stripped with each, sequences seen."""
+    """How much is measured: shapes, strengths, sequences seen, keys, and tries with each key."""
 
-    trials: int
+    blocks: tuple[int, ...]
+    nonces: tuple[int, ...]
+    deltas: tuple[float, ...]
+    counts: tuple[int, ...]
+    keys: int
     tries: int
     strips: int
-    deltas: tuple[float, ...]
-    nonces: tuple[int, ...]
-    counts: tuple[int, ...]
-    most: tuple[int, int] = (0, 0)  # a larger count, which so many of the keys are given as well
+    keys_of_default: int  # for the default shape, whose rates are small
+    most: tuple[tuple[int, int, int], ...] = ()  # nonces, a larger count, keys: default block
+    paper_counts: tuple[int, ...] = (1, 4)
 
 
+_DEFAULT = Blocks()
 SIZES = {
-    "smoke": Size(3, 16, 8, (0.5, 1.0), (1, 64), (1, 4, 32)),
-    "full": Size(8, 64, 16, (0.5, 1.0), (1, 64, 1024), (1, 4, 32, 256, 1000), (10_000, 2)),
+    "smoke": Size((3,), (1, 32), (1.0,), (1, 4), 1, 4, 2, 2, paper_counts=(1, 16)),
+    "full": Size(
+        blocks=(2, 3, 4, 6, 8),
+        nonces=(1, 16, 32, 64, 256),
+        deltas=(0.5, 1.0),
+        counts=(1, 4, 32, 256),
+        keys=3,
+        tries=20,
+        strips=4,
+        keys_of_default=100,
+        most=((32, 10_000, 1), (256, 10_000, 1)),
+        paper_counts=(1, 4, 32),
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One key: all its counts are measured by one process, on growing parts of one sample."""
+    """One key of one shape: all its counts are measured on growing parts of one sample."""
 
-    profile: Profile
+    scheme: Blocks | Paper
     delta: float
     counts: tuple[int, ...]
+    draw: Draw
     tries: int
     strips: int
     number: int
@@ -71,121 +103,234 @@ class Trial:
     @property
     def name(self) -> str:
         """What tells it from all others: equal names, equal results."""
-        p = self.profile
-        scheme = (
-            f"{p.scheme}/{p.period}/{p.block}/{p.starts}/{p.nonces}" if p.is_hardened else PAPER
-        )
-        sizes = f"{max(self.counts)}/{self.tries}/{self.strips}"
-        return f"{scheme}/{self.delta}/{sizes}/{self.seed}/{self.number}"
+        counts = ",".join(map(str, self.counts))
+        shape = f"{self.scheme.signature}/{self.delta}/{counts}/{self.draw}"
+        return f"{shape}/{self.tries}/{self.strips}/{self.seed}/{self.number}"
+
+    def key_and_numbers(self) -> tuple[Key, np.random.Generator]:
+        """Return the key of this trial and its random numbers: the same for the same seed."""
+        digest = Secret(self.seed.to_bytes(32, "big")).subkey(f"secrecy/{self.name}")
+        profile = Profile(scheme=self.scheme, delta=self.delta)
+        return Key.of(Secret(digest), profile), np.random.default_rng(list(digest))
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
     """Mark, learn, forge, strip and judge under one fresh key: how many of n are called marked."""
-    digest = Secret(trial.seed.to_bytes(32, "big")).subkey(f"secrecy/{trial.name}")
-    key = Key.of(Secret(digest), trial.profile)  # the same seed draws the same keys again
-    rng = np.random.default_rng(list(digest))
-    detector, letters = Detector(key), natural_frequencies()
-
-    def judge(batch: Sequence[NDArray[np.int64]]) -> list[bool]:
-        return [verdict.prediction for verdict in detector.detect_many(batch)]
-
-    rates, strongest = (
-        rates_at(strength, trial.profile.alphabet, trial.profile.scheme)
-        for strength in (trial.delta, DELTAS[-1])
-    )
-    seen = list(marked_sequences(key, rates, rng.random((max(trial.counts), LENGTH))))
-    before = judge(seen[: trial.strips])
-    alone = judge(_stripped_alone(seen[: trial.strips], trial, rates, rng))
-    unmarked = judge(draw_unmarked([LENGTH] * 2 * trial.tries, letters, rng))
-    rows = []
-    for count in trial.counts:
-        knowledge = learn(seen[:count], trial.profile, trial.delta, rng)
-        lengths = [LENGTH] * trial.tries
-        _, stripped, random = strip_seen(
-            seen[:count], knowledge, rates, letters, DEFAULT_BUDGET, trial.strips, rng
-        )
-        judged = {
-            "forged": judge(forge(knowledge, lengths, rates, letters, rng)),
-            "forced": judge(forge(knowledge, lengths, strongest, letters, rng)),
-            "before": before[:count],
-            "stripped": judge(stripped),
-            "alone": alone[:count],
-            "random": judge(random),
-        }
-        rank = knowledge.rank(key.partition) if isinstance(knowledge, SplitKnowledge) else None
-        row: dict[str, Any] = {"sequences": count, "rank": rank}
-        rows.append(row | {name: (sum(calls), len(calls)) for name, calls in judged.items()})
+    rows = _TRIALS[trial.scheme.name](trial)
+    shape = trial.scheme.tables()["scheme"]
     return {
         "trial": trial.name,
-        "scheme": trial.profile.scheme,
-        "period": key.schedule.period,
-        "nonces": key.schedule.nonces,
+        "scheme": trial.scheme.name,
+        "block": shape.get("block"),
+        "nonces": trial.scheme.nonces,
         "delta": trial.delta,
-        "unmarked": (sum(unmarked), len(unmarked)),
+        "draw": trial.draw,
         "rows": rows,
     }
 
 
-def _stripped_alone(
-    sequences: Sequence[NDArray[np.int64]],
+def _paper_trial(trial: Trial) -> list[dict[str, Any]]:
+    key, rng = trial.key_and_numbers()
+    detector = Detector(key)
+    rates = _rates(trial)
+    sequences = marked_sequences(key, rates[0], rng.random((max(trial.counts), LENGTH)))
+    rows = []
+    for count in trial.counts:
+        seen = by_letters(sequences[:count], rates[0])
+        knowledge = learn(seen, key.profile, rng)
+        batches = _batches(trial, seen, knowledge, rates, rng)
+        hits = {
+            name: [verdict.prediction for verdict in detector.detect_many(batch)]
+            for name, batch in batches.items()
+        }
+        rank = knowledge.rank(key.partition) if isinstance(knowledge, SplitKnowledge) else None
+        rows.append({"sequences": count, "rank": rank} | _counted(hits))
+    return rows
+
+
+def _block_trial(trial: Trial) -> list[dict[str, Any]]:
+    key, rng = trial.key_and_numbers()
+    number, scheme = max(trial.counts), trial.scheme
+    if trial.draw == "in turn":
+        nonces = np.array(counted_nonces(key, 0, number))
+    else:
+        nonces = rng.integers(scheme.nonces, size=number)
+    rates = _rates(trial)
+    sequences = block_marked(key, nonces, rates[0], rng)
+    rows = []
+    for count in trial.counts:
+        seen = by_letters(sequences[:count], rates[0])
+        shared = -(-count // scheme.nonces) if trial.draw == "in turn" else None
+        block = key.schedule.block  # type: ignore[union-attr]
+        knowledge = learn_coins(seen, block, scheme.nonces, rng, most_of_one=shared)
+        batches = _batches(trial, seen, knowledge, rates, rng)
+        own = _nonces_of_best(knowledge, nonces[:count])
+        hits: dict[str, list[bool]] = {}
+        for name, batch in batches.items():
+            if name in ("forged", "forced"):
+                hits[name] = judged(key, batch, own)
+            else:
+                hits[name] = [
+                    judged(key, [one], [r])[0]
+                    for one, r in zip(batch, nonces.tolist(), strict=False)
+                ]
+        row = {"sequences": count, "bits": knowledge.bits_learned, "largest": knowledge.largest}
+        rows.append(row | {"pure": _purity(knowledge, nonces[:count])} | _counted(hits))
+    return rows
+
+
+_TRIALS = {Paper.name: _paper_trial, Blocks.name: _block_trial}
+_MOST_JUDGED = 4  # nonces that forgeries are held against
+
+
+def _nonces_of_best(knowledge: CoinKnowledge, nonces: NDArray[np.int64]) -> list[int]:
+    """Return the true nonces of the sequences that seem to share the best known one."""
+    own, counts = np.unique(nonces[knowledge.nonce_of == knowledge.best], return_counts=True)
+    return [int(nonce) for nonce in own[np.argsort(-counts)[:_MOST_JUDGED]]]
+
+
+def _purity(knowledge: CoinKnowledge, nonces: NDArray[np.int64]) -> float:
+    """Return which share of the sequences of the best known nonce do share it."""
+    own = nonces[knowledge.nonce_of == knowledge.best]
+    return float(np.bincount(own).max() / len(own))
+
+
+def _rates(trial: Trial) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the rates of agreement of the mark, and of one promoted as hard as was measured."""
+    honest, forced = (
+        rates_at(delta, PROTEIN, trial.scheme.name) for delta in (trial.delta, DELTAS[-1])
+    )
+    return honest, forced
+
+
+def _batches(
     trial: Trial,
-    rates: NDArray[np.float64],
+    seen: Sequence[Any],
+    knowledge: Any,
+    rates: tuple[NDArray[np.float64], NDArray[np.float64]],
     rng: np.random.Generator,
+) -> dict[str, list[NDArray[np.int64]]]:
+    letters, lengths = natural_frequencies(), [LENGTH] * trial.tries
+    honest, forced = (forge(knowledge, lengths, of, letters, rng) for of in rates)
+    stripped = strip_seen(seen, knowledge, rates[0], letters, DEFAULT_BUDGET, trial.strips, rng)
+    return dict(zip(_OUTCOMES, (honest, forced, *stripped), strict=True))
+
+
+def _counted(hits: dict[str, list[bool]]) -> dict[str, tuple[int, int]]:
+    return {name: (sum(calls), len(calls)) for name, calls in hits.items()}
+
+
+def block_marked(
+    key: Key, nonces: NDArray[np.int64], rates: NDArray[np.float64], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Strip each sequence with what it alone teaches: what is public, and its own letters."""
-    result = []
-    for sequence in sequences:
-        knowledge = learn([sequence], trial.profile, trial.delta, rng)
-        edits = round(DEFAULT_BUDGET * len(sequence))
-        result.append(strip(sequence, knowledge, 0, rates, edits))
-    return result
+    """Write synthetic sequences, each marked with a nonce of its own choice."""
+    schedule = key.schedule
+    block = schedule.block  # type: ignore[union-attr]
+    halves = schedule.halves(0, -(-LENGTH // block))  # type: ignore[union-attr]  # [R, J, V]
+    block_of = np.arange(LENGTH) // block
+    frequencies = natural_frequencies()
+    made = []
+    for nonce in nonces.tolist():
+        law = tilted(halves[nonce].astype(np.float64), rates, frequencies)
+        made.append(draw(law[block_of], rng))
+    return made
+
+
+def hardiness(
+    block: int, delta: float, nonces: Sequence[int], number: int, seed: int
+) -> list[dict[str, Any]]:
+    """Return how many marked sequences are found, intact and after indels, for each R."""
+    trial = Trial(Blocks(block, 1), delta, (number,), "in turn", 0, 0, 0, seed)
+    key, rng = trial.key_and_numbers()
+    intact = block_marked(key, np.zeros(number, dtype=np.int64), _rates(trial)[0], rng)
+    damaged = [insert_and_delete(one, INDELS, PROTEIN.scored, rng) for one in intact]
+    log_e = {
+        name: log_e_of_nonces(key, batch, [0])
+        for name, batch in (("intact", intact), ("indels", damaged))
+    }
+    rows = []
+    for r in nonces:
+        row: dict[str, Any] = {"block": block, "nonces": r, "delta": delta}
+        for name, found in log_e.items():
+            hits = sum(is_found(one, r, LENGTH) for one in found)
+            row[name] = rate([(hits, number)])
+        rows.append(row)
+    return rows
+
+
+def check_of_judge(keys: int, tries: int, seed: int) -> dict[str, Any]:
+    """Hold the fast judge against the detector, on forgeries and on stripped sequences."""
+    total = {"n": 0, "same": 0, "fast": 0, "detector": 0}
+    for number in range(keys):
+        trial = Trial(_DEFAULT, 1.0, (4,), "in turn", tries, tries, number, seed)
+        key, rng = trial.key_and_numbers()
+        rates = _rates(trial)
+        seen = by_letters(block_marked(key, np.zeros(4, dtype=np.int64), rates[0], rng), rates[0])
+        knowledge = learn_coins(seen, _DEFAULT.block, 1, rng)
+        for batch in _batches(trial, seen, knowledge, rates, rng).values():
+            for name, value in agreement_with_detector(key, batch, [0]).items():
+                total[name] += value
+    return total
+
+
+def trials_of(size: Size, seed: int) -> list[Trial]:
+    """Return all keys of a measurement, the slowest first."""
+    work = []
+    for delta in size.deltas:
+        work += [
+            Trial(Paper(), delta, size.paper_counts, "at random", size.tries, size.strips, i, seed)
+            for i in range(size.keys)
+        ]
+        for block in size.blocks:
+            for r in size.nonces:
+                scheme = Blocks(block, r)
+                draws: tuple[Draw, ...] = ("in turn", "at random") if r > 1 else ("in turn",)
+                keys = size.keys_of_default if scheme == _DEFAULT else size.keys
+                for how in draws:
+                    work += [
+                        Trial(scheme, delta, counts, how, size.tries, size.strips, i, seed)
+                        for i in range(keys)
+                        for counts in [_counts(size, i)]
+                    ]
+        work += [
+            Trial(Blocks(DEFAULT_BLOCK, r), delta, (count,), how, size.tries, size.strips, i, seed)
+            for r, count, keys in size.most
+            for how in ("in turn", "at random")
+            for i in range(keys)
+        ]
+    return sorted(work, key=lambda trial: (-max(trial.counts), -trial.scheme.nonces))
+
+
+_FEW = 32  # sequences that every key of the default shape is seen with
+
+
+def _counts(size: Size, number: int) -> tuple[int, ...]:
+    """Return the counts of a key: after the first few keys, those that are learned fast."""
+    if number < size.keys:
+        return size.counts
+    return tuple(count for count in size.counts if count <= _FEW)
+
+
+def num_trials(size: Size) -> int:
+    """Return how many keys a measurement of this size takes."""
+    return len(trials_of(size, 0))
 
 
 def secrecy_curve(
-    profile: Profile,
-    deltas: Sequence[float],
-    nonces: Sequence[int],
-    counts: Sequence[int],
-    trials: int,
-    seed: int,
+    work: Sequence[Trial],
     *,
-    tries: int = 64,
-    strips: int = 16,
-    most: tuple[int, int] = (0, 0),
     workers: int = 1,
     partial: Path | None = None,
     step: Callable[[str], None] | None = None,
-) -> dict[str, list[dict[str, Any]]]:
-    """Return rates for every strength, number of nonces and number of seen sequences.
+) -> list[dict[str, Any]]:
+    """Return a row for every shape, strength, way of drawing nonces and number of sequences.
 
-    "curve" has a row for each of these, "unmarked" the false positives of each scheme. `nonces`
-    matter for hardened profiles alone. Every trial has a fresh key; with `partial`, a file that
-    keeps finished trials, a run goes on where another stopped.
+    With `partial`, a file that keeps finished trials, a run goes on where another stopped.
     """
-    profiles = [profile]
-    if profile.is_hardened:
-        profiles = [replace(profile, nonces=number) for number in nonces]
-    large, few = most
-    work = [
-        Trial(
-            each,
-            delta,
-            tuple(sorted({*counts, large} if number < few else counts)),
-            tries,
-            strips,
-            number,
-            seed,
-        )
-        for each in profiles
-        for delta in deltas
-        for number in range(trials)
-    ]
     kept = Kept(partial, "trial")
     before = {trial.name: kept.get(trial.name) for trial in work}
     finished = {name: done for name, done in before.items() if done is not None}
     left = [trial for trial in work if trial.name not in finished]
-    # The slowest first, so that none of them is left for the end.
-    left.sort(key=lambda trial: (-max(trial.counts), -trial.profile.nonces))
     for done in run_all(run_trial, left, workers):
         finished[done["trial"]] = done
         kept.add(done)
@@ -194,30 +339,33 @@ def secrecy_curve(
     return _summarised([finished[trial.name] for trial in work])
 
 
-def _summarised(trials: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+_SETTING = ("scheme", "block", "nonces", "delta", "draw")
+_MEANS = ("bits", "largest", "pure")
+
+
+def _summarised(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Add up what differs in its key alone; rates get their intervals."""
     curve: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    nulls: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     for trial in trials:
-        scheme = (trial["scheme"], trial["period"], trial["nonces"])
-        nulls.setdefault(scheme, []).append(trial["unmarked"])
+        setting = tuple(trial[name] for name in _SETTING)
         for row in trial["rows"]:
-            curve.setdefault((*scheme, trial["delta"], row["sequences"]), []).append(row)
+            curve.setdefault((*setting, row["sequences"]), []).append(row)
     summary = []
-    for setting, group in sorted(curve.items()):
-        names = ("scheme", "period", "nonces", "delta", "sequences")
-        line: dict[str, Any] = dict(zip(names, setting, strict=True)) | {"keys": len(group)}
-        if group[0]["rank"] is not None:
-            line["ranked_first"] = _rate([(int(row["rank"] == 1), 1) for row in group])
-        summary.append(line | {name: _rate([row[name] for row in group]) for name in _OUTCOMES})
-    unmarked = [
-        {"scheme": scheme, "period": period, "nonces": nonces, "unmarked": _rate(counts)}
-        for (scheme, period, nonces), counts in sorted(nulls.items())
-    ]
-    return {"curve": summary, "unmarked": unmarked}
+    for place, group in sorted(curve.items(), key=lambda item: [str(x).zfill(6) for x in item[0]]):
+        line: dict[str, Any] = dict(zip((*_SETTING, "sequences"), place, strict=True))
+        line["keys"] = len(group)
+        if "rank" in group[0]:
+            line["ranked_first"] = rate([(int(row["rank"] == 1), 1) for row in group])
+        line |= {
+            name: float(np.mean([row[name] for row in group]))
+            for name in _MEANS
+            if name in group[0]
+        }
+        summary.append(line | {name: rate([row[name] for row in group]) for name in _OUTCOMES})
+    return summary
 
 
-def _rate(by_key: list[tuple[int, int]]) -> dict[str, Any]:
+def rate(by_key: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """Return a rate with its number, its exact 95 % interval, and how far keys make it vary."""
     hits, n = (sum(count[i] for count in by_key) for i in (0, 1))
     low, high = rate_interval(hits, n)
@@ -227,28 +375,18 @@ def _rate(by_key: list[tuple[int, int]]) -> dict[str, Any]:
     return result | {"half_width_over_keys": half}
 
 
-def num_trials(size: Size) -> int:
-    """Return how many keys a measurement of this size takes."""
-    return size.trials * len(size.deltas) * (len(size.nonces) + 1) + size.trials
-
-
 def run_secrecy_benchmark(
     size_name: str,
     seed: int,
     workers: int,
     step: Callable[[str], None],
     partial: Path | None = None,
+    structures: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """Measure the paper's scheme, the hardened one, and one of a period that is too short."""
+    """Measure the paper's scheme and every shape of block marks; with structures, also designs."""
     if size_name not in SIZES:
         raise ParameterError(f"--size is one of {', '.join(SIZES)}, not {size_name!r}")
     size = SIZES[size_name]
-    few = tuple(count for count in size.counts if count <= 4)
-    wanted = (
-        (Profile(scheme=Paper()), size.deltas, (1,), size.counts, size.most),
-        (Profile(scheme=Blocks()), size.deltas, size.nonces, size.counts, size.most),
-        (Profile(scheme=Blocks()), (1.0,), (1,), few, (0, 0)),
-    )
     result: dict[str, Any] = {
         "benchmark": "secrecy",
         **environment(),
@@ -257,111 +395,30 @@ def run_secrecy_benchmark(
         "length": LENGTH,
         "budget": DEFAULT_BUDGET,
         "fpr": DEFAULT_FPR,
-        "curve": [],
-        "unmarked": [],
+        "default": _DEFAULT.tables()["scheme"],
+        "curve": secrecy_curve(trials_of(size, seed), workers=workers, partial=partial, step=step),
+        "hardiness": [
+            row
+            for block in size.blocks
+            for delta in size.deltas
+            for row in hardiness(block, delta, size.nonces, size.keys_of_default * 2, seed)
+        ],
+        "check": check_of_judge(size.keys, size.tries, seed),
     }
-    for profile, deltas, nonces, counts, most in wanted:
-        measured = secrecy_curve(
-            profile,
-            deltas,
-            nonces,
-            counts,
-            size.trials,
-            seed,
-            tries=size.tries,
-            strips=size.strips,
-            most=most,
-            workers=workers,
-            partial=partial,
-            step=step,
-        )
-        for name, rows in measured.items():
-            result[name] += rows
+    result["unmarked"] = _unmarked(size.keys, size.tries, seed)
+    if structures:
+        from patternmark.bench.secrecy_model import run_with_model  # noqa: PLC0415  # torch
+
+        result["model"] = run_with_model(structures, size_name, seed, step)
     return result
 
 
-_INTRODUCTION = """\
-An attacker knows everything but the secret and sees marked sequences of {length} residues.
-
-- *Forged*: new sequences with the mark it believes in, as strong as the real one, that the
-  detector `auto` calls marked at a false positive rate of {fpr:.1%}; *forced*: the same, promoted
-  as hard as at delta 1.5, at the price of quality. *Unmarked*: made the same way without a mark.
-- *Before*: seen sequences as they are; *stripped*: with {budget:.0%} of their residues changed
-  where the learned mark (and which letters follow it best, which is public) says it hurts most;
-  *alone*: by someone who has seen this sequence and no other; *at random*: with as many random
-  changes. What is public helps to strip without any key: a letter exchanged for the other of its
-  pair changes its vote for certain, a random one half of the time.
-
-Sequences are synthetic: natural letters, tilted by the agreement rates measured on designs; there
-is no structure model. Keys are fresh. Rates are in percent, with the exact 95 % interval over
-sequences; those of one key are alike, so see `half_width_over_keys` in `secrecy.json` as well.
-"""
-
-
-def to_markdown(result: dict[str, Any]) -> str:
-    """Return the results page."""
-    lines = [
-        "# What marked sequences of one key teach",
-        "",
-        f"Made by `patternmark bench secrecy --size {result['size']} -o docs/results` with "
-        f"patternmark {result['version']}, Python {result['python']}, numpy {result['numpy']}.",
-        "",
-        _INTRODUCTION.format(**result),
-        "| scheme | delta | nonces | seen | keys | split found | forged | forced | before "
-        "| stripped | alone | at random |",
-        "|---|---:|---:|---:|---:|---|---|---|---|---|---|---|",
-    ]
-    for row in result["curve"]:
-        found = _percent(row["ranked_first"]) if "ranked_first" in row else ""
-        rates = " | ".join(_percent(row[outcome]) for outcome in _OUTCOMES)
-        lines.append(
-            f"| {_scheme(row)} | {row['delta']:g} | {row['nonces']} | {row['sequences']:,} "
-            f"| {row['keys']} | {found} | {rates} |"
-        )
-    lines += ["", "| scheme | nonces | unmarked |", "|---|---:|---|"]
-    lines += [
-        f"| {_scheme(row)} | {row['nonces']} | {_percent(row['unmarked'])} |"
-        for row in result["unmarked"]
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _scheme(row: dict[str, Any]) -> str:
-    return PAPER if row["scheme"] == PAPER else f"{row['scheme']}, period {row['period']}"
-
-
-def _percent(rate: dict[str, Any]) -> str:
-    value, low, high = (_short(100 * rate[name]) for name in ("rate", "low", "high"))
-    return f"**{value}** [{low}, {high}] of {rate['n']:,}"
-
-
-def _short(percent: float) -> str:
-    return f"{percent:.2f}" if 0 < percent < 1 else f"{percent:.3g}"
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw forged sequences taken for genuine against sequences seen."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
-
-    deltas = sorted({row["delta"] for row in result["curve"]})
-    figure = Figure(figsize=(4.5 * len(deltas), 3.6), layout="constrained", dpi=150)
-    grid = figure.subplots(1, len(deltas), squeeze=False, sharey=True)[0]
-    for axes, delta in zip(grid, deltas, strict=True):
-        curves: dict[str, list[dict[str, Any]]] = {}
-        for row in result["curve"]:
-            if row["delta"] == delta:
-                label = "paper" if row["scheme"] == PAPER else f"hardened, {row['nonces']} nonces"
-                if row["period"] == SHORT_PERIOD:
-                    label = f"period {SHORT_PERIOD}"
-                curves.setdefault(label, []).append(row)
-        for label, rows in curves.items():
-            seen = [row["sequences"] for row in rows]
-            low, high = ([row["forged"][end] for row in rows] for end in ("low", "high"))
-            (line,) = axes.plot(seen, [row["forged"]["rate"] for row in rows], "o-", label=label)
-            axes.fill_between(seen, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-        axes.axhline(result["fpr"], color="black", linewidth=0.8, linestyle=":")
-        axes.set(xscale="log", ylim=(-0.02, 1.02), title=f"delta {delta:g}")
-        axes.set_xlabel("marked sequences seen")
-        axes.legend(fontsize=8)
-    grid[0].set_ylabel("forged, called marked (95 % interval)")
-    figure.savefig(path)
+def _unmarked(keys: int, tries: int, seed: int) -> dict[str, Any]:
+    """Return how often sequences without a mark are called marked by the detector itself."""
+    counts = []
+    for number in range(keys):
+        trial = Trial(_DEFAULT, 1.0, (1,), "at random", tries, 0, number, seed)
+        key, rng = trial.key_and_numbers()
+        batch = draw_unmarked([LENGTH] * tries, natural_frequencies(), rng)
+        counts.append((sum(v.prediction for v in Detector(key).detect_many(batch)), tries))
+    return rate(counts)

@@ -180,8 +180,8 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         [item.rates for item in items],
     )
     if not quiet:
-        hidden = judge.key.profile.is_hardened
-        learnt = "learns from it about the key" if hidden else "can read the partition off it"
+        has_parts = judge.key.profile.scheme.takes_parts
+        learnt = "can read the partition off it" if has_parts else "learns from it about the key"
         say(f"wrote {path} (who has the sequences {learnt})")
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark._version import __version__
+from patternmark.caution import caution_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
@@ -96,9 +97,15 @@ class Identification:
 
     @property
     def note(self) -> str:
-        if self.prediction and self.runner_up and is_below(self.runner_up.log_p, self.fpr):
-            return "the runner-up is below the FPR as well: compare the two"
-        return "" if self.num_tokens_scored else "nothing to score"
+        if not self.num_tokens_scored:
+            return "nothing to score"
+        if not self.prediction:
+            return ""
+        notes = []
+        if self.runner_up and is_below(self.runner_up.log_p, self.fpr):
+            notes.append("the runner-up is below the FPR as well: compare the two")
+        caution = caution_of(self.best.candidate.key.profile)
+        return "; ".join([*notes, *([caution] if caution else [])])
 
     def to_table(self, **more: str) -> dict[str, Any]:
         """Return it for JSON."""
@@ -148,6 +155,12 @@ class Identifier:
             number: place for place, group in enumerate(self._groups) for number in group.numbers
         }
         self._detectors: dict[int, Detector] = {}
+
+    @property
+    def caution(self) -> str | None:
+        """What to mind about the p-values of some of the keys, if anything."""
+        of_groups = (caution_of(self.candidates[g.numbers[0]].key.profile) for g in self._groups)
+        return next(filter(None, of_groups), None)
 
     def prepare(self) -> None:
         """Derive what can be kept for all sequences."""

@@ -297,9 +297,9 @@ class _Counted:
 def added_up(planes: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Count the bits of each lane over up to 255 planes: [m, W] -> [64 W]."""
     counts = np.zeros(planes.shape[1] * 64, dtype=np.uint8)
-    for weight, plane in enumerate(_sum_planes(planes)):
-        bits = np.unpackbits(plane.view(np.uint8), bitorder="little")
-        counts += bits << np.uint8(weight)
+    for plane in reversed(list(_sum_planes(planes))):
+        counts += counts  # what came before has twice the weight
+        counts += np.unpackbits(plane.view(np.uint8), bitorder="little")
     return counts
 
 

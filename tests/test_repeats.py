@@ -301,3 +301,25 @@ def test_the_names_of_the_symbols_do_not_matter(ids: Ids, random: object) -> Non
 def test_the_copy_of_any_chain_is_marked_whole(chain: Ids) -> None:
     mask = repeated(np.concatenate([chain, [SEPARATOR], chain]))
     assert mask[len(chain) + 1 :].all()
+
+
+@pytest.mark.parametrize("between", ["X", "XX"])
+@pytest.mark.parametrize("word", ["A", "AK", "ACDEFGHIKL"])
+def test_unscored_symbols_do_not_hide_a_repeat(word: str, between: str) -> None:
+    """X at every second place leaves no word of three letters."""
+    once = between.join(word) + between
+    marked = repeated(PROTEIN.encode(once * (120 // len(word))))
+    letters = PROTEIN.is_scored(PROTEIN.encode(once * (120 // len(word))))
+    assert not marked[: len(once)].any()
+    assert np.count_nonzero(letters & ~marked) <= 2 * len(word)
+
+
+def test_letters_among_unscored_symbols_are_seldom_lost() -> None:
+    rng = np.random.default_rng(4)
+    lost = scored = 0
+    for _ in range(40):
+        ids = rng.choice(20, size=300)
+        ids[rng.random(300) < 0.3] = PROTEIN.encode("X")[0]
+        lost += np.count_nonzero(repeated(ids))
+        scored += np.count_nonzero(PROTEIN.is_scored(ids))
+    assert lost < 0.005 * scored

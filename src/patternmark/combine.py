@@ -14,6 +14,25 @@ Texts are another matter. Two that are not alike at all both hold *the* and *of*
 speeches begin with the same greeting: wherever they meet the same secret coins, their p-values rise
 and fall together. So texts are read as one record whose chains they are, in which every coin counts
 once (see `coins`); what is left of each is independent of the others.
+
+Records of block keys are no matter of likeness. E[i, r] is the ratio of record i if its nonce is r
+(`statistics.blocks`). It depends on the coins of nonce r alone, and its mean over them is 1 for any
+letters. Coins of different nonces are independent; those of one nonce are shared by all records.
+With m records, R nonces and s = 1 - (1 - 1 / R)^m, the share of nonces that m draws hit,
+
+    spread = product over r of (1 - s + s * mean over i of E[i, r])
+
+has mean 1: each factor is an average of things with mean 1 and rests on coins of its own, so the
+mean of the product is the product of the means. It gains with every record that has a nonce of its
+own. A second e-value is for records that share a nonce, such as those of one payload:
+
+    shared = mean over r and strengths of the exact ratio of all letters together, without slips
+
+Here all letters of all records that meet one coin enter its ratio exp(x S / 2) / cosh(S / 2)
+through their sum S, whose mean over the coin is 1 whatever S is: each coin counts once. The third
+is the mean of the records' own e-values, for one marked record among many. An average of e-values
+is one: E = (spread + shared + mean) / 3, and p = 1 / E holds for any records, whoever wrote them,
+copies among them. A single record keeps the p-value of its verdict.
 """
 
 from __future__ import annotations
@@ -21,23 +40,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from math import ceil, log
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
+from patternmark.core.alphabet import PROTEIN, SEPARATOR, UNREAD, Alphabet
+from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks
 from patternmark.core.verdict import LN10, Verdict, finite_or_none, p_value_of
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov
+from patternmark.likelihood import log_mean_exp
 from patternmark.signature import joined
+from patternmark.statistics.block_best import STRETCHES, spoken_chains
+from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike
 _WORD = 4
 Groups = tuple[tuple[int, ...], ...]
+_LEVEL = 2  # of strength, for letters that meet one coin together: delta 1
+_STRENGTHS = (1.0, 0.3, 0.1)  # shares of it: records that are damaged, or unmarked among others
 _NOTHING = -1  # separators and unscored symbols: equal to none
 
 
@@ -46,6 +73,7 @@ class Rule(StrEnum):
 
     GROUPS = "fisher over groups of similar records, bonferroni within"
     COINS = "as chains of one record, in which every secret coin counts once"
+    NONCES = "e-values, multiplied over nonces, in which every secret coin counts once"
 
 
 @dataclass(frozen=True)
@@ -53,7 +81,7 @@ class Combined:
     """The evidence of a whole set."""
 
     num_records: int
-    groups: Groups  # of record numbers; of texts, those that say something new
+    groups: Groups  # of record numbers; of texts and block marks, those that say something
     log_p: float
     fpr: float
     how: Rule
@@ -96,7 +124,7 @@ def combine(
     """Return one p-value for records, by the rule that holds for their alphabet.
 
     `scored` and `rates` are those of `Detector.detect_many`. `verdicts` of this detector on the
-    same records, if there are any, save measuring proteins again. The p-values of the detector are
+    same records, if there are any, save measuring proteins of the paper's keys again. The p-values of the detector are
     combined: ranks among the same fresh keys are not independent.
     """
     if detector.key.profile.alphabet.has_many_symbols and not detector.mask_repeats:
@@ -106,11 +134,15 @@ def combine(
     encoded = [detector.encode(record, str(i + 1)) for i, record in enumerate(records)]
     nothing = [None] * len(encoded)
     masks, expected = list(scored or nothing), list(rates or nothing)
-    if detector.key.profile.alphabet.has_many_symbols:
-        how, (groups, log_p) = Rule.COINS, _of_texts(detector, encoded, masks)
+    how = _rule_of(detector)
+    if how is Rule.NONCES:
+        _check_verdicts(detector, encoded, verdicts)
+        groups, log_p = _of_blocks(detector, detector.read(encoded, masks, expected))
+    elif how is Rule.COINS:
+        groups, log_p = _of_texts(detector, encoded, masks)
     else:
         log_ps = _log_ps(detector, encoded, masks, expected, verdicts)
-        how, (groups, log_p) = Rule.GROUPS, _of_groups(log_ps, encoded, detector)
+        groups, log_p = _of_groups(log_ps, encoded, detector)
     return Combined(
         num_records=len(encoded),
         groups=groups,
@@ -124,6 +156,30 @@ def combine(
     )
 
 
+def _rule_of(detector: Detector) -> Rule:
+    """Return the rule for a key: by its scheme, or else by its alphabet."""
+    by_alphabet = Rule.COINS if detector.key.profile.alphabet.has_many_symbols else Rule.GROUPS
+    return _RULES.get(detector.key.profile.scheme.name, by_alphabet)
+
+
+_RULES = {Blocks.name: Rule.NONCES}
+
+
+def _check_verdicts(
+    detector: Detector,
+    records: Sequence[NDArray[np.int64]],
+    verdicts: Sequence[Verdict] | None,
+) -> None:
+    """Refuse verdicts that another detector made, or on other records."""
+    if verdicts is None:
+        return
+    if len(verdicts) != len(records):
+        raise ParameterError(f"{len(verdicts)} verdicts were given for {len(records)} records")
+    for verdict in verdicts:
+        if not detector.made(verdict):
+            raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
+
+
 def _log_ps(
     detector: Detector,
     records: Sequence[NDArray[np.int64]],
@@ -135,11 +191,7 @@ def _log_ps(
     if verdicts is None:
         readings = detector.read(records, scored, rates)
         return [found.log_p for found in detector.measure(readings)]
-    if len(verdicts) != len(records):
-        raise ParameterError(f"{len(verdicts)} verdicts were given for {len(records)} records")
-    for verdict in verdicts:
-        if not detector.made(verdict):
-            raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
+    _check_verdicts(detector, records, verdicts)
     return [verdict.log10_p * LN10 for verdict in verdicts]
 
 
@@ -169,6 +221,64 @@ def _of_texts(
     if detector.statistic.name in (AutoStatistic.name, RatioStatistic.name):
         return groups, float(markov(sum(one.statistic for one in found)))  # e-values multiply
     return groups, fisher([one.log_p for one in found])
+
+
+def _of_blocks(detector: Detector, readings: Sequence[Reading]) -> tuple[Groups, float]:
+    """Combine records of a block key: see the module on why this holds."""
+    statistic = cast(BlockStatistic, detector.statistic)
+    block = cast(Blocks, detector.key.profile.scheme).block
+    said = [i for i, reading in enumerate(readings) if reading.num_scored]
+    groups = tuple((i,) for i in said)
+    if not said:
+        return groups, 0.0
+    if len(said) == 1:  # nothing to combine: the sharper p-value of one record holds
+        return groups, statistic.measure([readings[said[0]]])[0].log_p
+    logs = np.stack([statistic.log_ratios(readings[i]) for i in said])  # [m, R] ln E[i, r]
+    own = log_mean_exp(logs.ravel())
+    shared = log_mean_exp(shared_log_ratios([readings[i] for i in said], statistic, block).ravel())
+    return groups, float(markov(log_mean_exp(np.array([spread_log_ratio(logs), shared, own]))))
+
+
+def spread_log_ratio(logs: NDArray[np.float64]) -> float:
+    """Return ln of the product over nonces, given ln E[i, r]: [m, R].
+
+    >>> both = spread_log_ratio(np.log([[1.0, 9.0], [5.0, 1.0]]))
+    >>> round(float(np.exp(both)), 6)  # (1/4 + 3/4 * 3) (1/4 + 3/4 * 5)
+    10.0
+    """
+    records, nonces = logs.shape
+    share = -np.expm1(records * np.log1p(-1.0 / nonces)) if nonces > 1 else 1.0
+    by_nonce = log_mean_exp(logs.T)  # [R]
+    rest = np.log1p(-share) if share < 1.0 else -np.inf
+    return float(np.logaddexp(rest, by_nonce + np.log(share)).sum())
+
+
+def shared_log_ratios(
+    readings: Sequence[Reading], statistic: BlockStatistic, block: int
+) -> NDArray[np.float64]:
+    """Return ln of the ratio of all letters together if all records have one nonce: [R, strengths].
+
+    What meets one coin is added up before the coin is asked.
+    """
+    pooled: dict[int, NDArray[np.float64]] = {}  # of each chain number: [blocks, pairs]
+    for reading in readings:
+        for number, chain in spoken_chains(reading).items():
+            sums = pooled.get(number, np.zeros((0, len(PROTEIN_PAIRS))))
+            missing = ceil(chain.length / block) - len(sums)
+            sums = np.pad(sums, ((0, max(missing, 0)), (0, 0)))
+            weights = chain.weights[min(_LEVEL, len(chain.weights) - 1)] * chain.side
+            np.add.at(sums, (np.arange(chain.length) // block, chain.pair), weights)
+            pooled[number] = sums
+    firsts = PROTEIN.encode("".join(pair[0] for pair in PROTEIN_PAIRS))
+    found: NDArray[np.float64] = np.zeros((1, len(_STRENGTHS)))
+    for number, sums in pooled.items():
+        halves = statistic.halves(number, len(sums) * block, STRETCHES)
+        coins = halves[:, : len(sums), firsts].astype(np.float64)  # [R, blocks, pairs]
+        for_all = np.multiply.outer(_STRENGTHS, sums / 2.0)  # [strengths, blocks, pairs]
+        agreed = np.tensordot(coins, for_all, axes=([1, 2], [1, 2]))
+        means = np.logaddexp(for_all, -for_all) - log(2.0)  # ln cosh
+        found = found + agreed - means.sum(axis=(1, 2))
+    return found
 
 
 def _as_one(

@@ -1,19 +1,20 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `screen`, `bit_screen` and `token_screen`); the
-detector `auto` tests these in full. Where none of them has marked a sequence, a thorough screen
-picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni): without
+A quick screen over all keys picks a few (see `screen`, `word_screen` and `token_screen`); the
+detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
+screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni): without
 a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the keys depend
 on each other and however those to be tested are picked: leaving keys out only makes it less.
 
 A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
-paper's scheme: splits of the alphabet overlap, and one that resembles the true split fits too. Keys
-of the hardened scheme have next to nothing in common.
+paper's scheme on proteins: a split of 20 letters that resembles the true split fits too. There the
+p-value does not hold, and `Identifier.caution` says so. Keys of other schemes have coins of their
+own, and theirs holds for any sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,23 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark._version import __version__
-from patternmark.bit_screen import BitScreen, Progress
+from patternmark.caution import caution_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.verdict import LN10, p_value_of
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
-from patternmark.screen import Screen
+from patternmark.screen import KeyScreen, Progress, Screen
 from patternmark.signature import joined, keys_part, scored_part, short_hash
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import needs_excerpts
-from patternmark.statistics.ratio import is_cyclic
 from patternmark.token_screen import TokenScreen
+from patternmark.word_screen import WordScreen
 
 SHORTLIST = 24
-_INTACT = 3  # the one of so many places on the list that keys have whose mark is intact
-_STAGES = 2
+_STAGES = 3  # the most that a screen has
 _BATCH = 32
 _KEPT_DETECTORS, _KEPT_OF_TOKENS = 64, 8
 
@@ -96,9 +97,15 @@ class Identification:
 
     @property
     def note(self) -> str:
-        if self.prediction and self.runner_up and is_below(self.runner_up.log_p, self.fpr):
-            return "the runner-up is below the FPR as well: compare the two"
-        return "" if self.num_tokens_scored else "nothing to score"
+        if not self.num_tokens_scored:
+            return "nothing to score"
+        if not self.prediction:
+            return ""
+        notes = []
+        if self.runner_up and is_below(self.runner_up.log_p, self.fpr):
+            notes.append("the runner-up is below the FPR as well: compare the two")
+        caution = caution_of(self.best.candidate.key.profile)
+        return "; ".join([*notes, *([caution] if caution else [])])
 
     def to_table(self, **more: str) -> dict[str, Any]:
         """Return it for JSON."""
@@ -148,6 +155,12 @@ class Identifier:
             number: place for place, group in enumerate(self._groups) for number in group.numbers
         }
         self._detectors: dict[int, Detector] = {}
+
+    @property
+    def caution(self) -> str | None:
+        """What to mind about the p-values of some of the keys, if anything."""
+        of_groups = (caution_of(self.candidates[g.numbers[0]].key.profile) for g in self._groups)
+        return next(filter(None, of_groups), None)
 
     def prepare(self) -> None:
         """Derive what can be kept for all sequences."""
@@ -202,12 +215,10 @@ class Identifier:
         )
 
     def _grouped(self, shortlist: int) -> list[_Group]:
-        """Group keys by the shape of their schedules."""
-        numbers_of: dict[Any, list[int]] = {}
+        """Group keys of the same public parameters."""
+        numbers_of: dict[str, list[int]] = {}
         for number, candidate in enumerate(self.candidates):
-            p = candidate.key.profile
-            shape = (p.scheme, p.chain, p.period, p.block, p.starts, p.nonces)
-            numbers_of.setdefault(shape, []).append(number)
+            numbers_of.setdefault(candidate.key.profile.canonical, []).append(number)
         return [
             _Group(numbers, [self.candidates[number].key for number in numbers], shortlist)
             for numbers in numbers_of.values()
@@ -271,9 +282,8 @@ class Identifier:
             most = _KEPT_OF_TOKENS if needs_excerpts(key) else _KEPT_DETECTORS
             if len(self._detectors) >= most:
                 self._detectors.pop(next(iter(self._detectors)))
-            # A copy: what a hardened key derives goes with its detector.
-            own = replace(key) if key.profile.is_hardened else key
-            self._detectors[number] = Detector(own, fpr=self.fpr)
+            # Of a copy: what a key derives goes with its detector.
+            self._detectors[number] = Detector(replace(key), fpr=self.fpr)
         return self._detectors[number]
 
 
@@ -283,7 +293,7 @@ def _order(found: Measurement) -> tuple[float, float]:
 
 
 class _Group:
-    """Keys whose schedules have one shape, and the screen that picks some for a full test."""
+    """Keys of the same public parameters, and the screen that picks some for a full test."""
 
     def __init__(self, numbers: list[int], keys: list[Key], shortlist: int) -> None:
         self.numbers, self._few = numbers, shortlist
@@ -297,20 +307,15 @@ class _Group:
         self, stage: int, readings: Sequence[Reading], progress: Progress | None
     ) -> list[list[int]]:
         """Return the numbers of the keys that a stage picks for each record, perhaps none."""
-        screen, is_first = self._screen, stage == 0
-        if isinstance(screen, BitScreen):
-            if is_first and screen.has_whole_shifts:
-                return self._best(screen.from_starts(readings), self._few // _INTACT)
-            if is_first != screen.has_whole_shifts:
-                return self._best(screen.anywhere(readings, progress), self._few)
-        elif is_first:
-            if screen is None:
-                return [self.numbers] * len(readings)
-            # All kinds of scores share the list.
-            kinds = np.moveaxis(screen.scores(readings), 2, 0)
-            best = [self._best(scores, self._few // len(kinds)) for scores in kinds]
-            return [[n for numbers in row for n in numbers] for row in zip(*best, strict=True)]
-        return [[] for _ in readings]
+        if self._screen is None:
+            return [self.numbers if stage == 0 else []] * len(readings)
+        if stage >= len(self._screen.stages):
+            return [[]] * len(readings)
+        score, share = self._screen.stages[stage]
+        kinds = np.moveaxis(score(readings, progress), 2, 0)
+        # All kinds of scores share the list.
+        best = [self._best(scores, self._few // (share * len(kinds))) for scores in kinds]
+        return [[n for numbers in row for n in numbers] for row in zip(*best, strict=True)]
 
     def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
         """Return the keys of the highest scores of each record: [B, K]."""
@@ -318,11 +323,20 @@ class _Group:
         return [[self.numbers[place] for place in row] for row in places.tolist()]
 
 
-def _screen_of(keys: list[Key]) -> Screen | BitScreen | TokenScreen | None:
-    """Return a screen; there is none for chains that are no cycle."""
-    profile = keys[0].profile
-    if BitScreen.serves(profile):
-        return BitScreen(keys)
-    if not is_cyclic(profile):
+def _screen_of(keys: list[Key]) -> KeyScreen | None:
+    """Return the screen of some keys, or None where all must be tested."""
+    return _SCREENS[keys[0].profile.scheme.name](keys)
+
+
+def _screen_of_phases(keys: list[Key]) -> KeyScreen | None:
+    """Return a screen over phases; chains that are no cycle have none."""
+    if not keys[0].profile.scheme.is_cycle:
         return None
     return TokenScreen(keys) if needs_excerpts(keys[0]) else Screen(keys)
+
+
+_SCREENS: dict[str, Callable[[list[Key]], KeyScreen | None]] = {
+    Blocks.name: WordScreen,
+    Turns.name: _screen_of_phases,
+    Paper.name: _screen_of_phases,
+}

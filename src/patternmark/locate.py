@@ -1,20 +1,27 @@
 """Where in a sequence marked stretches lie: the best one, then the best of what is left.
 
-Each search takes the best stretch of the detector `local`. Where two marked stretches outweigh what
-lies between them, it spans all three: it is cut at valleys, and the best piece is taken. That piece
-is then masked, in all frames, and the rest is searched again, until a search finds none at the
-false positive rate. A piece has the p-value of its own score, as if it were the best of the whole
-record. The p-value of search number i
-is multiplied by i, and by six where DNA was read in six frames. A wrong stretch is reported only if
-a search of unmarked residues succeeds, and searches end with the first that does not: the chance of
-that is at most the rate, whatever number of true stretches came before.
+Each search asks whether what is left of a record is marked, and takes the best stretch:
+
+- keys of a schedule that comes round: that of the detector `local`. Where two marked stretches
+  outweigh what lies between them, it spans all three: it is cut at valleys, and the best piece is
+  taken. A piece has the p-value of its own score, as if it were the best of the whole record;
+- block keys: the p-value is that of `auto` for what is left, so that a first search finds what
+  `detect` calls marked. The stretch is the likeliest path of the likeliest nonce
+  (`statistics.block_best`).
+
+What was found is masked, in all frames, and the rest is searched again, until a search finds none at
+the false positive rate. The p-value of search number i is multiplied by i, and by six where DNA was
+read in six frames. A wrong stretch is reported only if a search of unmarked residues succeeds, and
+searches end with the first that does not: the chance of that is at most the rate, whatever number
+of true stretches came before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +29,7 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import SEPARATOR, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.verdict import LN10, p_value_of
 from patternmark.detect import Detector
 from patternmark.errors import SequenceError
@@ -29,6 +37,8 @@ from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below
 from patternmark.null.local import LocalRules
 from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement
+from patternmark.statistics.block_best import STRETCHES, best_stretch, spoken_chains
+from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
 from patternmark.translate import Frame, first_bad_nucleotide, frames_of
@@ -73,12 +83,33 @@ class Located:
     signature: str
 
 
+class Found(NamedTuple):
+    """What one search found: a place in a chain, its score, and ln p before any correction."""
+
+    chain: int
+    start: int
+    end: int
+    score: float
+    log_p: float
+
+
+class Search(Protocol):
+    """How the records of one scheme are searched."""
+
+    def measure(self, left: Sequence[Reading]) -> list[Measurement]:
+        """Measure what is left of each reading."""
+
+    def found(
+        self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
+    ) -> Found | None:
+        """Return the best stretch of a reading, if there is one; `is_enough` judges its ln p."""
+
+
 class Locator:
     """Finds the marked stretches of sequences by one key."""
 
     def __init__(self, key: Key, *, fpr: float = DEFAULT_FPR) -> None:
-        self._detector = Detector(key, "local", fpr=fpr)
-        self._statistic = LocalStatistic(key, excerpt_of(key, [])[0])
+        self._detector, self._prepare = _SEARCHES[key.profile.scheme.name](key, fpr)
         self.key, self.fpr = key, self._detector.fpr
         self.signature = self._detector.signature
 
@@ -110,37 +141,107 @@ class Locator:
 
         `what` is searched, as the signature says it.
         """
-        excerpt, numbered = excerpt_of(self.key, readings)
-        statistic = self._statistic if excerpt is None else LocalStatistic(self.key, excerpt)
+        search, numbered = self._prepare(readings)
         left = [Reading(r.symbols.copy(), r.chains) for r in numbered]
         segments: list[Segment] = []
         first_log_p = 0.0
-        for search in range(1, _MOST_SEARCHES):
-            measured = statistic.measure(left)
-            best = min(range(len(left)), key=lambda row: measured[row].log_p)
-            place = measured[best].segment
-            if search == 1:
+        for number in range(1, _MOST_SEARCHES):
+            measured = search.measure(left)
+            best = min(range(len(left)), key=[one.log_p for one in measured].__getitem__)
+            if number == 1:
                 first_log_p = float(bonferroni(measured[best].log_p, len(left)))
-            if place is None:
+            is_enough = partial(self._is_enough, chances=len(left) * number)
+            found = search.found(left[best], measured[best], is_enough)
+            if found is None or not is_enough(found.log_p):
                 break
-            chances = len(left) * search
-            chain, start, end, score = _best_piece(statistic, left[best], place)
-            log_p = float(bonferroni(self._log_p(left[best], score), chances))
-            if not is_below(log_p, self.fpr):  # no piece is enough by itself: is the whole?
-                chain, start, end, score = _whole(left[best], measured[best])
-                log_p = float(bonferroni(measured[best].log_p, chances))
-            if not is_below(log_p, self.fpr):
-                break
+            log_p = float(bonferroni(found.log_p, len(left) * number))
+            chain, start, end = found[:3]
             frame = None
             if frames is not None:
                 frame = frames[best][chain].number
                 start, end = frames[best][chain].nucleotides(start, end)
-            segments.append(Segment(start, end, chain, frame, score, log_p, search))
+            segments.append(Segment(start, end, chain, frame, found.score, log_p, number))
             for row, reading in enumerate(left):
                 of_chain = None if frames is None else frames[row][chain]
                 _mask(reading.symbols[reading.chains[chain]], of_chain, start, end)
         scored = max(reading.num_scored for reading in readings)
         return Located(tuple(segments), first_log_p, scored, joined(self.signature, what))
+
+    def _is_enough(self, log_p: float, chances: int) -> bool:
+        return is_below(float(bonferroni(log_p, chances)), self.fpr)
+
+
+Prepare = Callable[[Sequence[Reading]], tuple[Search, list[Reading]]]
+
+
+def _by_phases(key: Key, fpr: float) -> tuple[Detector, Prepare]:
+    whole = LocalStatistic(key, excerpt_of(key, [])[0])
+
+    def prepare(readings: Sequence[Reading]) -> tuple[Search, list[Reading]]:
+        excerpt, numbered = excerpt_of(key, readings)
+        return _OfPhases(whole if excerpt is None else LocalStatistic(key, excerpt)), numbered
+
+    return Detector(key, "local", fpr=fpr), prepare
+
+
+def _by_blocks(key: Key, fpr: float) -> tuple[Detector, Prepare]:
+    search = _OfBlocks(BlockStatistic.of(key), cast(Blocks, key.profile.scheme).block)
+    return Detector(key, fpr=fpr), lambda readings: (search, list(readings))
+
+
+_SEARCHES: dict[str, Callable[[Key, float], tuple[Detector, Prepare]]] = {
+    Paper.name: _by_phases,
+    Turns.name: _by_phases,
+    Blocks.name: _by_blocks,
+}
+
+
+class _OfBlocks:
+    """Asks the exact ratio whether there is a mark, and the best path where."""
+
+    def __init__(self, statistic: BlockStatistic, block: int) -> None:
+        self._statistic, self._block = statistic, block
+
+    def measure(self, left: Sequence[Reading]) -> list[Measurement]:
+        return self._statistic.measure(left)
+
+    def found(
+        self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
+    ) -> Found | None:
+        if not is_enough(measured.log_p):
+            return None
+        nonce = int(np.argmax(self._statistic.log_ratios(reading)))
+        stretches = {}
+        for number, chain in spoken_chains(reading).items():
+            halves = self._statistic.halves(number, chain.length, STRETCHES)[nonce]
+            stretches[number] = best_stretch(chain, halves, self._block)
+        number = max(stretches, key=lambda chain: stretches[chain].log_ratio)
+        best = stretches[number]
+        if best.start == best.end:
+            return None
+        return Found(number, best.start, best.end, measured.statistic, measured.log_p)
+
+
+class _OfPhases:
+    """Takes the best stretch of the detector `local`, or a piece of it."""
+
+    def __init__(self, statistic: LocalStatistic) -> None:
+        self._statistic = statistic
+
+    def measure(self, left: Sequence[Reading]) -> list[Measurement]:
+        return self._statistic.measure(left)
+
+    def found(
+        self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
+    ) -> Found | None:
+        if measured.segment is None:
+            return None
+        chain, start, end, score = _best_piece(self._statistic, reading, measured.segment)
+        log_p = self._log_p(reading, score)
+        if is_enough(log_p):
+            return Found(chain, start, end, score, log_p)
+        # No piece is enough by itself: perhaps the whole is.
+        return Found(*_whole(reading, measured), measured.log_p)
 
     def _log_p(self, reading: Reading, score: int) -> float:
         """Return ln P(chance has a stretch of this score in what is left of the record)."""

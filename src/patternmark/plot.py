@@ -1,9 +1,9 @@
 """The picture of a verdict: agreement along the sequence, and the null with what was observed.
 
 It names neither parts nor keys, but whoever has the sequence learns from the track. With the
-paper's scheme there are only 92,378 splits to try, and a track singles out the right one. A
-hardened key's track has one point for each window: it tells how many symbols of a window agree
-with their keys, not which. Even so, a picture is as confidential as the key.
+paper's scheme there are only 92,378 splits to try, and a track singles out the right one. Tracks of
+other schemes have one point for each window: they tell how many symbols of a window agree with
+their keys, not which. Even so, a picture is as confidential as the key.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plot_verdicts(
     ):
         colour = MARKED if verdict.prediction else UNMARKED
         left.set_title(verdict.id or "sequence", loc="left", fontsize=10, parse_math=False)
-        _draw_track(left, tracker.follow(reading), colour, detector.key.profile.is_hardened)
+        _draw_track(left, tracker.follow(reading), colour)
         call = "marked" if verdict.prediction else "no mark found"
         right.set_title(f"p = {format_p(verdict.log10_p)}: {call}", loc="left", fontsize=10)
         _draw_null(right, detector.statistic.null_curve(reading, verdict.statistic), colour)
@@ -66,14 +66,14 @@ def plot_verdicts(
         raise ParameterError(f"{path}: the picture cannot be written: {error}") from None
 
 
-def _draw_track(axes: Any, track: Track, colour: str, hardened: bool) -> None:
+def _draw_track(axes: Any, track: Track, colour: str) -> None:
     mean = running_mean(track.agreement, WINDOW)
     # Windows that overlap would tell, by their differences, which symbols agree.
-    first, step = (min(WINDOW, len(mean)) // 2, WINDOW) if hardened else (0, 1)
+    first, step = (0, 1) if track.shows_symbols else (min(WINDOW, len(mean)) // 2, WINDOW)
     at = np.arange(first, len(mean), step)
     position, mean = at + 1, mean[at]
     axes.axhline(track.chance, color="black", linewidth=0.8, linestyle=":")
-    axes.plot(position, mean, color=colour, linewidth=1.5, marker="o" if hardened else None)
+    axes.plot(position, mean, color=colour, linewidth=1.5, marker=None if track.shows_symbols else "o")
     above = mean > track.chance
     axes.fill_between(
         position, track.chance, mean, where=above, color=colour, alpha=0.2, interpolate=True

@@ -1,7 +1,7 @@
 """A page on designs and their verdicts: one HTML file that needs nothing but a browser.
 
-Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part, or, with a
-hardened key, of whether it agrees. It is as secret as the key, and says so at its top. It carries
+Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part, or, where a
+scheme has no parts, of whether it agrees. It is as secret as the key, and says so at its top. It carries
 no date: the same input gives the same page.
 """
 
@@ -85,11 +85,13 @@ def _head(detector: Detector) -> str:
     facts = {"key": detector.key.key_id, "detector": detector.statistic.name}
     facts |= {"false positive rate": f"{detector.fpr:g}", "signature": detector.signature}
     rows = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    learnt = "the partition (which symbols belong to which part), enough to strip or forge the mark"
-    if detector.key.profile.is_hardened:
+    learnt = (
+        "which symbols were promoted where. That helps to strip the mark of these sequences, "
+        "and many of them to forge it"
+    )
+    if detector.key.profile.scheme.takes_parts:
         learnt = (
-            "which symbols were promoted where. That helps to strip the mark of these sequences, "
-            "and many of them to forge it"
+            "the partition (which symbols belong to which part), enough to strip or forge the mark"
         )
     return (
         '<p class="warning" role="note"><strong>Keep this page as secret as the key.</strong> '
@@ -193,15 +195,15 @@ def _interval_html(values: NDArray[np.float64], metric: _Metric) -> str:
 
 
 def _legend(detector: Detector) -> str:
-    """Explain the colours; with a hardened key, without what its halves are made of."""
-    if detector.key.profile.is_hardened:
-        items = (
-            f'<span><b class="{_colour(AGREES)}">agrees</b> with its key on the best path</span>'
-            f'<span><b class="{_colour(DIFFERS)}">differs</b></span>'
-        )
-    else:
+    """Explain the colours: the parts, or where there are none what agrees."""
+    items = (
+        f'<span><b class="{_colour(AGREES)}">agrees</b> with its key on the best path</span>'
+        f'<span><b class="{_colour(DIFFERS)}">differs</b></span>'
+    )
+    if detector.key.profile.scheme.takes_parts:
         items = _parts(detector)
-    grey = '<span><b class="u">grey</b> not scored, or a repeat of what stands before</span>'
+    repeats = ", or a repeat of what stands before" if detector.masks_repeats else ""
+    grey = f'<span><b class="u">grey</b> not scored{repeats}</span>'
     return f'<p class="legend">{items}{grey}</p>\n'
 
 

@@ -8,10 +8,11 @@ tested in full, so that it cannot make a p-value smaller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import log
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,32 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.core.schedule import PartitionSchedule
+from patternmark.core.turns import TurnSchedule
 from patternmark.rates import agreement_rates, with_chance
 
 LEVEL = 1  # the strength that is looked for: delta 0.75
 _ENTRIES_AT_ONCE = 2**24  # of schedules (period times symbols) that are transformed together
 _KEPT_BYTES = 2**30  # transforms up to this size are kept; more are made anew for every batch
 _MOST_WINDOWS, _WINDOW = 4, 50
+
+Progress = Callable[[int, int], None]  # keys that are done, and all
+
+
+class Stage(NamedTuple):
+    """One way to score keys; later stages are for records that earlier ones gave to no key."""
+
+    scores: Callable[[Sequence[Reading], Progress | None], NDArray[np.float32]]  # [B, K, kinds]
+    share: int = 1  # it picks one of so many of the keys that may be tested
+
+
+class KeyScreen(Protocol):
+    """What picks the keys that are worth a full test."""
+
+    stages: tuple[Stage, ...]
+
+    def prepare(self) -> None:
+        """Derive what can be kept for all sequences."""
 
 
 class Screen:
@@ -34,11 +55,12 @@ class Screen:
         self._keys = list(keys)
         first = self._keys[0]
         self._size = first.profile.alphabet.size
-        schedule = first.schedule
+        schedule = cast("PartitionSchedule | TurnSchedule", first.schedule)
         self._period, self._nonces = schedule.period, schedule.nonces
         self._starts = schedule.starts
-        chance = 0.5 if first.profile.is_hardened else 1.0 / first.profile.num_keys
-        rates = agreement_rates(first.profile.alphabet, first.profile.scheme)[LEVEL]
+        scheme = first.profile.scheme
+        chance = scheme.chance
+        rates = agreement_rates(first.profile.alphabet, scheme.name)[LEVEL]
         rates = with_chance(rates, chance)
         self._agreeing = np.log(rates / chance).astype(np.float32)  # [V]
         self._other = np.log((1.0 - rates) / (1.0 - chance)).astype(np.float32)
@@ -46,17 +68,21 @@ class Screen:
         self._at_once = max(1, _ENTRIES_AT_ONCE // of_one_key)  # keys of one block
         self._is_kept = len(self._keys) * of_one_key * 4 <= _KEPT_BYTES
         self._kept: list[NDArray[np.complex64]] = []
+        self.stages = (Stage(self.scores),)
 
     def prepare(self) -> None:
         """Transform the schedules now, if they are kept at all."""
         if self._is_kept and not self._kept:
             self._kept = list(self._made())
 
-    def scores(self, readings: Sequence[Reading]) -> NDArray[np.float32]:
+    def scores(
+        self, readings: Sequence[Reading], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
         """Return, for every record and key, ln LR of one phase, and of one phase per window.
 
         [B, K, 2]: the second copes with lost and inserted symbols, and with marked stretches.
         """
+        del progress  # it takes little time
         self.prepare()
         windows = [_windows(reading) for reading in readings]
         seen = [self._seen([w for part in parts for w in part]) for parts in windows]
@@ -78,7 +104,8 @@ class Screen:
                     schedule.promoted(nonce)
                     # A copy, since a key keeps every schedule it was asked for.
                     for schedule in (
-                        replace(k).schedule for k in self._keys[at : at + self._at_once]
+                        cast("PartitionSchedule | TurnSchedule", replace(k).schedule)
+                        for k in self._keys[at : at + self._at_once]
                     )
                     for nonce in range(self._nonces)
                 ]

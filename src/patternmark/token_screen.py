@@ -20,7 +20,7 @@ from patternmark.core.schedule import Excerpt
 from patternmark.likelihood import worth
 from patternmark.phases import NonceScreen
 from patternmark.rates import agreement_rates, with_chance
-from patternmark.screen import LEVEL
+from patternmark.screen import LEVEL, Progress, Stage
 from patternmark.statistics.base import padded
 from patternmark.statistics.excerpts import excerpt_of, in_parts
 
@@ -49,13 +49,16 @@ class TokenScreen:
     def __init__(self, keys: Sequence[Key]) -> None:
         self._keys = list(keys)
         profile = self._keys[0].profile
-        chance = 0.5 if profile.is_hardened else 1.0 / profile.num_keys
-        self._rates = with_chance(agreement_rates(profile.alphabet, profile.scheme)[LEVEL], chance)
+        rates = agreement_rates(profile.alphabet, profile.scheme.name)[LEVEL]
+        self._rates = with_chance(rates, profile.scheme.chance)
+        self.stages = (Stage(self.scores),)
 
     def prepare(self) -> None:
         """Do nothing: nothing can be kept."""
 
-    def scores(self, readings: Sequence[Reading]) -> NDArray[np.float32]:
+    def scores(
+        self, readings: Sequence[Reading], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
         """Score every record and key by the best nonce, each chain at its best phase: [B, K, 1]."""
         parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
         result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
@@ -63,6 +66,8 @@ class TokenScreen:
             schedule = replace(key).schedule  # of a copy, since a key keeps its shuffles
             found = [self._score(Excerpt(schedule, part.symbols), part) for part in parts]
             result[:, number] = np.concatenate(found)
+            if progress is not None:
+                progress(number + 1, len(self._keys))
         return result[..., None]
 
     def _score(self, excerpt: Excerpt, part: _Part) -> NDArray[np.int64]:

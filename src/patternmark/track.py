@@ -1,15 +1,18 @@
 """Along a record: which symbols speak for the mark. What pictures and pages are drawn from.
 
 The paper's scheme shows in neighbours: a key that follows the one before, as the chain prefers.
-A hardened key shows in symbols that agree with the schedule, along the path through it that
+Other marks show in symbols that agree with their keys, along the path through the schedule that
 explains the record best. A path is chosen among many, so that even an unmarked record agrees with
-its best more often than half: this, not a half, is the level of chance.
+its best more often than half: this, not a half, is the level of chance. For block marks it is
+measured: the same letters are searched under fresh coins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log, sqrt
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +20,24 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import NO_KEY, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schemes import Paper
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.null.walk import phase_log_tail
 from patternmark.recover import agreement, recover
 from patternmark.statistics.base import padded
+from patternmark.statistics.block_best import (
+    STRETCHES,
+    UNMARKED,
+    best_stretch,
+    spoken_chains,
+)
+from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import PhaseStatistic
 
 AGREES, DIFFERS = 0, 1
 WINDOW = 31  # positions that pictures average over
 _LEAST_COST = 8
+_DRAWS = 5  # of fresh coins: the median of what chance does
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +48,7 @@ class Track:
     agreement: NDArray[np.float64]  # [n] 1 or 0; nan where nothing can be said
     chance: float  # how often chance agrees
     name: str  # what agrees
+    shows_symbols: bool  # whether a picture may tell of each symbol; if not, of windows alone
 
 
 class Tracker:
@@ -50,21 +62,101 @@ class Tracker:
     """
 
     def __init__(self, key: Key) -> None:
-        self._key = key
-        self._whole: PhaseStatistic | None = None  # for all records, where the alphabet is small
+        self._follow = _FOLLOWERS[key.profile.scheme.name](key)
 
     def follow(self, reading: Reading) -> Track:
         """Return the track of one record."""
-        if self._key.profile.is_hardened:
-            excerpt, (numbered,) = excerpt_of(self._key, [reading])
-            if excerpt is not None:
-                return _along_schedule(numbered, PhaseStatistic(self._key, excerpt))
-            self._whole = self._whole or PhaseStatistic(self._key)
-            return _along_schedule(reading, self._whole)
-        chain = self._key.profile.chain
-        keys = recover([reading], self._key.partition)[0]
-        chance = 1.0 / chain.num_keys
-        return Track(keys, agreement(keys, chain), chance, "keys that follow the chain")
+        return self._follow(reading)
+
+
+def _in_parts(key: Key) -> Follower:
+    """Follow the chain of the parts that symbols belong to."""
+    scheme = cast(Paper, key.profile.scheme)
+
+    def follow(reading: Reading) -> Track:
+        keys = recover([reading], key.partition)[0]
+        agrees = agreement(keys, scheme.chain)
+        return Track(keys, agrees, scheme.chance, "keys that follow the chain", shows_symbols=True)
+
+    return follow
+
+
+def _in_turns(key: Key) -> Follower:
+    """Follow a schedule that comes round."""
+    whole: list[PhaseStatistic] = []  # for all records, where the alphabet is small
+
+    def follow(reading: Reading) -> Track:
+        excerpt, (numbered,) = excerpt_of(key, [reading])
+        if excerpt is not None:
+            return _along_schedule(numbered, PhaseStatistic(key, excerpt))
+        if not whole:
+            whole.append(PhaseStatistic(key))
+        return _along_schedule(reading, whole[0])
+
+    return follow
+
+
+def _in_blocks(key: Key) -> Follower:
+    """Follow the blocks of the likeliest nonce."""
+    statistic = BlockStatistic.of(key)
+    block, nonces = _sizes(key)
+
+    def follow(reading: Reading) -> Track:
+        agrees = _along_blocks(reading, statistic, block)
+        fresh = [BlockStatistic(_FreshCoins(block, nonces, draw)) for draw in range(_DRAWS)]
+        shares = [_mean(_along_blocks(reading, coins, block)) for coins in fresh]
+        return _agreeing(agrees, float(np.median(shares)))
+
+    return follow
+
+
+def _sizes(key: Key) -> tuple[int, int]:
+    scheme = cast(Blocks, key.profile.scheme)
+    return scheme.block, scheme.nonces
+
+
+class _FreshCoins:
+    """Coins that no key has: what chance does with a record, the same in every picture."""
+
+    def __init__(self, block: int, nonces: int, draw: int) -> None:
+        self.block, self.nonces, self._draw = block, nonces, draw
+
+    def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
+        """Return the coins of the first blocks of a chain; more blocks begin like fewer."""
+        rng = np.random.default_rng([self._draw, chain])
+        return rng.integers(0, 2**16, size=(blocks, self.nonces), dtype=np.uint16)
+
+
+def _along_blocks(
+    reading: Reading, statistic: BlockStatistic, block: int
+) -> NDArray[np.float64]:
+    """Return 1 where a symbol agrees with its block, 0 where not: [n].
+
+    Beyond the ends of the stretch that looks marked, the blocks run on as they are.
+    """
+    agrees = np.full(len(reading.symbols), np.nan)
+    nonce = int(np.argmax(statistic.log_ratios(reading)))
+    for number, chain in spoken_chains(reading).items():
+        halves = statistic.halves(number, chain.length, STRETCHES)[nonce]
+        lies_on = best_stretch(chain, halves, block).continued(block)
+        rows = reading.chains[number]
+        seen = np.flatnonzero((reading.symbols[rows] != UNREAD) & (lies_on != UNMARKED))
+        seen = seen[lies_on[seen] < len(halves)]
+        agrees[rows.start + seen] = halves[lies_on[seen], chain.letters[seen]] > 0
+    return agrees
+
+
+def _mean(agrees: NDArray[np.float64]) -> float:
+    known = agrees[~np.isnan(agrees)]
+    return float(known.mean()) if known.size else 0.5
+
+
+def _agreeing(agrees: NDArray[np.float64], chance: float) -> Track:
+    kinds = np.full(len(agrees), NO_KEY)
+    kinds[agrees == 1.0] = AGREES
+    kinds[agrees == 0.0] = DIFFERS
+    name = "symbols that agree with their keys"
+    return Track(kinds, agrees, chance, name, shows_symbols=False)
 
 
 def _along_schedule(reading: Reading, phases: PhaseStatistic) -> Track:
@@ -77,11 +169,7 @@ def _along_schedule(reading: Reading, phases: PhaseStatistic) -> Track:
         if len(read):
             signs = phases.signs_along(symbols, nonce)[read]
             agrees[chain.start + read] = signs[np.arange(len(read)), best_path(signs)] > 0
-    kinds = np.full(len(agrees), NO_KEY)
-    kinds[agrees == 1.0] = AGREES
-    kinds[agrees == 0.0] = DIFFERS
-    chance = _usual_share(reading.parts, phases.num_phases)
-    return Track(kinds, agrees, chance, "symbols that agree with their keys")
+    return _agreeing(agrees, _usual_share(reading.parts, phases.num_phases))
 
 
 def best_path(signs: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -117,3 +205,11 @@ def _usual_share(chains: list[NDArray[np.int64]], phases: int) -> float:
         agreed += int(np.count_nonzero(tails >= log(0.5))) - 1  # the largest that often
         total += scored
     return agreed / total if total else 0.5
+
+
+Follower = Callable[[Reading], Track]
+_FOLLOWERS: dict[str, Callable[[Key], Follower]] = {
+    Paper.name: _in_parts,
+    Turns.name: _in_turns,
+    Blocks.name: _in_blocks,
+}

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from patternmark.caution import caution_of
 from patternmark.cli.backbone import (
     BackboneReader,
     Expectation,
@@ -180,8 +181,8 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         [item.rates for item in items],
     )
     if not quiet:
-        hidden = judge.key.profile.is_hardened
-        learnt = "learns from it about the key" if hidden else "can read the partition off it"
+        has_parts = judge.key.profile.scheme.takes_parts
+        learnt = "can read the partition off it" if has_parts else "learns from it about the key"
         say(f"wrote {path} (who has the sequences {learnt})")
 
 
@@ -200,7 +201,7 @@ def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
 
 
 def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:
-    """Judge records; the native sequence of a design tool is noted as such."""
+    """Judge records; native sequences of a design tool, and what to mind of a key, are noted."""
     verdicts = judge.detect_many(
         [item.symbols for item in batch],
         [item.record.id for item in batch],
@@ -210,7 +211,8 @@ def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:
     named = []
     for verdict, item in zip(verdicts, batch, strict=True):
         is_native = item.record.design is not None and item.record.design.is_native
-        note = verdict.note or ("native sequence" if is_native else "")
+        caution = (caution_of(judge.key.profile) or "") if verdict.prediction else ""
+        note = verdict.note or ("native sequence" if is_native else caution)
         named.append((replace(verdict, note=note), item))
     return named
 
@@ -251,6 +253,9 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    caution = caution_of(judge.key.profile)
+    if caution:
+        results.print(caution, highlight=False, soft_wrap=True, markup=False)
     signatures = {v.signature for v, _ in judged}
     own = ", and for each sequence what of it was scored (see --json)"
     signature = signatures.pop() if len(signatures) == 1 else judge.signature + own

@@ -100,12 +100,13 @@ def print_combined(judged: list[Judged], judge: Detector, *, wanted: bool, as_js
 
 def _in_words(found: Combined) -> str:
     call = "marked" if found.prediction else "no mark found"
-    groups = len(found.groups)
-    of_what = (
-        f"{found.num_records} texts, {groups} of them with tokens that no earlier one has; only "
-        "these count"
-        if found.how is Rule.COINS
-        else f"{found.num_records} sequences in {groups} groups of similar ones; "
-        "the best of each counts"
-    )
+    groups, records = len(found.groups), found.num_records
+    of_what = {
+        Rule.COINS: f"{records} texts, {groups} of them with tokens that no earlier one has; only "
+        "these count",
+        Rule.GROUPS: f"{records} sequences in {groups} groups of similar ones; "
+        "the best of each counts",
+        Rule.NONCES: f"{records} sequences; each secret coin counts once, and p holds whoever "
+        "wrote them",
+    }[found.how]
     return f"all together: p = {format_p(found.log10_p)}, {call} ({of_what})"

@@ -57,6 +57,8 @@ def identify(
         search = Identifier(candidates, fpr=fpr, progress=watch)
         bar.update(task, description="deriving schedules")
         search.prepare()
+    if search.caution:
+        warn(f"{search.caution}. Confirm a key with 'patternmark detect --null keys'")
     items = list(read_items(files, source))
     if not items:
         raise InputError("no sequence could be judged")
@@ -85,7 +87,7 @@ class _Watch:
 
     def show_in(self, bar: Progress) -> None:
         self._bar = bar
-        self._task = bar.add_task("searching every phase of keys", visible=False)
+        self._task = bar.add_task("searching thoroughly", visible=False)
 
     def __call__(self, done: int, keys: int) -> None:
         self._bar.update(self._task, completed=done, total=keys, visible=done < keys)

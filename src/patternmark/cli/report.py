@@ -59,7 +59,7 @@ def report(
             stream.write(page)
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror}") from None
-    shown = "symbols that keys promote" if judge.key.profile.is_hardened else "the partition"
+    shown = "the partition" if judge.key.profile.scheme.takes_parts else "symbols that keys promote"
     say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
 
 

@@ -12,6 +12,10 @@ An unrelated pair of stretches reaches a score s with probability of order exp(-
 spends the same small loss on a record of any length. It spends it by 1/d: a run or a tandem repeat
 is held to less than an agreement somewhere in a long record, of which chance offers many.
 
+An unscored symbol, such as X, is a wildcard: it agrees with everything and says nothing. Words are
+unbroken runs, so that X at every second place would leave none. So where an unscored symbol breaks
+the word that begins at a place, its first letter alone is the seed.
+
 The same rule fits every alphabet, because rare symbols weigh more: among 400 symbols at a distance
 of 100, an exact repeat is one of 7 amino acids or of 4 tokens of text.
 
@@ -145,7 +149,27 @@ def _seeds(
     symbols: NDArray[np.int32], record_of: NDArray[np.int64], alphabet: Alphabet
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield pairs of places of one record (earlier, later) at which the same word begins."""
-    words, places = _words(symbols, alphabet)
+    words, places, broken = _words(symbols, alphabet)
+    yield from _pairs(symbols, record_of, words, places)
+    if broken.size:
+        # In records with a broken word every letter is a seed, if at one of its two places.
+        hit = np.isin(record_of[places - _REACH], record_of[broken - _REACH])
+        single = np.sort(np.concatenate([places[hit], broken]))
+        is_broken = np.zeros(len(symbols), dtype=bool)
+        is_broken[broken] = True
+        for earlier, later in _pairs(symbols, record_of, symbols[single], single):
+            kept = is_broken[earlier] | is_broken[later]
+            if kept.any():
+                yield earlier[kept], later[kept]
+
+
+def _pairs(
+    symbols: NDArray[np.int32],
+    record_of: NDArray[np.int64],
+    words: NDArray[np.integer],
+    places: NDArray[np.int64],
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield pairs of places of one record that have the same word: the nearest of each."""
     order = np.argsort(words, kind="stable")
     words, places = words[order], places[order]
     record = record_of[places - _REACH]
@@ -171,21 +195,27 @@ def _seeds(
 
 def _words(
     symbols: NDArray[np.int32], alphabet: Alphabet
-) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return the words of known symbols as numbers, and where they begin."""
+) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the words of known symbols as numbers, where they begin, and where one is broken.
+
+    A word is broken where it begins with a known symbol and holds an unknown one.
+    """
     length = 3
     while alphabet.num_scored > 1 and alphabet.num_scored**length < _WORDS_AT_LEAST:
         length += 1
     stop = len(symbols) - length + 1
     numbers, signs = symbols[:stop].astype(np.int64), symbols[:stop]
+    lowest = signs
     for shift in range(1, length):
         # A product beyond 64 bits wraps around. Words that then fall together cost time only:
         # the symbols themselves are compared later.
         numbers = numbers * alphabet.size + symbols[shift : shift + stop]
         signs = signs | symbols[shift : shift + stop]  # negative if any of them is
+        lowest = np.minimum(lowest, symbols[shift : shift + stop])
     places = np.flatnonzero(signs >= 0)
     small = alphabet.size**length <= 1 << 16  # 16 bits are sorted in linear time
-    return numbers[places].astype(np.uint16 if small else np.int64), places
+    broken = np.flatnonzero((lowest == _UNKNOWN) & (symbols[:stop] >= 0))
+    return numbers[places].astype(np.uint16 if small else np.int64), places, broken
 
 
 def _thin_out(

@@ -12,7 +12,7 @@ import pytest
 from patternmark.bench import scan_gpu_page
 from patternmark.bench.pages import page_of
 from patternmark.bench.scan import in_turns, row
-from patternmark.bench.scan_input import gzipped, made_fasta
+from patternmark.bench.scan_input import SCHEMES, gzipped, made_fasta
 from patternmark.bench.scan_page import is_met, to_markdown
 from patternmark.errors import PatternmarkError
 from tests.conftest import Outcome
@@ -22,8 +22,8 @@ NAMES = {
     "bare_lanes",
     "many",
     "very_many",
-    "hardened_64_nonces",
-    "hardened_64_keys",
+    "block_key",
+    "block_keys",
     "gzip",
     "workers",
     "memory",
@@ -55,7 +55,7 @@ def test_scans_on_a_gpu_are_measured(run: Callable[..., Outcome], tmp_path: Path
     """On a CPU torch takes the GPU's part."""
     pytest.importorskip("numba")
     pytest.importorskip("torch")
-    options = ("--keys", 60, "--hardened-keys", 20, "--sequences", 400, "--repeats", 2)
+    options = ("--keys", 60, "--block-keys", 20, "--sequences", 400, "--repeats", 2)
     done = run("bench", "scan-gpu", *options, "--device", "cpu", "--json", "-o", tmp_path)
     assert done.status == 0, done.err
     result = json.loads(done.out)
@@ -63,8 +63,8 @@ def test_scans_on_a_gpu_are_measured(run: Callable[..., Outcome], tmp_path: Path
     work = {row["name"]: (row["keys"], row["sequences"], row["nonces"]) for row in result["rows"]}
     assert work == {
         "two_parts": (60, 400, None),
-        "hardened_1_nonce": (20, 400, 1),
-        "hardened_64_nonces": (20, 40, 64),
+        "blocks_1_nonce": (20, 400, 1),
+        "blocks_32_nonces": (20, 40, 32),
     }
     for found in result["rows"]:
         assert {name: len(times) for name, times in found["times"].items()} == {
@@ -88,7 +88,6 @@ def test_a_gpu_that_counts_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("torch")
     from patternmark.bench.protein import numbered_keys
     from patternmark.bench.scan_gpu import same_on_both
-    from patternmark.bench.validity import SCHEMES
     from patternmark.scan import gpu
     from patternmark.scan.screen import Screen
 

@@ -21,7 +21,7 @@ from patternmark.bench.scale_length import least_length, lengths, num_ways, shar
 from patternmark.bench.scale_measured import natural_pairs
 from patternmark.bench.scale_page import to_markdown
 from patternmark.bench.scale_setting import Setting
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import SCHEMES
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 from patternmark.scan.screen import LONGEST
@@ -41,8 +41,8 @@ SCAN = {
         "keys": {  # of 1,000 sequences, and of 100
             "one": [1e-3, 2e-3, 1e-3],
             "very_many": [1e-4 + 4999e-7, 2e-4 + 4999e-7, 1e-4 + 3 * 4999e-7],
-            "hardened_64_keys": [1e-4 + 64 * 300e-8] * 3,
-            "hardened_64_nonces": [1e-4 + 300e-6] * 3,
+            "block_keys": [1e-4 + 64 * 300e-8] * 3,
+            "block_key": [1e-4 + 300e-6] * 3,
         },
         "workers": {"one": [7e-4, 7e-4, 1.4e-3]},
         "gzip": {"bare": [2.1e-3] * 3},
@@ -63,7 +63,7 @@ GPU = {
             "times": {"read": [0.5, 0.5, 0.5], "device": [1.5, 1.5, 1.6], "cpu": [3.0] * 3},
             "cpu": {"residues": 1000, "sequences": 10, "pairs": 10**5},
         }
-        for name in ("two_parts", "hardened_64_nonces")
+        for name in ("two_parts", "blocks_32_nonces")
     ],
 }  # fmt: skip
 NATURAL = {
@@ -129,8 +129,8 @@ def test_rates_are_taken_in_every_round() -> None:
     assert rates["unpack"]["median"] == pytest.approx(3e-9)
     # The second round is slower in both, and that cancels; the third is slow with many keys only.
     assert rates["two_part"] == pytest.approx({"median": 1e-9, "low": 1e-9, "high": 3e-9})
-    assert rates["hardened_1"]["median"] == pytest.approx(1e-10)
-    assert rates["hardened_64"]["median"] == pytest.approx(1e-8)
+    assert rates["blocks_1"]["median"] == pytest.approx(1e-10)
+    assert rates["blocks"]["median"] == pytest.approx(1e-8)
 
 
 def test_a_bill_by_hand() -> None:
@@ -153,9 +153,9 @@ def test_a_bill_by_hand() -> None:
     last = two["machines"][-1]
     assert last["seconds"] == pytest.approx(1001.2 / 200 / 0.8)
     assert last["dollars"] == pytest.approx(1001.2 / 200 / 0.8 / 3600 * 4000 * 0.1)
-    hard = scale.bill("hardened R=64", setting, rates, (size, 10**6), 8, OF_PAIR, None)
-    assert hard["by_source"] == pytest.approx(150 * 1e-8)
-    assert hard["total"]["median"] == pytest.approx(1.0 + 0.2 + 0.1)
+    blocks = scale.bill("blocks", setting, rates, (size, 10**6), 8, OF_PAIR, None)
+    assert blocks["by_source"] == pytest.approx(150 * 1e-8)
+    assert blocks["total"]["median"] == pytest.approx(1.0 + 0.2 + 0.1)
     quick = scale.wall(setting, 1.0, rates, (size, 10**6), 1)
     assert quick["is_disk"]
     assert quick["seconds"] == pytest.approx(4.0)  # 200 MB at 50 MB/s
@@ -175,14 +175,14 @@ def test_a_gpu_by_hand(folder: Path) -> None:
     (folder / "scan-gpu.json").write_text(json.dumps(GPU))
     found = scale.gpu_bills(setting, folder)
     assert found is not None
-    two, hardened = found["rows"]  # what was not measured is left out
+    two, blocks = found["rows"]  # what was not measured is left out
     # 50 million residues are read at 20,000 a second, 10^9 pairs screened at a million a second;
-    # hardened keys at two million: sequences are half as long as those that were measured.
+    # block keys at two million: sequences are half as long as those that were measured.
     assert two["seconds"] == pytest.approx({"median": 3500.0, "low": 3500.0, "high": 3600.0})
     assert two["dollars"] == pytest.approx(3.5)
-    assert (two["core"], hardened["core"]) == pytest.approx((3e-5, 1.5e-5))
-    assert hardened["scheme"] == "hardened R=64"
-    assert hardened["seconds"]["median"] == pytest.approx(2500.0 + 500.0)
+    assert (two["core"], blocks["core"]) == pytest.approx((3e-5, 1.5e-5))
+    assert blocks["scheme"] == "blocks"
+    assert blocks["seconds"]["median"] == pytest.approx(2500.0 + 500.0)
 
 
 def by_hand(p: Fraction, ways: int, rate: Fraction, longest: int) -> list[Fraction]:
@@ -304,19 +304,19 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
 
 
 def test_lengths_use_what_was_measured(folder: Path) -> None:
-    rows = [{"scheme": "hardened R=64", "delta": 1.0, "rate": 0.75, "spread": 0.02}]
+    rows = [{"scheme": "blocks", "delta": 1.0, "rate": 0.75, "spread": 0.02}]
     rows[0]["designs"] = {"low": 0.74, "high": 0.76}
     result = result_of(folder, designs={"rows": rows})
-    row = next(r for r in result["lengths"] if (r["scheme"], r["delta"]) == ("hardened R=64", 1.0))
-    assert row["ways"] == num_ways(SCHEMES["hardened R=64"]) == 1024
+    row = next(r for r in result["lengths"] if (r["scheme"], r["delta"]) == ("blocks", 1.0))
+    assert row["ways"] == num_ways("blocks") == 256
     log10_p = result["corrections"][0]["log10_p"]
-    assert row["measured"]["half"] == lengths(log10_p, 1024, 0.75, 0.02)["half"]
+    assert row["measured"]["half"] == lengths(log10_p, 256, 0.75, 0.02)["half"]
     assert row["measured"]["error"] == pytest.approx(0.01)
-    assert row["shipped"]["half"] == lengths(log10_p, 1024, row["shipped"]["rate"])["half"]
+    assert row["shipped"]["half"] == lengths(log10_p, 256, row["shipped"]["rate"])["half"]
     assert result["fewer"][0]["lengths"]["1"]["half"] == row["measured"]["half"]
     # What the first stage loses is a lower tail of the same count, at its own limit.
     half, rate = row["alike"]["half"], row["alike"]["rate"]
-    passes = shares_found(-9.0, 1024, rate)[half - 1]
+    passes = shares_found(-9.0, 256, rate)[half - 1]
     assert row["alike"]["lost"] == pytest.approx(1.0 - passes, rel=1e-9)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from patternmark import PROTEIN, Key, Profile, save_key
+from patternmark.core.schemes import Paper, Scheme
 from patternmark.core.secret import Secret
 
 FREQUENCIES = np.array(
@@ -37,8 +37,9 @@ FREQUENCIES = np.array(
 )
 
 
-def a_key(number: int, **choices: Any) -> Key:
-    return Key.of(Secret(number.to_bytes(32, "big")), Profile(**choices))
+def a_key(number: int, scheme: Scheme | None = None) -> Key:
+    """Return a key, of two alternating parts unless a scheme is given."""
+    return Key.of(Secret(number.to_bytes(32, "big")), Profile(scheme=scheme or Paper()))
 
 
 def drawn(rng: np.random.Generator, length: int) -> str:
@@ -47,14 +48,14 @@ def drawn(rng: np.random.Generator, length: int) -> str:
     return "".join(PROTEIN.letters[i] for i in ids)
 
 
-def marked_hardened(rng: np.random.Generator, key: Key, length: int, rate: float = 0.85) -> str:
-    """Do the same with a hardened key, from one of its starts on."""
+def marked_blocks(
+    rng: np.random.Generator, key: Key, length: int, rate: float = 0.85, begin: int = 0
+) -> str:
+    """Do the same with a block key and any nonce, from a position of its stream on."""
     schedule = key.schedule
-    promoted = schedule.promoted(int(rng.integers(schedule.nonces)))[:, :20]
-    start = int(rng.choice(schedule.starts))
+    keys = schedule.keys(0, int(rng.integers(schedule.nonces)), begin + length)[begin:]
     letters = []
-    for i in range(length):
-        own = promoted[(start + i) % schedule.period]
+    for own in schedule.promoted_rows(keys)[:, :20]:
         weights = FREQUENCIES * (own if rng.random() < rate else ~own)
         letters.append(PROTEIN.letters[rng.choice(20, p=weights / weights.sum())])
     return "".join(letters)

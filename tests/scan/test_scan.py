@@ -25,7 +25,7 @@ pytest.importorskip("xxhash", reason="pip install 'patternmark[scan]'")
 from pyarrow import parquet  # noqa: E402
 
 from patternmark import Detector  # noqa: E402
-from patternmark.core.profile import HARDENED  # noqa: E402
+from patternmark.core.schemes import Blocks  # noqa: E402
 from patternmark.errors import InputError, PatternmarkError  # noqa: E402
 from patternmark.io.files import held  # noqa: E402
 from patternmark.io.kept import Kept  # noqa: E402
@@ -48,7 +48,7 @@ from tests.scan.made import (  # noqa: E402
     fasta,
     key_folder,
     marked,
-    marked_hardened,
+    marked_blocks,
 )
 
 Run = Callable[..., Outcome]
@@ -102,25 +102,25 @@ def test_marks_are_found_with_their_keys(run: Run, content: bytes, tmp_path: Pat
 
 def test_keys_of_both_schemes_in_one_scan(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
-    hardened = [a_key(7, scheme=HARDENED), a_key(8, scheme=HARDENED, nonces=1)]
+    own = [a_key(7, Blocks()), a_key(8, Blocks(nonces=1))]
     sequences = [drawn(rng, 300) for _ in range(60)]
     sequences[10] = marked(rng, KEYS[3], 250)
-    sequences[20] = "X*" + marked_hardened(rng, hardened[0], 300)[2:]
-    sequences[30] = marked_hardened(rng, hardened[1], 300)
-    sequences[40] = drawn(rng, 2048) + marked_hardened(rng, hardened[0], 512)
+    sequences[20] = "X*" + marked_blocks(rng, own[0], 300)[2:]
+    sequences[30] = "M" + marked_blocks(rng, own[1], 300)
+    sequences[40] = marked_blocks(rng, own[0], 512) + drawn(rng, 2048)
     (tmp_path / "a.fa").write_bytes(fasta(sequences))
-    folder = key_folder(tmp_path / "keys", [KEYS[3], *hardened])
+    folder = key_folder(tmp_path / "keys", [KEYS[3], *own])
     done = run("scan", tmp_path / "a.fa", "--keys", folder, "-o", tmp_path / "h.parquet", "--json")
     assert done.status == 0, done.err
     rows = hits_of(tmp_path / "h.parquet")
-    expected = [("s10", KEYS[3]), ("s20", hardened[0]), ("s30", hardened[1]), ("s40", hardened[0])]
+    expected = [("s10", KEYS[3]), ("s20", own[0]), ("s30", own[1]), ("s40", own[0])]
     found = {(row["id"], row["key_id"]) for row in rows}
     assert found == {(name, key.key_id) for name, key in expected}
     for row in rows:
         key = next(key for _, key in expected if key.key_id == row["key_id"])
         if row["id"] != "s40":
             assert row["log10_p"] == Detector(key).detect(sequences[int(row["id"][1:])]).log10_p
-    screen = Screen([KEYS[3], *hardened])
+    screen = Screen([KEYS[3], *own])
     assert screen.lost(0.85, 300, key=1) < 1e-9 < screen.lost(0.6, 300, key=1)
 
 

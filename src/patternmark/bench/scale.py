@@ -19,7 +19,7 @@ from patternmark.bench.report import environment
 from patternmark.bench.scale_length import fewer_tests, length_rows, screen_of
 from patternmark.bench.scale_setting import SAMPLE, Setting
 from patternmark.bench.scan import MANY, VERY_MANY
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import BLOCK_SCHEMES, SCHEMES
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
 
@@ -27,11 +27,11 @@ NAME = "scale"
 SOURCE, GPU_SOURCE = "scan.json", "scan-gpu.json"
 MACHINES = (1, 10, 100, 1000)
 HITS = (1, 1_000, 1_000_000)  # for which the false discovery rate is worked out
-RATE_OF = {"paper": "two_part", "hardened R=1": "hardened_1", "hardened R=64": "hardened_64"}
+RATE_OF = {"paper": "two_part", "blocks R=1": "blocks_1", "blocks": "blocks"}
 GPU_NAMES = {
     "paper": "two_parts",
-    "hardened R=1": "hardened_1_nonce",
-    "hardened R=64": "hardened_64_nonces",
+    "blocks R=1": "blocks_1_nonce",
+    "blocks": "blocks_32_nonces",
 }
 _MEGA, _HOUR = 1e6, 3600.0
 _MEASURED = ("natural", "designs")  # what takes long, and is kept until it is measured anew
@@ -162,7 +162,7 @@ def shared_splits(keys: int) -> dict[str, float]:
 def rates_of(scan: dict[str, Any]) -> dict[str, Rate]:
     """Return seconds per byte, pair or residue: medians over rounds, smallest, largest.
 
-    What a key takes is the time with many keys less that of reading with one, by round. Of hardened
+    What a key takes is the time with many keys less that of reading with one, by round. Of block
     keys there are too few in it: see `scale_measured.first_stage`.
     """
     times, sizes = scan["times"], scan["sizes"]
@@ -179,8 +179,8 @@ def rates_of(scan: dict[str, Any]) -> dict[str, Rate]:
         "read": _rate([one / copied for one in times["workers"]["one"]]),
         "unpack": _rate([one / copied for one in times["gzip"]["bare"]]),
         "two_part": of_keys("very_many", VERY_MANY - 1),
-        "hardened_1": of_keys("hardened_64_keys", MANY * sizes["mean_length"]),
-        "hardened_64": of_keys("hardened_64_nonces", sizes["mean_length"]),
+        "blocks_1": of_keys("block_keys", MANY * sizes["mean_length"]),
+        "blocks": of_keys("block_key", sizes["mean_length"]),
         "workers": {"median": workers["ratio"], "low": workers["low"], "high": workers["high"]},
     }
 
@@ -232,8 +232,8 @@ def bill(
 
 def _by_source(scheme: str, setting: Setting, rates: dict[str, Rate]) -> float:
     """Return what a pair takes in the first stage, from fewer keys and other lengths."""
-    # Two parts cost a key the same for any length; hardened ones every residue.
-    each = 1 if scheme == "paper" else setting.mean_length
+    # Two parts cost a key the same for any length; block keys every residue.
+    each = setting.mean_length if scheme in BLOCK_SCHEMES else 1
     return each * rates[RATE_OF[scheme]]["median"]
 
 
@@ -311,15 +311,15 @@ def gpu_bills(setting: Setting, folder: Path) -> dict[str, Any] | None:
 def gpu_seconds(scheme: str, setting: Setting, row: dict[str, Any]) -> tuple[Rate, float]:
     """Return what one GPU takes: reading by residues, what is left by pairs, in every round.
 
-    And what a core beside it takes for a pair. Of hardened keys every residue counts, of two parts
+    And what a core beside it takes for a pair. Of block keys every residue counts, of two parts
     every sequence.
     """
     all_residues = setting.proteins * setting.mean_length
-    is_hardened = scheme != "paper"
+    by_residue = scheme in BLOCK_SCHEMES
 
     def per_pair(where: dict[str, Any]) -> float:
         length = where["residues"] / where["sequences"]
-        return (setting.mean_length / length if is_hardened else 1.0) / float(where["pairs"])
+        return (setting.mean_length / length if by_residue else 1.0) / float(where["pairs"])
 
     times = row["times"]
     rounds = [

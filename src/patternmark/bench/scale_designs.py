@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
 from patternmark.bench.report import environment
 from patternmark.bench.scale_length import num_ways, shares_found
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import SCHEMES
 from patternmark.core.marker import Marker
 from patternmark.design.plan import plan_design
 from patternmark.detect import Detector
@@ -91,7 +91,7 @@ def _row(
     """Return the rates of the designs of a scheme and a delta, and classes of their lengths."""
     own = [design[2:] for design in made if design[:2] == (scheme, delta)]
     residues, agreements, of_auto = (np.array(column) for column in zip(*own, strict=True))
-    ways = num_ways(SCHEMES[scheme])
+    ways = num_ways(scheme)
     rate, spread = rate_and_spread(residues, agreements)
     of_count = (log(ways) + binomial_log_tail(agreements, residues, 0.5)) / log(10.0)
     found = of_auto <= log10_p

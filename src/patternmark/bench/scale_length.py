@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.scale_setting import Setting
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import BLOCK_SCHEMES, SCHEMES
 from patternmark.core.alphabet import PROTEIN
-from patternmark.core.profile import Profile
 from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.rates import DELTAS
+from patternmark.scan.blocks import PHASES
 from patternmark.scan.screen import LONGEST, Screen
 from patternmark.simulate import natural_frequencies, rates_at
 
 LENGTHS = np.arange(1, LONGEST + 1)  # of a segment
 HALF, MOST = 0.5, 0.95  # shares of designs
-FEWER_SCHEME, FEWER_DELTAS = "hardened R=64", (1.0, 1.5)  # whose lengths are shown for fewer tests
+FEWER_SCHEME, FEWER_DELTAS = "blocks", (1.0, 1.5)  # whose lengths are shown for fewer tests
 
 
-def num_ways(profile: Profile) -> int:
-    """Return in how many ways a sequence may agree with a key: phases, or nonces and starts."""
-    return profile.nonces * profile.starts if profile.is_hardened else 2
+def num_ways(scheme: str) -> int:
+    """Return in how many ways a sequence may agree with a key: phases, and nonces."""
+    return SCHEMES[scheme].scheme.nonces * (PHASES if scheme in BLOCK_SCHEMES else 2)
 
 
 def screen_of(scheme: str, keys: int) -> Screen:
@@ -95,8 +95,8 @@ def length_rows(
     measured = {(row["scheme"], row["delta"]): row for row in designs["rows"]} if designs else {}
     deltas = sorted({*DELTAS, *(delta for _, delta in measured)})
     rows = []
-    for scheme, profile in SCHEMES.items():
-        screen, ways = screen_of(scheme, setting.keys), num_ways(profile)
+    for scheme in SCHEMES:
+        screen, ways = screen_of(scheme, setting.keys), num_ways(scheme)
         for delta in deltas:
             row: dict[str, Any] = {"scheme": scheme, "delta": delta, "ways": ways}
             if delta in DELTAS:
@@ -112,7 +112,7 @@ def length_rows(
 
 def shipped_rate(scheme: str, delta: float) -> float:
     """Return how often residues agree, over letters with their natural frequencies."""
-    rates = rates_at(delta, PROTEIN, SCHEMES[scheme].scheme)
+    rates = rates_at(delta, PROTEIN, SCHEMES[scheme].scheme.name)
     return float(rates @ natural_frequencies(PROTEIN))
 
 
@@ -142,7 +142,7 @@ def fewer_tests(
         if row["hits"] is not None and row["hits"] > 1
     ]
     laws = {delta: _law(delta, designs) for delta in FEWER_DELTAS}
-    ways = num_ways(SCHEMES[FEWER_SCHEME])
+    ways = num_ways(FEWER_SCHEME)
     for case in cases:
         case["lengths"] = {
             f"{delta:g}": lengths(case["log10_p"], ways, *laws[delta]) for delta in FEWER_DELTAS

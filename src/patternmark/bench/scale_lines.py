@@ -8,8 +8,8 @@ from patternmark.scan.screen import LONGEST
 
 LABELS = {
     "paper": "two parts",
-    "hardened R=1": "hardened, 1 nonce",
-    "hardened R=64": "hardened, 64 nonces",
+    "blocks R=1": "blocks, 1 nonce",
+    "blocks": "blocks, 32 nonces",
 }
 _LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 

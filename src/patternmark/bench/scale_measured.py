@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import SCHEMES
 from patternmark.core.alphabet import PROTEIN
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
@@ -23,7 +23,7 @@ from patternmark.simulate import plain_sequences
 
 TIMES, BEFORE = 200, 60  # pairs that are judged; those before fill the tables of nulls
 ROUNDS = 3
-FEW_KEYS = 64  # of 64 nonces, where all keys would take too long
+FEW_KEYS = 64  # of many nonces, where all keys would take too long
 _LABEL = "bench scale"
 
 Symbols = NDArray[np.int64]
@@ -83,8 +83,7 @@ def natural_pairs(
     rows = []
     for scheme, profile in SCHEMES.items():
         step(f"natural proteins: {scheme}")
-        is_slow = profile.is_hardened and profile.nonces > 1
-        number = min(keys, FEW_KEYS) if is_slow else keys
+        number = min(keys, FEW_KEYS) if profile.scheme.nonces > 1 else keys
         screen = Screen(numbered_keys(f"{_LABEL} natural {scheme}", profile, number))
         screen.passing = level
         rows.append({"scheme": scheme, "keys": number, **_passed(content, screen)})

@@ -20,7 +20,7 @@ from patternmark.bench.scale_lines import (
 from patternmark.bench.scale_setting import SAMPLE, Setting
 from patternmark.bench.scale_tables import design_lines, fewer_lines, length_lines, natural_lines
 
-_USUAL = "hardened R=64"  # what keygen makes
+_USUAL = "blocks"  # what keygen makes
 _MGNIFY = "https://pmc.ncbi.nlm.nih.gov/articles/PMC9825492"
 
 
@@ -118,7 +118,7 @@ def _assumptions(result: dict[str, Any]) -> list[str]:
             "residues of a protein, on average",
             f"{s['mean_length']}",
             "mean-length",
-            "hardened keys, in proportion; reading, nearly; two parts, not at all",
+            "block keys, in proportion; reading, nearly; two parts, not at all",
         ),
         (
             "segments of a protein",
@@ -209,7 +209,7 @@ def _alike(result: dict[str, Any]) -> list[str]:
         f"random keys {percent(splits['share'])} have the very split of another, and a key has on "
         f"average {two_digits(splits['one_swap'])} others that differ from it by one letter of "
         "each part, and find its marks. A hit says that a design is marked, hardly by whom. "
-        "Hardened keys have 1,280 secret bits for each nonce.",
+        "Block keys have ten secret bits for each block and nonce.",
     ]
 
 
@@ -284,8 +284,8 @@ def _method(result: dict[str, Any]) -> list[str]:
         f"{result['setting']['mean_length']} residues in memory, by one thread, in rounds: "
         f"{'; '.join(kinds)}. `results/scan.json` would give {', '.join(source[:-1])} and "
         f"{source[-1]} ns: the time with many keys less that with one, by key (5,000 of two parts, "
-        "64 of one nonce, one of 64 nonces), and by residue for hardened keys. With so few "
-        "hardened keys, what is done once for a sequence counts as theirs."
+        "64 of one nonce, one of 32 nonces), and by residue for block keys. With so few "
+        "block keys, what is done once for a sequence counts as theirs."
         + _other_machine(result),
         f"- *Machines*: two workers were {workers['median']:.2f} times as fast as one (rounds: "
         f"{workers['low']:.2f} to {workers['high']:.2f}; `results/scan.json`). So a core counts "
@@ -335,7 +335,7 @@ _ADVICE = [
     "customer scans for the keys of that one.",
     "- **Fewer proteins.** Scan the representatives of clusters. A marked member is missed where "
     "its representative differs too much.",
-    "- **Fewer nonces.** A key of one nonce takes a small part of the time of 64, and shorter "
+    "- **Fewer nonces.** A key of one nonce takes a small part of the time of 32, and shorter "
     "designs; its secret lasts for fewer of them ([measured](results/secrecy.md)).",
     "- **`--fdr`**, where many hits are expected and some false ones can be borne.",
     "- **Longer designs or a larger delta.** Both are chosen before the design: `patternmark "

@@ -15,6 +15,7 @@ from patternmark.bench.scale_lines import (
     table,
     two_digits,
 )
+from patternmark.bench.scan_input import BLOCK_SCHEMES
 
 _SHOWN_DELTAS = (1.0, 1.5)  # of what was measured in classes of length
 
@@ -57,7 +58,7 @@ def _meaning(has_designs: bool) -> list[str]:
         "package: measured by amino acid (`patternmark bench agreement`), here at natural "
         "frequencies.",
         "- The p-value is exact: the tail of a binomial count, times the ways to agree (2 phases; "
-        "16 starts; 16 starts of 64 nonces). So is the share of designs. **Residues are taken to "
+        "8 phases; 8 phases of 32 nonces). So is the share of designs. **Residues are taken to "
         "agree independently of each other, and all designs at one rate**, which "
         "makes the 95 % too short.",
         "- From the length given on, no longer one falls below the share. What is longer than "
@@ -127,12 +128,12 @@ def natural_lines(result: dict[str, Any]) -> list[str]:
         return []
     natural = result["natural"]
     rows = {row["scheme"]: row for row in natural["rows"]}
-    hardened = [row for scheme, row in rows.items() if scheme != "paper"]
-    passed = sum(row["passed"] for row in hardened)
-    pairs = sum(row["segments"] * row["keys"] for row in hardened)
+    of_blocks = [rows[scheme] for scheme in BLOCK_SCHEMES]
+    passed = sum(row["passed"] for row in of_blocks)
+    pairs = sum(row["segments"] * row["keys"] for row in of_blocks)
     return [
         *(_repeats(result, natural, rows["paper"]) if rows["paper"]["passed"] else []),
-        f"Of {amount(pairs)} pairs of the same proteins and hardened keys "
+        f"Of {amount(pairs)} pairs of the same proteins and block keys "
         f"{f'{passed:,}' if passed else 'none'} passed.",
         "",
     ]

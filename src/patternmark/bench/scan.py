@@ -24,8 +24,14 @@ import numpy as np
 
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
-from patternmark.bench.scan_input import MEAN_LENGTH, WIDTH, gzipped, made_fasta, write_copies
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import (
+    MEAN_LENGTH,
+    SCHEMES,
+    WIDTH,
+    gzipped,
+    made_fasta,
+    write_copies,
+)
 from patternmark.errors import PatternmarkError
 from patternmark.scan.files import Scan, needs
 from patternmark.scan.judging import judge
@@ -37,7 +43,7 @@ SEQUENCES, REPEATS = 150_000, 7
 COPIES = 12  # of the sequences in files: enough pieces that the last one matters little
 MEMORY_COPIES = (7, 70)  # one million sequences and ten
 MANY, VERY_MANY = 64, 5_000
-SHARE = 10  # one sequence in so many is used where keys are very many or hardened
+SHARE = 10  # one sequence in so many is used where keys are very many or have blocks
 MEMORY_REPEATS = 3
 STEPS = 6
 _LABEL = "bench scan"
@@ -70,7 +76,7 @@ def run_scan_benchmark(
     }
     step("one key and many, in memory")
     times, rows = _in_memory(content, sequences, repeats)
-    step("very many keys, and hardened ones")
+    step("very many keys, and block keys")
     more_times, more_rows = _many_keys(content, sequences, repeats)
     with tempfile.TemporaryDirectory() as folder:
         file_times, file_rows = _files(content, sequences, repeats, Path(folder), step)
@@ -138,8 +144,8 @@ def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, lis
         {
             "one": _judging(content, sequences, SCHEMES["paper"], 1),
             "very_many": _judging(part, few, SCHEMES["paper"], VERY_MANY),
-            "hardened_64_nonces": _judging(part, few, SCHEMES["hardened R=64"], 1),
-            "hardened_64_keys": _judging(part, few, SCHEMES["hardened R=1"], MANY),
+            "block_key": _judging(part, few, SCHEMES["blocks"], 1),
+            "block_keys": _judging(part, few, SCHEMES["blocks R=1"], MANY),
         },
         repeats,
     )
@@ -147,8 +153,8 @@ def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, lis
     one = times["one"]
     return times, [
         row("very_many", one, times["very_many"], scale=VERY_MANY * scale, least=20.0),
-        row("hardened_64_nonces", times["hardened_64_nonces"], one, scale=1 / scale),
-        row("hardened_64_keys", times["hardened_64_keys"], one, scale=1 / scale),
+        row("block_key", times["block_key"], one, scale=1 / scale, most=5.0),
+        row("block_keys", times["block_keys"], one, scale=1 / scale),
     ]
 
 

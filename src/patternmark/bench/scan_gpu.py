@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 from patternmark.bench.protein import numbered_keys
 from patternmark.bench.report import environment
 from patternmark.bench.scan import Times, Work, end_of, in_turns, row
-from patternmark.bench.scan_input import MEAN_LENGTH, made_fasta
-from patternmark.bench.validity import SCHEMES
+from patternmark.bench.scan_input import BLOCK_SCHEMES, MEAN_LENGTH, SCHEMES, made_fasta
 from patternmark.errors import PatternmarkError
 from patternmark.models.device import device_name, pick_device
 from patternmark.scan.files import needs
+from patternmark.scan.blocks import in_order
 from patternmark.scan.gpu import TORCH_ON_CPU
-from patternmark.scan.hardened import in_order
 from patternmark.scan.judging import Found, first_stage, judge
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import LEVELS, Screen
 
-KEYS, HARDENED_KEYS, SEQUENCES, REPEATS = 100_000, 10_000, 1_000_000, 3
+KEYS, BLOCK_KEYS, SEQUENCES, REPEATS = 100_000, 10_000, 1_000_000, 3
 MANY_PAIRS = 10**11  # of a key and a sequence: what times are told for
 CHECKED_LEVEL = 3  # pairs of p-values up to 10^-3 must be the same
 _DISTINCT = 100_000  # sequences that are made; others are copies of them
@@ -51,8 +50,8 @@ class Case:
 
 CASES = (
     Case("two_parts", "paper", share=1, cpu_keys=1, checked=500),
-    Case("hardened_1_nonce", "hardened R=1", share=1, cpu_keys=10, checked=500),
-    Case("hardened_64_nonces", "hardened R=64", share=10, cpu_keys=100, checked=5_000),
+    Case("blocks_1_nonce", "blocks R=1", share=1, cpu_keys=10, checked=500),
+    Case("blocks_32_nonces", "blocks", share=10, cpu_keys=100, checked=5_000),
 )
 STEPS = 1 + 3 * len(CASES)
 
@@ -60,7 +59,7 @@ STEPS = 1 + 3 * len(CASES)
 def run_gpu_benchmark(
     keys: int = KEYS,
     sequences: int = SEQUENCES,
-    hardened_keys: int = HARDENED_KEYS,
+    block_keys: int = BLOCK_KEYS,
     device: str = "cuda",
     repeats: int = REPEATS,
     seed: int = 1,
@@ -88,7 +87,7 @@ def run_gpu_benchmark(
         "repeats": repeats,
         "sizes": {
             "keys": keys,
-            "hardened_keys": hardened_keys,
+            "block_keys": block_keys,
             "sequences": sequences,
             "made": sequences // copies,
             "copies": copies,
@@ -99,10 +98,17 @@ def run_gpu_benchmark(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        numbers = [hardened_keys if SCHEMES[case.scheme].is_hardened else keys for case in CASES]
         result["rows"] = [
-            _measured(case, number, content, sequences // copies * copies, device, repeats, step)
-            for case, number in zip(CASES, numbers, strict=True)
+            _measured(
+                case,
+                block_keys if case.scheme in BLOCK_SCHEMES else keys,
+                content,
+                sequences // copies * copies,
+                device,
+                repeats,
+                step,
+            )
+            for case in CASES
         ]
     finally:
         torch.set_num_threads(threads)
@@ -140,7 +146,7 @@ def _measured(
     return {
         "name": case.name,
         "keys": number,
-        "nonces": SCHEMES[case.scheme].nonces if SCHEMES[case.scheme].is_hardened else None,
+        "nonces": SCHEMES[case.scheme].scheme.nonces if case.scheme in BLOCK_SCHEMES else None,
         "making_keys_seconds": making,
         **_work(found, number),
         "cpu": {"keys": len(few_keys), **_work(of_cpu, len(few_keys))},

@@ -6,8 +6,8 @@ from typing import Any
 
 _WHAT = {
     "two_parts": "two parts",
-    "hardened_1_nonce": "hardened, 1 nonce",
-    "hardened_64_nonces": "hardened, 64 nonces",
+    "blocks_1_nonce": "blocks, 1 nonce",
+    "blocks_32_nonces": "blocks, 32 nonces",
 }
 
 
@@ -100,7 +100,7 @@ def _options(result: dict[str, Any]) -> str:
     sizes = result["sizes"]
     return (
         f" --keys {sizes['keys']} --sequences {sizes['sequences']}"
-        f" --hardened-keys {sizes['hardened_keys']} --device {result['device']}"
+        f" --block-keys {sizes['block_keys']} --device {result['device']}"
         f" --repeats {result['repeats']} --seed {result['seed']}"
     )
 
@@ -123,7 +123,7 @@ def _method(result: dict[str, Any]) -> list[str]:
         f"- GPU, CPU and reading alone are timed in turns, {result['repeats']} rounds after some "
         "that are not timed. Ratios are taken in every round; the tables have medians.",
         "- The CPU works on fewer pairs, with the compiled loops in one thread; its time of a pair "
-        "is what is compared. It has fewer hardened keys and many sequences, so that laying out a "
+        "is what is compared. It has fewer block keys and many sequences, so that laying out a "
         "key's table, once for all of them, takes little of the time.",
         f"- Keys are made before ({making}), and so is what the first scan derives from them.",
     ]

@@ -1,4 +1,4 @@
-"""Files to measure scans on: FASTA that looks like proteins, made by a seed."""
+"""What scans are measured on: kinds of keys, and FASTA that looks like proteins, by a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import Blocks, Paper
 
+# The keys that scans are measured with, by the names of schemes in results.
+SCHEMES = {
+    "paper": Profile(scheme=Paper()),
+    "blocks R=1": Profile(scheme=Blocks(nonces=1)),
+    "blocks": Profile(),  # what keygen makes
+}
+BLOCK_SCHEMES = ("blocks R=1", "blocks")
 MEAN_LENGTH = 300
 WIDTH = 60  # residues of a line
 _SHORTEST = 30

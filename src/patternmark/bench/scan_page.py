@@ -11,8 +11,8 @@ _WHAT = {
     "gzip": ".gz, one key, two workers: speed, of decompression alone (isal)",
     "many": "64 keys: time, of one key",
     "very_many": "5,000 keys: speed, of 5,000 scans for one key",
-    "hardened_64_nonces": "one hardened key of 64 nonces: time, of one key of two parts",
-    "hardened_64_keys": "64 hardened keys of one nonce: time, of one key of two parts",
+    "block_key": "one block key of 32 nonces: time, of one key of two parts",
+    "block_keys": "64 block keys of one nonce: time, of one key of two parts",
     "workers": "two workers: speed, of one worker, plain file",
     "memory": "memory at its peak: ten times the sequences, of once",
 }
@@ -93,7 +93,7 @@ def _method(result: dict[str, Any]) -> list[str]:
         "- One key and 64: from bytes in memory to what was found (read, counted, judged). The "
         "bare passes see the same bytes and write down where records begin; Biopython reads text "
         "in memory. The bare pass with vector instructions has no goal: it shows what is left.",
-        f"- 5,000 keys and hardened keys: on the first {few:,} sequences, and scaled by the number "
+        f"- 5,000 keys and block keys: on the first {few:,} sequences, and scaled by the number "
         f"of sequences to compare with one key on all {number:,}. 5,000 scans for one key are "
         "5,000 times the time of one; they were not run.",
         f"- Files hold the sequences {sizes['copies']} times "

@@ -37,7 +37,7 @@ def bench_scan(
 def bench_scan_gpu(
     keys: Annotated[int, typer.Option(min=1, help="Keys of two parts.")] = 100_000,
     sequences: Annotated[int, typer.Option(min=10, help="Sequences to make.")] = 1_000_000,
-    hardened_keys: Annotated[int, typer.Option(min=1, help="Hardened keys.")] = 10_000,
+    block_keys: Annotated[int, typer.Option(min=1, help="Block keys.")] = 10_000,
     device: Annotated[str, typer.Option(help="cuda, or cpu for a trial.")] = "cuda",
     repeats: Annotated[int, typer.Option(min=1, help="Rounds of every comparison.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sequences.")] = 1,
@@ -55,5 +55,5 @@ def bench_scan_gpu(
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)
 
-        result = run_gpu_benchmark(keys, sequences, hardened_keys, device, repeats, seed, step)
+        result = run_gpu_benchmark(keys, sequences, block_keys, device, repeats, seed, step)
     show(result, to_markdown(result), output, as_json)

@@ -127,9 +127,9 @@ def first_stage(
     if len(screen.two_part):
         for pairs in _two_part(part, screen, tally):
             yield np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]])
-    if screen.hardened and len(part.segments):
+    if screen.blocks and len(part.segments):
         letters, begins = letters_of(part)
-        for numbers, group in screen.hardened:
+        for numbers, group in screen.blocks:
             for pairs in group.each_passing(letters, begins, screen.passing, tally):
                 yield np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]])
 

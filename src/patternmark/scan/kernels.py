@@ -25,6 +25,7 @@ from patternmark.scan.lanes import (
     WORDS,
     add_signed_ones,
     bit_planes,
+    copy_letters,
     first_one,
     newlines,
     ones,
@@ -211,24 +212,51 @@ def _give(segment, counts, record, place, size, scored, odd, sums, before, has_b
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def write_letters(raw, records, segments, kinds, places, residues, begins, letters):
-    """Write the letters of all segments one after the other: amino acids, or AMINO_ACIDS.
+def write_letters(raw, records, segments, kinds, residues, begins, letters):
+    """Write the letters of all segments one after the other: 1 to 26, or 0 for what is no letter.
 
-    `residues` has room for those of one record, `begins` says where each segment's begin.
+    `begins` says where each segment's begin. `residues` has room for those of one record; both it
+    and `letters` are `SLACK` longer than what they hold.
     """
     record = -1
     for s in range(len(segments)):
+        first, size = segments[s, PLACE], segments[s, SIZE]
         if segments[s, RECORD] != record:
             record = segments[s, RECORD]
-            number = 0
-            for i in range(records[record, HEAD_END], records[record, END]):
-                kind = kinds[raw[i]]
-                if kind != SEPARATOR and kind < SKIPPED:
-                    k = places[kind]
-                    residues[number] = k if k >= 0 else AMINO_ACIDS
-                    number += 1
-        first, size = segments[s, PLACE], segments[s, SIZE]
+            if size == records[record, RESIDUES]:  # the only segment of its record
+                _write_record(raw, records[record], kinds, letters, begins[s])
+                continue
+            _write_record(raw, records[record], kinds, residues, 0)
         letters[begins[s] : begins[s] + size] = residues[first : first + size]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _write_record(raw, row, kinds, residues, number):
+    """Write the letters of a record from residues[number] on."""
+    at, end = row[HEAD_END], row[END]
+    while at < end:
+        count = min(end - at, LANES)
+        found = newlines(raw, at)
+        if found:
+            count = min(count, np.int64(first_one(found)))
+        if count > 0:
+            others = copy_letters(raw, at, residues, number)
+            if others & (_EVERY >> uint64(LANES - count)):
+                number = _write_others(raw, at, at + count, kinds, residues, number)
+            else:
+                number += count
+        at += max(count, 1)  # a newline itself is not written
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _write_others(raw, at, end, kinds, residues, number):
+    """Do so byte by byte where not all are letters; return how many residues there are then."""
+    for i in range(at, end):
+        kind = kinds[raw[i]]
+        if kind != SEPARATOR and kind < SKIPPED:
+            residues[number] = kind if kind != UNKNOWN else 0
+            number += 1
+    return number
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

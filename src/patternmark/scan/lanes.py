@@ -15,6 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 64
+LETTERS_PLACED = 32  # by `place_letters` at once
 WORDS = 24  # that `add_signed_ones` goes through
 _GROUPS = WORDS // 8
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
@@ -122,3 +123,69 @@ def add_signed_ones(typing: Any, words: Any, plus: Any, sums: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(words, types.uint64, sums), generate
+
+
+@intrinsic
+def copy_letters(typing: Any, raw: Any, at: Any, into: Any, to: Any) -> Any:
+    """Write the places in the Latin alphabet of raw[at : at + 64] to into[to : to + 64].
+
+    Return which bytes are no letters: bit i is that of byte i. What is written for them is no good.
+    """
+    del typing, at, to
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = _loaded(context, builder, signature.args[0], *arguments[:2])
+        data = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        place = builder.bitcast(builder.gep(data, [arguments[3]]), _VECTOR.as_pointer())
+        builder.store(builder.and_(found, _all(31)), place).align = 1
+        is_none = builder.icmp_unsigned("!=", builder.and_(found, _all(0xC0)), _all(0x40))
+        return builder.bitcast(is_none, _WORD)
+
+    return types.uint64(raw, types.int64, into, types.int64), generate
+
+
+@intrinsic
+def place_letters(
+    typing: Any, letters: Any, at: Any, left: Any, known: Any, width: Any, column: Any, into: Any,
+    to: Any,
+) -> Any:  # fmt: skip
+    """Write letter * width + column, column + 1, ... for letters[at : at + 32] to into[to : to + 32].
+
+    Bit i of `known` says whether letter i counts. For what does not, and from the `left`-th letter
+    on, the letter is taken to be 0. Return how many count. Letters are below 32.
+    """
+    del typing, at, left, known, width, column, to
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        letters, at, left, known, width, column, into, to = arguments
+        number = LETTERS_PLACED
+        short, long = ir.IntType(16), ir.IntType(32)
+        shorts, longs = ir.VectorType(short, number), ir.VectorType(long, number)
+
+        def everywhere(kind: Any, value: Any) -> Any:
+            one = builder.insert_element(
+                ir.Constant(kind, ir.Undefined), builder.trunc(value, kind.element), first
+            )
+            lanes = ir.Constant(ir.VectorType(long, number), [0] * number)
+            return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), lanes)
+
+        first = ir.Constant(long, 0)
+        count = ir.Constant(shorts, list(range(number)))
+        data = context.make_array(signature.args[0])(context, builder, letters).data
+        eight = ir.VectorType(_BYTE, number)
+        found = builder.load(builder.bitcast(builder.gep(data, [at]), eight.as_pointer()))
+        found.align = 1
+        shifted = builder.lshr(everywhere(longs, known), builder.zext(found, longs))
+        counts = builder.trunc(shifted, ir.VectorType(ir.IntType(1), number))
+        inside = builder.icmp_signed("<", count, everywhere(shorts, left))
+        counts = builder.and_(counts, inside)
+        letter = builder.select(counts, builder.zext(found, shorts), ir.Constant(shorts, [0] * number))
+        place = builder.mul(letter, everywhere(shorts, width))
+        place = builder.add(place, builder.add(count, everywhere(shorts, column)))
+        target = context.make_array(signature.args[6])(context, builder, into).data
+        target = builder.bitcast(builder.gep(target, [to]), shorts.as_pointer())
+        builder.store(place, target).align = 2
+        return builder.zext(builder.ctpop(builder.bitcast(counts, long)), _WORD)
+
+    word = types.int64
+    return types.int64(letters, word, word, word, word, word, into, word), generate

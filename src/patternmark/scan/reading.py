@@ -72,21 +72,24 @@ class Counted:
 
 
 def letters_of(part: Counted) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the amino acids of all segments one after the other, and where each begins."""
+    """Return the letters of all segments one after the other, and where each begins.
+
+    Letters are their places in the Latin alphabet, 1 to 26; what is no letter is 0.
+    """
     loops = kernels()
     begins = np.concatenate([[0], np.cumsum(part.segments[:, loops.SIZE])]).astype(np.int64)
-    letters = np.empty(begins[-1], dtype=np.uint8)
+    letters = np.empty(begins[-1] + loops.SLACK, dtype=np.uint8)
     most = int(part.records[:, loops.RESIDUES].max(initial=0))
     loops.write_letters(
         part.raw,
         part.records,
         part.segments,
-        *tables(),
-        np.empty(most, dtype=np.uint8),
+        tables()[0],
+        np.empty(most + loops.SLACK, dtype=np.uint8),
         begins,
         letters,
     )
-    return letters, begins
+    return letters[: begins[-1]], begins
 
 
 @cache

@@ -128,7 +128,7 @@ def manifest(
         "segments": total.segments,
         "keys": [key.key_id for key in screen.keys],
         "screen": {
-            "statistic": "agreements in the best phase, nonce and start; repeats counted",
+            "statistic": "agreements in the best phase and nonce; repeats counted",
             "p": 10.0**-screen.passing,
             "digits": SURVIVORS,
             "passed": total.passed,

@@ -1,17 +1,17 @@
 """Which keys are looked for, and what a segment must show of one to be judged in full.
 
 A scan has two stages. The first counts how many positions of a segment agree with a key: with its
-two alternating parts in the better phase, or with the best nonce and start of a hardened key
-(`hardened`). The p-value of that count takes residues for independent and does not look at repeats.
+two alternating parts in the better phase, or with the best nonce and phase of a block key
+(`blocks`). The p-value of that count takes residues for independent and does not look at repeats.
 What is at most 10^-5 / keys, so that about one segment in a hundred thousand has a key by chance,
 goes to the second: the detector `auto`, whose p-value is the one reported.
 
 What the first stage loses. A mark that agrees at rate q in n scored positions passes unless a
 binomial count stays below the limit: `lost` is that probability, exactly, for a sequence that does
 not repeat itself. What must be significant among millions of pairs is far beyond the limit, so that
-it is next to nothing: see docs/scan.md. Repeats are counted with the rest at first, and may dilute
-a mark, or speak against it where a copy stands an odd number of places further on; and what is left
-without them must pass as well (`unrepeated`). Leaving pairs out never makes a false positive.
+it is next to nothing: see docs/scan.md. For two parts, repeats are counted with the rest at first.
+They may dilute a mark, or speak against it where a copy stands an odd number of places further on;
+and what is left without them must pass as well (`unrepeated`). Leaving pairs out never makes a false positive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from math import ceil, log, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from patternmark._version import __version__
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.null.binomial import binomial_log_tail, least_count
@@ -37,13 +38,16 @@ from patternmark.signature import joined, keys_part
 
 if TYPE_CHECKING:
     from patternmark.scan.gpu import GpuScreen
-    from patternmark.scan.hardened import FirstStage
+    from patternmark.scan.blocks import FirstStage
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
 LONGEST = 2048  # residues of a segment
 SURVIVORS = 5  # digits: how rarely a segment passes by chance, with any key
 LEVELS = 16  # of the tally: p-values of 10^-1 to 10^-16
 _KEPT_DETECTORS = 32  # those of many nonces have tables of some MiB
+_ALTERNATING = [list(row) for row in KeyChain.alternating().transition]
+TWO_PARTS, BLOCKS = "two parts", "blocks"
+_KINDS = {Paper.name: TWO_PARTS, Blocks.name: BLOCKS}  # how keys of a scheme are counted
 
 
 class Screen:
@@ -57,7 +61,7 @@ class Screen:
             _check(key)
         self.keys, self.device = list(keys), device
         self.two_part = np.array(
-            [i for i, key in enumerate(self.keys) if not key.profile.is_hardened], dtype=np.int64
+            [i for i, key in enumerate(self.keys) if kind_of_key(key) == TWO_PARTS], dtype=np.int64
         )
         # p-values of the tally that decide: 10^-passing.
         self.passing = min(LEVELS, SURVIVORS + ceil(log10(len(self.keys))))
@@ -78,22 +82,20 @@ class Screen:
         return columns
 
     @cached_property
-    def hardened(self) -> list[tuple[NDArray[np.int64], FirstStage]]:
-        """Hardened keys by the shape of their schedules: their numbers, and what screens them."""
-        from patternmark.scan.gpu_hardened import GpuHardened  # noqa: PLC0415
-        from patternmark.scan.hardened import HardenedGroup  # noqa: PLC0415  # numba, too
+    def blocks(self) -> list[tuple[NDArray[np.int64], FirstStage]]:
+        """Block keys by the shape of their schedules: their numbers, and what screens them."""
+        from patternmark.scan.blocks import BlockGroup  # noqa: PLC0415  # it needs this module
+        from patternmark.scan.gpu_blocks import GpuBlocks  # noqa: PLC0415
 
-        numbers_of: dict[Any, list[int]] = {}
+        numbers_of: dict[str, list[int]] = {}
         for number, key in enumerate(self.keys):
-            p = key.profile
-            if p.is_hardened:
-                shape = (p.period, p.block, p.starts, p.nonces)
-                numbers_of.setdefault(shape, []).append(number)
+            if kind_of_key(key) == BLOCKS:
+                numbers_of.setdefault(key.profile.scheme.signature, []).append(number)
         found: list[tuple[NDArray[np.int64], FirstStage]] = []
         for numbers in numbers_of.values():
-            group = HardenedGroup([self.keys[i] for i in numbers])
+            group = BlockGroup([self.keys[i] for i in numbers])
             on_cpu = self.device == "cpu"
-            found.append((np.array(numbers), group if on_cpu else GpuHardened(group, self.device)))
+            found.append((np.array(numbers), group if on_cpu else GpuBlocks(group, self.device)))
         return found
 
     @cached_property
@@ -136,8 +138,8 @@ class Screen:
 
         The sequence is taken to have no repeats.
         """
-        if self.keys[key].profile.is_hardened:
-            limits = next(group.limits for numbers, group in self.hardened if key in numbers)
+        if kind_of_key(self.keys[key]) == BLOCKS:
+            limits = next(group.limits for numbers, group in self.blocks if key in numbers)
             least = int(limits[scored, self.passing - 1])
         else:
             least = (scored + int(self.limits[scored, self.passing - 1]) + 1) // 2
@@ -147,6 +149,11 @@ class Screen:
         return float(-np.expm1(found[0]))
 
 
+def kind_of_key(key: Key) -> str | None:
+    """Return how the first stage counts for a key: TWO_PARTS, BLOCKS, or None where it cannot."""
+    return _KINDS.get(key.profile.scheme.name)
+
+
 def _check(key: Key) -> None:
     """Refuse keys that the first stage does not know."""
     profile = key.profile
@@ -154,9 +161,11 @@ def _check(key: Key) -> None:
         raise ParameterError(
             f"key {key.key_id}: its alphabet is {profile.alphabet.name!r}: a scan is for proteins"
         )
-    if not profile.is_hardened and profile.chain.transition != KeyChain.alternating().transition:
+    kind = kind_of_key(key)
+    table = profile.scheme.tables()["scheme"]
+    if kind is None or (kind == TWO_PARTS and table["transition"] != _ALTERNATING):
         raise ParameterError(
-            f"key {key.key_id}: a scan looks for hardened keys and for those of two alternating "
+            f"key {key.key_id}: a scan looks for block keys and for those of two alternating "
             "parts; use `patternmark identify` for others"
         )
 

@@ -5,7 +5,8 @@ of repeats would be most of the work of the second stage. Which residues repeat 
 not depend on a key. So it is found out once for a segment, with the mask that `auto` uses, and all
 keys of two parts that it passed with are asked again by what is left, at the same limit.
 
-Hardened keys are not asked again: repeats that meet ever new secrets hardly pass with one.
+Keys whose p-values need no mask (block keys) are not asked again: their repeats meet new coins in
+every block, and hardly pass.
 """
 
 from __future__ import annotations

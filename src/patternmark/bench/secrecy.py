@@ -11,46 +11,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
-from patternmark.attacks.coins import CoinKnowledge, learn_coins
+from patternmark.attacks.audit import DEFAULT_BUDGET
+from patternmark.attacks.coins import learn_coins
 from patternmark.attacks.edits import insert_and_delete
-from patternmark.attacks.forge import draw, draw_unmarked, forge, tilted
+from patternmark.attacks.forge import draw_unmarked
 from patternmark.attacks.seen import by_letters
-from patternmark.attacks.split import SplitKnowledge
 from patternmark.bench.jobs import run_all
 from patternmark.bench.report import environment
-from patternmark.bench.secrecy_judge import (
-    agreement_with_detector,
-    is_found,
-    judged,
-    log_e_of_nonces,
-)
+from patternmark.bench.secrecy_judge import agreement_with_detector, is_found, log_e_of_nonces
 from patternmark.bench.secrecy_page import plot, to_markdown
+from patternmark.bench.secrecy_rates import rate
+from patternmark.bench.secrecy_trials import (
+    LENGTH,
+    OUTCOMES,
+    Draw,
+    Trial,
+    attacked,
+    block_marked,
+    rates_of,
+    run_trial,
+)
 from patternmark.core.alphabet import PROTEIN
-from patternmark.core.key import Key
-from patternmark.core.profile import Profile
 from patternmark.core.schemes import DEFAULT_BLOCK, Blocks, Paper
-from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.kept import Kept
-from patternmark.io.nonce_counter import counted_nonces
-from patternmark.rates import DELTAS
-from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
+from patternmark.simulate import natural_frequencies
 
 __all__ = ["SIZES", "Size", "num_trials", "plot", "run_secrecy_benchmark", "to_markdown"]
 
-LENGTH = 400
 INDELS = 0.1  # the share of lost and inserted residues that a hardy mark survives
-Draw = Literal["in turn", "at random"]
-_OUTCOMES = ("forged", "forced", "before", "stripped", "random")
 
 
 @dataclass(frozen=True)
@@ -87,165 +82,17 @@ SIZES = {
 }
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One key of one shape: all its counts are measured on growing parts of one sample."""
-
-    scheme: Blocks | Paper
-    delta: float
-    counts: tuple[int, ...]
-    draw: Draw
-    tries: int
-    strips: int
-    number: int
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """What tells it from all others: equal names, equal results."""
-        counts = ",".join(map(str, self.counts))
-        shape = f"{self.scheme.signature}/{self.delta}/{counts}/{self.draw}"
-        return f"{shape}/{self.tries}/{self.strips}/{self.seed}/{self.number}"
-
-    def key_and_numbers(self) -> tuple[Key, np.random.Generator]:
-        """Return the key of this trial and its random numbers: the same for the same seed."""
-        digest = Secret(self.seed.to_bytes(32, "big")).subkey(f"secrecy/{self.name}")
-        profile = Profile(scheme=self.scheme, delta=self.delta)
-        return Key.of(Secret(digest), profile), np.random.default_rng(list(digest))
-
-
-def run_trial(trial: Trial) -> dict[str, Any]:
-    """Mark, learn, forge, strip and judge under one fresh key: how many of n are called marked."""
-    rows = _TRIALS[trial.scheme.name](trial)
-    shape = trial.scheme.tables()["scheme"]
-    return {
-        "trial": trial.name,
-        "scheme": trial.scheme.name,
-        "block": shape.get("block"),
-        "nonces": trial.scheme.nonces,
-        "delta": trial.delta,
-        "draw": trial.draw,
-        "rows": rows,
-    }
-
-
-def _paper_trial(trial: Trial) -> list[dict[str, Any]]:
-    key, rng = trial.key_and_numbers()
-    detector = Detector(key)
-    rates = _rates(trial)
-    sequences = marked_sequences(key, rates[0], rng.random((max(trial.counts), LENGTH)))
-    rows = []
-    for count in trial.counts:
-        seen = by_letters(sequences[:count], rates[0])
-        knowledge = learn(seen, key.profile, rng)
-        batches = _batches(trial, seen, knowledge, rates, rng)
-        hits = {
-            name: [verdict.prediction for verdict in detector.detect_many(batch)]
-            for name, batch in batches.items()
-        }
-        rank = knowledge.rank(key.partition) if isinstance(knowledge, SplitKnowledge) else None
-        rows.append({"sequences": count, "rank": rank} | _counted(hits))
-    return rows
-
-
-def _block_trial(trial: Trial) -> list[dict[str, Any]]:
-    key, rng = trial.key_and_numbers()
-    number, scheme = max(trial.counts), trial.scheme
-    if trial.draw == "in turn":
-        nonces = np.array(counted_nonces(key, 0, number))
-    else:
-        nonces = rng.integers(scheme.nonces, size=number)
-    rates = _rates(trial)
-    sequences = block_marked(key, nonces, rates[0], rng)
-    rows = []
-    for count in trial.counts:
-        seen = by_letters(sequences[:count], rates[0])
-        shared = -(-count // scheme.nonces) if trial.draw == "in turn" else None
-        block = key.schedule.block  # type: ignore[union-attr]
-        knowledge = learn_coins(seen, block, scheme.nonces, rng, most_of_one=shared)
-        batches = _batches(trial, seen, knowledge, rates, rng)
-        own = _nonces_of_best(knowledge, nonces[:count])
-        hits: dict[str, list[bool]] = {}
-        for name, batch in batches.items():
-            if name in ("forged", "forced"):
-                hits[name] = judged(key, batch, own)
-            else:
-                hits[name] = [
-                    judged(key, [one], [r])[0]
-                    for one, r in zip(batch, nonces.tolist(), strict=False)
-                ]
-        row = {"sequences": count, "bits": knowledge.bits_learned, "largest": knowledge.largest}
-        rows.append(row | {"pure": _purity(knowledge, nonces[:count])} | _counted(hits))
-    return rows
-
-
-_TRIALS = {Paper.name: _paper_trial, Blocks.name: _block_trial}
-_MOST_JUDGED = 4  # nonces that forgeries are held against
-
-
-def _nonces_of_best(knowledge: CoinKnowledge, nonces: NDArray[np.int64]) -> list[int]:
-    """Return the true nonces of the sequences that seem to share the best known one."""
-    own, counts = np.unique(nonces[knowledge.nonce_of == knowledge.best], return_counts=True)
-    return [int(nonce) for nonce in own[np.argsort(-counts)[:_MOST_JUDGED]]]
-
-
-def _purity(knowledge: CoinKnowledge, nonces: NDArray[np.int64]) -> float:
-    """Return which share of the sequences of the best known nonce do share it."""
-    own = nonces[knowledge.nonce_of == knowledge.best]
-    return float(np.bincount(own).max() / len(own))
-
-
-def _rates(trial: Trial) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the rates of agreement of the mark, and of one promoted as hard as was measured."""
-    honest, forced = (
-        rates_at(delta, PROTEIN, trial.scheme.name) for delta in (trial.delta, DELTAS[-1])
-    )
-    return honest, forced
-
-
-def _batches(
-    trial: Trial,
-    seen: Sequence[Any],
-    knowledge: Any,
-    rates: tuple[NDArray[np.float64], NDArray[np.float64]],
-    rng: np.random.Generator,
-) -> dict[str, list[NDArray[np.int64]]]:
-    letters, lengths = natural_frequencies(), [LENGTH] * trial.tries
-    honest, forced = (forge(knowledge, lengths, of, letters, rng) for of in rates)
-    stripped = strip_seen(seen, knowledge, rates[0], letters, DEFAULT_BUDGET, trial.strips, rng)
-    return dict(zip(_OUTCOMES, (honest, forced, *stripped), strict=True))
-
-
-def _counted(hits: dict[str, list[bool]]) -> dict[str, tuple[int, int]]:
-    return {name: (sum(calls), len(calls)) for name, calls in hits.items()}
-
-
-def block_marked(
-    key: Key, nonces: NDArray[np.int64], rates: NDArray[np.float64], rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Write synthetic sequences, each marked with a nonce of its own choice."""
-    schedule = key.schedule
-    block = schedule.block  # type: ignore[union-attr]
-    halves = schedule.halves(0, -(-LENGTH // block))  # type: ignore[union-attr]  # [R, J, V]
-    block_of = np.arange(LENGTH) // block
-    frequencies = natural_frequencies()
-    made = []
-    for nonce in nonces.tolist():
-        law = tilted(halves[nonce].astype(np.float64), rates, frequencies)
-        made.append(draw(law[block_of], rng))
-    return made
-
-
 def hardiness(
     block: int, delta: float, nonces: Sequence[int], number: int, seed: int
 ) -> list[dict[str, Any]]:
     """Return how many marked sequences are found, intact and after indels, for each R."""
-    trial = Trial(Blocks(block, 1), delta, (number,), "in turn", 0, 0, 0, seed)
+    # Each sequence has a nonce of its own: as good as a key of its own.
+    trial = Trial(Blocks(block, number), delta, (number,), "in turn", 0, 0, 0, seed)
     key, rng = trial.key_and_numbers()
-    intact = block_marked(key, np.zeros(number, dtype=np.int64), _rates(trial)[0], rng)
+    intact = block_marked(key, np.arange(number), rates_of(trial)[0], rng)
     damaged = [insert_and_delete(one, INDELS, PROTEIN.scored, rng) for one in intact]
     log_e = {
-        name: log_e_of_nonces(key, batch, [0])
+        name: [log_e_of_nonces(key, [one], [own])[0] for own, one in enumerate(batch)]
         for name, batch in (("intact", intact), ("indels", damaged))
     }
     rows = []
@@ -264,10 +111,10 @@ def check_of_judge(keys: int, tries: int, seed: int) -> dict[str, Any]:
     for number in range(keys):
         trial = Trial(_DEFAULT, 1.0, (4,), "in turn", tries, tries, number, seed)
         key, rng = trial.key_and_numbers()
-        rates = _rates(trial)
+        rates = rates_of(trial)
         seen = by_letters(block_marked(key, np.zeros(4, dtype=np.int64), rates[0], rng), rates[0])
         knowledge = learn_coins(seen, _DEFAULT.block, 1, rng)
-        for batch in _batches(trial, seen, knowledge, rates, rng).values():
+        for batch in attacked(trial, seen, knowledge, rates, rng).values():
             for name, value in agreement_with_detector(key, batch, [0]).items():
                 total[name] += value
     return total
@@ -361,18 +208,8 @@ def _summarised(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for name in _MEANS
             if name in group[0]
         }
-        summary.append(line | {name: rate([row[name] for row in group]) for name in _OUTCOMES})
+        summary.append(line | {name: rate([row[name] for row in group]) for name in OUTCOMES})
     return summary
-
-
-def rate(by_key: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Return a rate with its number, its exact 95 % interval, and how far keys make it vary."""
-    hits, n = (sum(count[i] for count in by_key) for i in (0, 1))
-    low, high = rate_interval(hits, n)
-    shares = [count[0] / count[1] for count in by_key]
-    half = mean_interval(shares)["half"] if len(shares) > 1 else 0.0
-    result = {"rate": hits / n, "hits": hits, "n": n, "low": low, "high": high}
-    return result | {"half_width_over_keys": half}
 
 
 def run_secrecy_benchmark(

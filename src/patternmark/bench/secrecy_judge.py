@@ -9,14 +9,14 @@ hundred times faster than the detector; `agreement_with_detector` says what they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
+from patternmark.core.blocks import BlockSchedule
 from patternmark.core.key import Key
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import DEFAULT_BLOCK
@@ -27,31 +27,24 @@ from patternmark.null.blocks import log_c
 from patternmark.statistics.blocks import MIXTURE, BlockStatistic, Mixture
 
 
-@dataclass(frozen=True, eq=False)
 class _SomeNonces:
     """The coins of a few nonces of a key."""
 
-    key: Key
-    chosen: tuple[int, ...]
-
-    @property
-    def block(self) -> int:
-        return int(self.key.schedule.block)  # type: ignore[union-attr]
-
-    @property
-    def nonces(self) -> int:
-        return len(self.chosen)
+    def __init__(self, key: Key, chosen: Sequence[int]) -> None:
+        self._schedule, self._chosen = cast(BlockSchedule, key.schedule), list(chosen)
+        self.block, self.nonces = self._schedule.block, len(self._chosen)
 
     def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
-        words = self.key.schedule.words(chain, blocks)  # type: ignore[union-attr]
-        return np.asarray(words[:, list(self.chosen)])
+        """Return the coins of the first blocks of a chain: [blocks, chosen]."""
+        return np.asarray(self._schedule.words(chain, blocks)[:, self._chosen])
 
 
 def _of_the_start() -> Mixture:
     rows = [row for row, own in enumerate(MIXTURE.components) if own.begins == "start"]
     return Mixture(
-        *(tuple(values[row] for row in rows) for values in (MIXTURE.components, MIXTURE.weights)),
-        tuple(MIXTURE.short_weights[row] for row in rows),
+        components=tuple(MIXTURE.components[row] for row in rows),
+        weights=tuple(MIXTURE.weights[row] for row in rows),
+        short_weights=tuple(MIXTURE.short_weights[row] for row in rows),
     )
 
 
@@ -59,7 +52,7 @@ def log_e_of_nonces(
     key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[int]
 ) -> NDArray[np.float64]:
     """Return ln E of each sequence under each of some nonces: [B, len(nonces)]."""
-    statistic = BlockStatistic(_SomeNonces(key, tuple(nonces)))
+    statistic = BlockStatistic(_SomeNonces(key, nonces))
     statistic.mixture = _of_the_start()
     readings = read_many(sequences, PROTEIN, [None] * len(sequences), mask_repeats=False)
     return np.array([statistic.log_ratios(reading) for reading in readings])
@@ -73,7 +66,8 @@ def is_found(log_e: NDArray[np.float64], num_nonces: int, length: int) -> bool:
     others = num_nonces - len(log_e)
     every = np.append(log_e, log(others)) if others > 0 else log_e
     total = float(log_mean_exp(every, total=True)) - log(num_nonces)
-    return is_below(min(-total, 0.0) + log_c.at(DEFAULT_BLOCK, length), DEFAULT_FPR)
+    log_p = min(-total, 0.0, log_c.at(DEFAULT_BLOCK, length) - total)
+    return is_below(log_p, DEFAULT_FPR)
 
 
 def judged(key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[int]) -> list[bool]:

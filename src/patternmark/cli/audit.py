@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
+from patternmark.cli.items import Item, Source, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results
-from patternmark.core.alphabet import PROTEIN
+from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
-from patternmark.core.profile import HARDENED, Profile
-from patternmark.core.schemes import SCHEMES
+from patternmark.core.profile import Profile
+from patternmark.core.schemes import SCHEMES, Blocks, Paper
 from patternmark.errors import InputError, ParameterError
 
+if TYPE_CHECKING:
+    from patternmark.attacks.coins import CoinKnowledge
+    from patternmark.attacks.split import SplitKnowledge
+
+_UNKNOWN = PROTEIN.letters.index("X")
 _LEAST_RESIDUES = 2  # of a chain that can tell anything
 
 
@@ -31,7 +37,7 @@ def audit(
         Path | None, typer.Option(help="The key file: judges what the attack made of them.")
     ] = None,
     scheme: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(SCHEMES)}; default: the key's, or hardened.")
+        str | None, typer.Option(help="paper or blocks; default: the key's, or blocks.")
     ] = None,
     delta: Annotated[
         float | None, typer.Option(help="Strength of the mark; default: the key's, or 1.")
@@ -39,6 +45,12 @@ def audit(
     tries: Annotated[
         int, typer.Option(min=1, help="Sequences to forge, and at most to strip.")
     ] = 100,
+    backbone: Annotated[
+        Path | None,
+        typer.Option(
+            help="The structure all of them were designed on: the attacker has ProteinMPNN too."
+        ),
+    ] = None,
     budget: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of residues that stripping may change.")
     ] = 0.1,
@@ -51,9 +63,10 @@ def audit(
 
     The attacker knows everything but the secret. --key only judges: how far up the true split
     ranks (paper's scheme), how many forged sequences the detector takes for genuine. New sequences
-    have the composition of the given ones; no structure model is involved.
+    have the composition of the given ones. Of block marks the first chain of each record is
+    attacked. With --backbone the attacker also knows what the model expected of each residue.
     """
-    from patternmark.attacks.audit import audit_sequences, check_attackable
+    from patternmark.attacks.audit import audit_sequences, check_attackable, first_chain_only
     from patternmark.detect import Detector
 
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True) if key else None
@@ -63,10 +76,19 @@ def audit(
     detector = Detector(loaded) if loaded else None
 
     def judge(batch: Sequence[NDArray[np.int64]]) -> int:
-        letters = ["".join(PROTEIN.letters[i] for i in sequence) for sequence in batch]
-        return sum(v.prediction for v in detector.detect_many(letters)) if detector else 0
+        # What was not read shows nothing to the detector either.
+        texts = [np.where(sequence == UNREAD, _UNKNOWN, sequence) for sequence in batch]
+        return sum(v.prediction for v in detector.detect_many(texts)) if detector else 0
 
-    sequences = _read(files)
+    if backbone is None:
+        items = read_items(files, Source(PROTEIN))
+    elif loaded is None:
+        raise ParameterError("--backbone needs --key, whose parameters say what the model expects")
+    else:
+        items = _on_backbone(files, backbone, loaded)
+    masks = profile.scheme.masks_repeats
+    seen = _read(items, masks_repeats=masks, first_only=first_chain_only(profile))
+    sequences = [one.symbols for one in seen]
     with progress("") as bar:
         bar.add_task(f"attacking {len(sequences)} sequences", total=None)
         found = audit_sequences(
@@ -77,15 +99,17 @@ def audit(
             judge=judge if detector else None,
             tries=tries,
             budget=budget,
+            position_rates=_position_rates(seen, strength) if backbone else None,
         )
     result: dict[str, Any] = {
-        "scheme": profile.scheme,
+        "scheme": profile.scheme.name,
         "delta": strength,
         "seed": seed,
         "sequences": len(sequences),
         "residues": int(sum(np.count_nonzero(s >= 0) for s in sequences)),
         "key_id": loaded.key_id if loaded else None,
-        "learned": _learned(found.knowledge, loaded),
+        "learned": _LEARNED[profile.scheme.name](found.knowledge, loaded),
+        "backbone": None if backbone is None else str(backbone),
     }
     if detector is not None:
         result |= {"fpr": detector.fpr, "detector": detector.signature, "budget": budget}
@@ -110,45 +134,74 @@ def _profile(key: Key | None, scheme: str | None) -> Profile:
     if scheme is not None and scheme not in SCHEMES:
         raise ParameterError(f"--scheme is one of {', '.join(SCHEMES)}, not {scheme!r}")
     if key is None:
-        return Profile(scheme=scheme or HARDENED)
-    if scheme not in (None, key.profile.scheme):
-        raise ParameterError(f"key {key.key_id} is of the scheme {key.profile.scheme}")
+        return Profile() if scheme is None else Profile(scheme=SCHEMES[scheme]())
+    if scheme not in (None, key.profile.scheme.name):
+        raise ParameterError(f"key {key.key_id} is of the scheme {key.profile.scheme.name}")
     return key.profile
 
 
-def _read(files: list[str]) -> list[NDArray[np.int64]]:
+class _Chain(NamedTuple):
+    """One designed chain: its letters, and with a backbone what a model expects of each."""
+
+    symbols: NDArray[np.int64]
+    rates: NDArray[np.float64] | None  # [levels, n]
+
+
+def _on_backbone(files: list[str], backbone: Path, key: Key) -> Iterator[Item]:
+    from patternmark.cli.backbone import BackboneReader, Expectation, Layout
+
+    return BackboneReader(backbone, Layout(), Expectation(), key).items(files, "auto")
+
+
+def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:
     """Return the designed chains of all records; native sequences carry no mark."""
-    from patternmark.cli.items import Source, read_items
     from patternmark.core.reading import read
 
-    sequences = []
-    for item in read_items(files, Source(PROTEIN)):
+    chains = []
+    for item in items:
         if item.record.design is not None and item.record.design.is_native:
             continue
-        reading = read(item.symbols, PROTEIN, item.scored)
-        sequences += [part for part in reading.parts if np.sum(part >= 0) >= _LEAST_RESIDUES]
-    if not sequences:
+        reading = read(item.symbols, PROTEIN, item.scored, mask_repeats=masks_repeats)
+        for rows in reading.chains[:1] if first_only else reading.spoken:
+            symbols = reading.symbols[rows]
+            if np.count_nonzero(symbols >= 0) >= _LEAST_RESIDUES:
+                chains.append(_Chain(symbols, None if item.rates is None else item.rates[:, rows]))
+    if not chains:
         raise InputError("no sequence could be read: there is nothing to attack")
-    return sequences
+    return chains
 
 
-def _learned(knowledge: Any, key: Key | None) -> dict[str, Any]:
-    """Return what was learned in numbers: never a letter of the split or a sign of a schedule."""
-    from patternmark.attacks.split import SplitKnowledge
+def _position_rates(seen: Sequence[_Chain], delta: float) -> list[NDArray[np.float64]]:
+    from patternmark.attacks.with_model import level_of
 
-    if isinstance(knowledge, SplitKnowledge):
-        return {
-            "splits": knowledge.num_splits,
-            "posterior": knowledge.posterior,
-            "gap": knowledge.gap,
-            "rank": knowledge.rank(key.partition) if key else None,
-        }
+    level = level_of(delta)
+    return [one.rates[level] for one in seen if one.rates is not None]
+
+
+def _learned_split(knowledge: SplitKnowledge, key: Key | None) -> dict[str, Any]:
     return {
-        "schedules": knowledge.num_schedules,
+        "splits": knowledge.num_splits,
+        "posterior": knowledge.posterior,
+        "gap": knowledge.gap,
+        "rank": knowledge.rank(key.partition) if key else None,
+    }
+
+
+def _learned_coins(knowledge: CoinKnowledge, key: Key | None) -> dict[str, Any]:
+    del key  # the attacker's own belief
+    return {
+        "nonces": knowledge.num_nonces,
         "largest": knowledge.largest,
-        "bits": knowledge.geometry.size,
+        "bits": knowledge.num_coins,
         "bits_learned": knowledge.bits_learned,
     }
+
+
+# What was learned in numbers: never a letter of the split or a coin of a schedule.
+_LEARNED: dict[str, Callable[[Any, Key | None], dict[str, Any]]] = {
+    Paper.name: _learned_split,
+    Blocks.name: _learned_coins,
+}
 
 
 def _rate(count: Any) -> dict[str, Any]:
@@ -202,7 +255,7 @@ def _described(learned: dict[str, Any]) -> str:
             text += f"; the true split ranks {learned['rank']:,}"
         return text
     return (
-        f"schedules believed to be in use: {learned['schedules']}; sequences of the best known: "
+        f"nonces believed to be in use: {learned['nonces']}; sequences of the best known: "
         f"{learned['largest']}; bits of it learned: {learned['bits_learned']:.0f} of "
-        f"{learned['bits']:,}, if these are rightly aligned"
+        f"{learned['bits']:,}, if these do share it"
     )

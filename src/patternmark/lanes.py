@@ -1,7 +1,7 @@
 """Counts of 64 lanes at once for numba: bit-sliced, added up with carry-save adders.
 
-A machine word holds one bit for each of 64 lanes, and eight words side by side fill a vector. Counts
-are bit-sliced: plane b has bit b of the count of every lane. Three words of one weight become one
+A machine word holds one bit for each of 64 lanes, and eight words side by side fill a vector.
+Counts are bit-sliced: plane b has bit b of the count of every lane. Three words of one weight become one
 of the same weight and one of twice it (a carry-save adder). So `CHUNK` words cost about as many
 additions as there are words, for all lanes of a vector together.
 

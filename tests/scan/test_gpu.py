@@ -12,9 +12,9 @@ pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
 torch = pytest.importorskip("torch", reason="pip install 'patternmark[protein]'")
 
 from patternmark.scan import gpu, gpu_blocks  # noqa: E402
+from patternmark.scan.blocks import BlockGroup  # noqa: E402
 from patternmark.scan.gpu import TORCH_ON_CPU  # noqa: E402
 from patternmark.scan.gpu_blocks import GpuBlocks  # noqa: E402
-from patternmark.scan.blocks import BlockGroup  # noqa: E402
 from patternmark.scan.judging import judge  # noqa: E402
 from patternmark.scan.reading import padded, read_fasta  # noqa: E402
 from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
@@ -100,9 +100,7 @@ def test_block_keys_of_any_shape(name: str, device: str, rng: np.random.Generato
 
 @on_devices
 @pytest.mark.parametrize("nonces", [1, 64])
-def test_block_marks_up_to_the_longest(
-    nonces: int, device: str, rng: np.random.Generator
-) -> None:
+def test_block_marks_up_to_the_longest(nonces: int, device: str, rng: np.random.Generator) -> None:
     """What agrees everywhere, or nowhere, is as far from half as can be: 2,048."""
     keys = keys_of(Profile(scheme=Blocks(nonces=nonces)), 9)
     sizes = [60, 300, 512, 513, LONGEST, LONGEST]

@@ -285,8 +285,7 @@ def _method(result: dict[str, Any]) -> list[str]:
         f"{'; '.join(kinds)}. `results/scan.json` would give {', '.join(source[:-1])} and "
         f"{source[-1]} ns: the time with many keys less that with one, by key (5,000 of two parts, "
         "64 of one nonce, one of 32 nonces), and by residue for block keys. With so few "
-        "block keys, what is done once for a sequence counts as theirs."
-        + _other_machine(result),
+        "block keys, what is done once for a sequence counts as theirs." + _other_machine(result),
         f"- *Machines*: two workers were {workers['median']:.2f} times as fast as one (rounds: "
         f"{workers['low']:.2f} to {workers['high']:.2f}; `results/scan.json`). So a core counts "
         f"for {percent(workers['median'] / 2)} of itself, on every machine. More than two workers "

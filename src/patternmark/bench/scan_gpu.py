@@ -22,8 +22,8 @@ from patternmark.bench.scan import Times, Work, end_of, in_turns, row
 from patternmark.bench.scan_input import BLOCK_SCHEMES, MEAN_LENGTH, SCHEMES, made_fasta
 from patternmark.errors import PatternmarkError
 from patternmark.models.device import device_name, pick_device
-from patternmark.scan.files import needs
 from patternmark.scan.blocks import in_order
+from patternmark.scan.files import needs
 from patternmark.scan.gpu import TORCH_ON_CPU
 from patternmark.scan.judging import Found, first_stage, judge
 from patternmark.scan.reading import padded, read_fasta

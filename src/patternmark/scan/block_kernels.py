@@ -14,8 +14,6 @@ from numba import njit, uint64
 from patternmark.lanes import ABREAST, CHUNK, PLANES, add_up, reaching
 from patternmark.scan.lanes import LANES, ones, place_letters  # as many at once as a CHUNK
 
-
-
 SEGMENT, KEY = 0, 1  # the columns of `hits`
 
 _EVERY = uint64(0xFFFFFFFFFFFFFFFF)

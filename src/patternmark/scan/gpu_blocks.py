@@ -141,9 +141,9 @@ class GpuBlocks(FirstStage):
     def _best(
         self, text: Any, begins: NDArray[np.int64], sizes: NDArray[np.int64], signs: Any
     ) -> tuple[Any, Any]:
-        """Return the largest sum of each segment and key at any phase and nonce, and what is scored.
+        """Return the largest sums of segments and keys, [rows, K], and what is scored: [rows].
 
-        They are [rows, K] and [rows]. Nobody waits for a product before the next is asked for.
+        They are the largest of all phases and nonces. Nobody waits for a product before the next is asked for.
         """
         torch, nonces = self._torch, self._group.nonces
         rows, residues = len(sizes), int(sizes.sum())

@@ -149,10 +149,10 @@ def place_letters(
     typing: Any, letters: Any, at: Any, left: Any, known: Any, width: Any, column: Any, into: Any,
     to: Any,
 ) -> Any:  # fmt: skip
-    """Write letter * width + column, column + 1, ... for letters[at : at + 32] to into[to : to + 32].
+    """Write letter * width + column, and the next columns, for 32 letters: to into[to : to + 32].
 
-    Bit i of `known` says whether letter i counts. For what does not, and from the `left`-th letter
-    on, the letter is taken to be 0. Return how many count. Letters are below 32.
+    Letters are those from `at` on. Bit i of `known` says whether letter i counts; what does not is taken for letter 0. From the
+    `left`-th letter on all places are 0. Return how many letters count. Letters are below 32.
     """
     del typing, at, left, known, width, column, to
 
@@ -179,9 +179,12 @@ def place_letters(
         counts = builder.trunc(shifted, ir.VectorType(ir.IntType(1), number))
         inside = builder.icmp_signed("<", count, everywhere(shorts, left))
         counts = builder.and_(counts, inside)
-        letter = builder.select(counts, builder.zext(found, shorts), ir.Constant(shorts, [0] * number))
-        place = builder.mul(letter, everywhere(shorts, width))
+        none = ir.Constant(shorts, [0] * number)
+        place = builder.mul(
+            builder.select(counts, builder.zext(found, shorts), none), everywhere(shorts, width)
+        )
         place = builder.add(place, builder.add(count, everywhere(shorts, column)))
+        place = builder.select(inside, place, none)
         target = context.make_array(signature.args[6])(context, builder, into).data
         target = builder.bitcast(builder.gep(target, [to]), shorts.as_pointer())
         builder.store(place, target).align = 2

@@ -11,7 +11,8 @@ binomial count stays below the limit: `lost` is that probability, exactly, for a
 not repeat itself. What must be significant among millions of pairs is far beyond the limit, so that
 it is next to nothing: see docs/scan.md. For two parts, repeats are counted with the rest at first.
 They may dilute a mark, or speak against it where a copy stands an odd number of places further on;
-and what is left without them must pass as well (`unrepeated`). Leaving pairs out never makes a false positive.
+and what is left without them must pass as well (`unrepeated`). Leaving pairs out never makes a
+false positive.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.signature import joined, keys_part
 
 if TYPE_CHECKING:
-    from patternmark.scan.gpu import GpuScreen
     from patternmark.scan.blocks import FirstStage
+    from patternmark.scan.gpu import GpuScreen
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
 LONGEST = 2048  # residues of a segment

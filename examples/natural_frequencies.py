@@ -27,8 +27,7 @@ def sample(logits: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.
 def write_fasta(path: str, name: str, sequences: NDArray[np.intp]) -> None:
     with open(path, "w", encoding="ascii") as file:
         for number, sequence in enumerate(sequences, start=1):
-            letters = "".join(PROTEIN.letters[symbol] for symbol in sequence)
-            file.write(f">{name}-{number}\n{letters}\n")
+            file.write(f">{name}-{number}\n{PROTEIN.decode(sequence)}\n")
 
 
 def main(key_file: str, marked_file: str, unmarked_file: str) -> None:

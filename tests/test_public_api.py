@@ -12,7 +12,7 @@ PUBLIC = [
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(patternmark.__all__) == sorted(PUBLIC)
+    assert patternmark.__all__ == PUBLIC
     assert all(hasattr(patternmark, name) for name in PUBLIC)
 
 

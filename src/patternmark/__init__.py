@@ -1,14 +1,15 @@
 """Watermark what order-agnostic models generate, and prove it later with a p-value that holds.
 
-The data walks from left to right, each step in the module of its name:
+The data walks from left to right, each step in the module of its name; those up to the reading, and
+the verdict, are in `core`:
 
-    key -> schedule (which key promotes what) -> mark (key sequence) -> promote (bias)
+    key -> schemes (which key promotes what) -> marker (key sequence) -> promote (bias)
         -> a model's sampler -> sequence
         -> reading (what counts) -> statistics (what is measured) -> null (p-value)
         -> detect (verdict)
 
 >>> import patternmark as pm
->>> key = pm.Key.generate(pm.Profile(scheme=Paper()))
+>>> key = pm.Key.generate(pm.Profile())
 >>> pm.Detector(key).detect("MKTAYIAKQR").prediction
 False
 """
@@ -54,8 +55,8 @@ __all__ = [
     "Patterns",
     "Profile",
     "SequenceError",
-    "Turns",
     "Status",
+    "Turns",
     "Verdict",
     "__version__",
     "load_key",

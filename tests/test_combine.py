@@ -155,13 +155,13 @@ def test_unmarked_records_stay_unmarked_together(
 TOKENS = vocabulary(2000)
 OF_TEXTS = {
     "paper": Profile(TOKENS, scheme=Paper()),
-    "hardened": Profile.for_text(TOKENS),
+    "turns": Profile.for_text(TOKENS),
     "nonces": Profile.for_text(TOKENS, nonces=3),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "detector"), [("paper", "phase"), ("hardened", "auto"), ("nonces", "phase")]
+    ("name", "detector"), [("paper", "phase"), ("turns", "auto"), ("nonces", "phase")]
 )
 def test_texts_that_begin_alike_are_no_evidence(
     name: str, detector: str, secret: Secret, rng: np.random.Generator
@@ -198,7 +198,7 @@ def test_the_valid_rule_is_picked_whoever_calls(
     masks: bool, secret: Secret, rng: np.random.Generator
 ) -> None:
     """One marked text a hundred times says what it says once, also where repeats are counted."""
-    key = Key.of(secret, OF_TEXTS["hardened"])
+    key = Key.of(secret, OF_TEXTS["turns"])
     judge = Detector(key, mask_repeats=masks)
     records = [text(TOKENS, 40, rng, Marker(key, delta=2.0))] * 100
     found = combine(judge, records)

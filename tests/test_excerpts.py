@@ -52,7 +52,7 @@ WHOLE: dict[str, Callable[[Key], Statistic]] = {
 }
 LARGE = {
     "paper": Profile(alphabet=vocabulary(8000), scheme=Paper(), delta=2.0),
-    "hardened": Profile(alphabet=vocabulary(8000), scheme=Turns(nonces=1), delta=2.0),
+    "turns": Profile(alphabet=vocabulary(8000), scheme=Turns(nonces=1), delta=2.0),
 }
 
 
@@ -116,7 +116,7 @@ def test_text_is_marked_and_found(name: str, secret: Secret, rng: np.random.Gene
     marked = [text(tokens, 80, rng, Marker(key)) for _ in range(6)]
     plain = [text(tokens, 80, rng) for _ in range(6)]
     for detector in STATISTICS:
-        if detector == "pattern" and name == "hardened":
+        if detector == "pattern" and name == "turns":
             continue
         judge = Detector(key, detector)
         assert all(verdict.prediction for verdict in judge.detect_many(marked))
@@ -153,8 +153,8 @@ def test_all_that_goes_with_a_verdict(
     assert len(together.groups) == 2
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
-def test_a_study_of_power_needs_no_table_of_all_keys(scheme: str) -> None:
+@pytest.mark.parametrize("scheme", [Paper(), Turns()])
+def test_a_study_of_power_needs_no_table_of_all_keys(scheme: Paper | Turns) -> None:
     profile = Profile(alphabet=vocabulary(2000), scheme=scheme)
     study = PowerStudy(profile, 1e-3, draws=8)
     assert study.power(1.5, 200).tpr > study.power(0.0, 200).tpr
@@ -171,22 +171,18 @@ def peak_of(work: Callable[[], object]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("size", "sizes"),
-    [
-        (262_144, {}),
-        (262_144, {"scheme": "hardened", "nonces": 1}),
-        (8_000, {"scheme": "hardened", "nonces": 64}),
-    ],
+    ("size", "scheme"),
+    [(262_144, Paper()), (262_144, Turns(nonces=1)), (8_000, Turns(nonces=64))],
 )
 def test_little_memory_is_needed(
-    size: int, sizes: dict[str, object], secret: Secret, rng: np.random.Generator
+    size: int, scheme: Paper | Turns, secret: Secret, rng: np.random.Generator
 ) -> None:
     """All tables of a detector would take 0.5 to 9 GB."""
     tokens = vocabulary(size)
     texts = [rng.choice(tokens.scored, size=60, replace=False) for _ in range(20)]
 
     def work() -> None:
-        key = Key.of(secret, Profile(alphabet=tokens, **sizes))  # type: ignore[arg-type]
+        key = Key.of(secret, Profile(alphabet=tokens, scheme=scheme))
         marker = Marker(key)
         bias = marker.prepare(marker.key_sequences([20, 20]), 1.0)
         bias.add_to(np.zeros((2, 2, size), dtype=np.float32), np.s_[:, :2])
@@ -198,7 +194,7 @@ def test_little_memory_is_needed(
 
 def test_a_key_of_many_tokens_is_a_small_file(secret: Secret, tmp_path: Path) -> None:
     tokens = vocabulary(262_144)
-    for number, scheme in enumerate(("paper", "hardened")):
+    for number, scheme in enumerate((Paper(), Turns())):
         key = Key.of(secret, Profile(alphabet=tokens, scheme=scheme))
         file = tmp_path / f"{number}.key"
         save_key(key, file)

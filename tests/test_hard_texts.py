@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from patternmark import Alphabet, Detector, Key, Profile
-from patternmark.core.profile import HARDENED
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.intervals import binomial_tail
@@ -12,7 +11,7 @@ from patternmark.intervals import binomial_tail
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(1200)], unscored=[0])
 PROFILES = {
     "paper": Profile(alphabet=TOKENS, scheme=Paper()),
-    HARDENED: Profile(alphabet=TOKENS, scheme=Turns(starts=4, nonces=1)),
+    "turns": Profile(alphabet=TOKENS, scheme=Turns(starts=4, nonces=1)),
 }
 LUCK = 1e-5
 

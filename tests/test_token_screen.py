@@ -17,7 +17,7 @@ from tests.synthetic import text, vocabulary
 TOKENS = vocabulary(600)
 PROFILES = {
     "paper": Profile(alphabet=TOKENS, scheme=Paper(), delta=2.0),
-    "hardened": Profile(alphabet=TOKENS, scheme=Turns(nonces=2), delta=2.0),
+    "turns": Profile(alphabet=TOKENS, scheme=Turns(nonces=2), delta=2.0),
 }
 
 

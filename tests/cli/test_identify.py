@@ -83,17 +83,17 @@ def test_the_key_that_marked_a_sequence_is_named(
     assert "times 5 (Bonferroni over keys)" in table
 
 
-@pytest.mark.parametrize("scheme", ["paper", "hardened"])
+@pytest.mark.parametrize("scheme", [Paper(), Blocks(nonces=2)])
 def test_the_screen_keeps_the_true_one_of_many_keys(
-    scheme: str, secret: Secret, rng: np.random.Generator
+    scheme: Paper | Blocks, secret: Secret, rng: np.random.Generator
 ) -> None:
-    master = Key.of(secret, Profile(scheme=scheme, nonces=2))
+    master = Key.of(secret, Profile(scheme=scheme))
     candidates = [Candidate(master.derive(str(i)), str(i)) for i in range(400)]
     search = Identifier(candidates)
     whole = marked(candidates[123].key, 300, rng)
     sequences = {
         "whole": whole,
-        "cut": whole[:149] + whole[151:] if scheme == "hardened" else whole[:149] + whole[150:],
+        "cut": whole[:149] + whole[150:],
         "inside": plain(60, rng) + whole[:200] + plain(60, rng),
     }
     encoded = [search.alphabet.encode(sequence) for sequence in sequences.values()]
@@ -156,15 +156,35 @@ def test_keys_of_two_alphabets_are_refused(secret: Secret) -> None:
 
 
 def test_keys_of_both_schemes_read_repeats_each_their_way(rng: np.random.Generator) -> None:
-    """A repeat is news to a hardened key and none to the paper's, whichever comes first."""
-    hardened = Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Blocks(nonces=1))), "h")
+    """A repeat is news to a block key and none to the paper's, whichever comes first."""
+    blocks = Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Blocks(nonces=1))), "b")
     papers = [Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Paper())), f"p{i}") for i in range(10)]
     repeats = [np.tile(rng.integers(0, 20, size=31), 12) for _ in range(20)]
     names = [str(number) for number in range(20)]
     found = [
         Identifier(candidates).identify(repeats, names)
-        for candidates in ([hardened, *papers], [*papers, hardened])
+        for candidates in ([blocks, *papers], [*papers, blocks])
     ]
     assert not any(one.prediction for one in found[0] + found[1])
     for one, other in zip(*found, strict=True):
         assert one.best.log_p_of_key == other.best.log_p_of_key
+
+
+def test_paper_keys_on_proteins_are_warned_of(
+    run: Run, master: Path, secret: Secret, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """A split of 20 letters is 20 coins: a design of another key may fit as well."""
+    save_key(Key.of(secret, Profile(scheme=Paper())), tmp_path / "paper.key")
+    lab = load_key(tmp_path / "paper.key")
+    file = write_fasta(tmp_path / "x.fa", {"a": marked(lab.derive("2"), 300, rng)})
+    paper = run("identify", file, "--master", tmp_path / "paper.key", "--ids", 3, "--json")
+    assert "has 20 secret coins" in paper.err
+    assert "--null keys" in paper.err
+    (found,) = paper.objects
+    assert found["prediction"] is True
+    assert "has 20 secret coins" in found["note"]
+    blocks = run("identify", file, "--master", master, "--ids", 3, "--json")
+    assert blocks.err == ""
+    tokens = Alphabet.from_symbols("tokenizer:v", [str(i) for i in range(900)], [])
+    of_text = Key.of(secret, Profile(alphabet=tokens, scheme=Paper()))
+    assert Identifier([Candidate(of_text, "t")]).caution is None

@@ -66,7 +66,7 @@ def test_a_lone_stretch_has_the_p_value_of_the_detector(key: Key, rng: np.random
     assert found.log_p == pytest.approx(found.segments[0].log_p)
 
 
-def test_a_hardened_key_is_located_too(secret: Secret, rng: np.random.Generator) -> None:
+def test_a_block_key_is_located_too(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
     locator, errors = Locator(key), []
     for _ in range(12):

@@ -8,9 +8,9 @@ import pytest
 
 from patternmark import PROTEIN, Key, Profile
 from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
-from patternmark.core.reading import read
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
+from patternmark.masks import read
 from patternmark.statistics import block_best
 from patternmark.statistics.block_best import UNMARKED, best_stretch, spoken_chains, stretch_of
 from patternmark.statistics.block_paths import (
@@ -100,7 +100,9 @@ def test_a_mark_is_found_where_it_lies(secret: Secret, rng: np.random.Generator)
         truth[60 : 60 + 238] = kept // 3
         right.append(np.mean(found.blocks == truth))
         beyond = found.continued(3)
-        assert np.array_equal(beyond[found.start : found.end], found.blocks[found.start : found.end])
+        assert np.array_equal(
+            beyond[found.start : found.end], found.blocks[found.start : found.end]
+        )
         assert np.all(np.diff(beyond) >= 0)
         assert beyond[-1] > beyond[found.end - 1]
     assert np.median(right) > 0.9

@@ -14,7 +14,7 @@ from patternmark.core.reading import read_many
 from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
-from patternmark.masks import read_masked
+from patternmark.masks import read
 from patternmark.masks.coins import tossed_before
 from patternmark.masks.repeats import Lags
 
@@ -108,8 +108,8 @@ def test_over_all_schedules_agreements_are_fair_along_a_steady_path(
 def test_tokens_are_read_by_their_coins_and_letters_by_stretches() -> None:
     ids = np.array([5, 6, 5, 0, 7, 6, 5, 8, 5, 6, 5, 6])
     few = Alphabet.from_symbols("few", [f"t{i}" for i in range(20)], unscored=[0])
-    assert read_masked(ids, few).num_scored == 11  # no stretch of it repeats
-    once = read_masked(ids, TOKENS)
+    assert read(ids, few).num_scored == 11  # no stretch of it repeats
+    once = read(ids, TOKENS)
     assert once.symbols.tolist() == [5, 6, -1, -1, 7, -1, -1, 8, -1, -1, -1, -1]
     everything = read_many([ids], TOKENS, [None])[0]
     assert everything.num_scored == 11
@@ -118,7 +118,7 @@ def test_tokens_are_read_by_their_coins_and_letters_by_stretches() -> None:
 def test_what_is_not_scored_tosses_no_coin() -> None:
     """A prompt that holds the word takes nothing from the answer."""
     ids = np.array([5, 6, 5, 6])
-    reading = read_masked(ids, TOKENS, np.array([False, False, True, True]))
+    reading = read(ids, TOKENS, np.array([False, False, True, True]))
     assert reading.symbols.tolist() == [UNREAD, UNREAD, 5, 6]
 
 

@@ -5,7 +5,7 @@ from patternmark import PROTEIN, Detector, Key, Profile
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper
-from patternmark.masks import read_masked, said_before
+from patternmark.masks import read, said_before
 from patternmark.statistics.blocks import BlockStatistic
 
 MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
@@ -14,7 +14,7 @@ MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
 def test_unknown_and_unscored_symbols_say_nothing() -> None:
     ids = PROTEIN.encode("MKXV-A")
     scored = np.array([True, False, True, True, True, True])
-    reading = read_masked(ids, PROTEIN, scored)
+    reading = read(ids, PROTEIN, scored)
     assert reading.symbols.tolist() == [10, UNREAD, UNREAD, 17, UNREAD, 0]
     assert reading.num_scored == 3
     assert ids.tolist() == PROTEIN.encode("MKXV-A").tolist()  # left as it was
@@ -29,7 +29,7 @@ def test_chains_are_slices_of_a_record() -> None:
 
 def test_repeats_are_read_once_where_they_are_masked() -> None:
     ids = PROTEIN.encode(MOTIF + "GDPNE" + MOTIF)
-    once, twice = read_masked(ids, PROTEIN), read_many([ids], PROTEIN, [None])[0]
+    once, twice = read(ids, PROTEIN), read_many([ids], PROTEIN, [None])[0]
     assert once.num_scored == len(MOTIF) + 5
     assert (once.symbols[-len(MOTIF) :] == UNREAD).all()
     assert twice.num_scored == len(ids)
@@ -38,7 +38,7 @@ def test_repeats_are_read_once_where_they_are_masked() -> None:
 def test_a_copied_chain_counts_once_however_short() -> None:
     for chain in ("MKV", MOTIF):
         record = PROTEIN.encode(f"{chain}/{chain}")
-        for reading in (read_masked(record, PROTEIN), read_many([record], PROTEIN, [None])[0]):
+        for reading in (read(record, PROTEIN), read_many([record], PROTEIN, [None])[0]):
             assert len(reading.parts) == 1
             assert reading.num_scored == len(chain)
         (both,) = read_many([record], PROTEIN, [None], drop_copies=False)
@@ -46,7 +46,7 @@ def test_a_copied_chain_counts_once_however_short() -> None:
 
 
 def test_nothing_is_a_reading() -> None:
-    empty = read_masked(PROTEIN.encode(""), PROTEIN)
+    empty = read(PROTEIN.encode(""), PROTEIN)
     assert (empty.num_scored, empty.parts) == (0, [])
 
 
@@ -55,7 +55,7 @@ def test_records_are_read_each_by_itself() -> None:
     nothing = [None] * 4
     together = read_many(records, PROTEIN, nothing, said_before(records, PROTEIN, nothing))
     for reading, ids in zip(together, records, strict=True):
-        alone = read_masked(ids, PROTEIN)
+        alone = read(ids, PROTEIN)
         assert reading.symbols.tolist() == alone.symbols.tolist()
         assert reading.chains == alone.chains
 

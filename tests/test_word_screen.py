@@ -7,10 +7,11 @@ import pytest
 
 from patternmark import PROTEIN, Key, Profile, word_screen
 from patternmark.core.alphabet import UNREAD
-from patternmark.core.reading import Reading, read
+from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.identify import Candidate, Identifier
+from patternmark.masks import read
 from patternmark.rates import agreement_rates
 from patternmark.statistics.block_best import spoken_chains
 from patternmark.statistics.block_paths import Component, log_ratios
@@ -80,7 +81,9 @@ def test_scores_of_one_segment_are_the_best_of_shifts_and_nonces(
         )  # fmt: skip
         assert slipped == max(best, moved, 0)
         every = range(0, 384, word_screen._STEP)
-        assert elsewhere == max(0, *(gain(key, n, record.symbols, s) for n in nonces for s in every))
+        assert elsewhere == max(
+            0, *(gain(key, n, record.symbols, s) for n in nonces for s in every)
+        )
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 17, 32])

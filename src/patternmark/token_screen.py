@@ -63,7 +63,7 @@ class TokenScreen:
         parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
         result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
         for number, key in enumerate(self._keys):
-            schedule = replace(key).schedule  # of a copy, since a key keeps its shuffles
+            schedule = replace(key).circle  # of a copy, since a key keeps its shuffles
             found = [self._score(Excerpt(schedule, part.symbols), part) for part in parts]
             result[:, number] = np.concatenate(found)
             if progress is not None:

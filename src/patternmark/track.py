@@ -127,9 +127,7 @@ class _FreshCoins:
         return rng.integers(0, 2**16, size=(blocks, self.nonces), dtype=np.uint16)
 
 
-def _along_blocks(
-    reading: Reading, statistic: BlockStatistic, block: int
-) -> NDArray[np.float64]:
+def _along_blocks(reading: Reading, statistic: BlockStatistic, block: int) -> NDArray[np.float64]:
     """Return 1 where a symbol agrees with its block, 0 where not: [n].
 
     Beyond the ends of the stretch that looks marked, the blocks run on as they are.

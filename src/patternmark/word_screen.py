@@ -42,7 +42,9 @@ _LEAST_RATE = 0.62  # letters that agree less often say too little to be counted
 _AGREES, _SCORED = 5, 3  # a segment is worth 5 for each agreement, less 3 for each counted letter
 _DRIFT = 20  # positions that a sequence may drift against its blocks
 _SLIP = (0, 14, 22)  # what a change of the shift by 0, 1, 2 positions costs
-_STEP = 2  # between shifts that are tried elsewhere: a shift one off agrees with two letters of three
+_STEP = (
+    2  # between shifts that are tried elsewhere: a shift one off agrees with two letters of three
+)
 
 
 class _Words(Protocol):

@@ -39,7 +39,9 @@ def test_letters_are_promoted_wherever_a_model_has_them(key: Key, layout: object
     )
     for number in (0, 1):
         promoted = {token for token, column in id_of.items() if bias[number, column]}
-        assert promoted == {PROTEIN.letters[i] for i in np.flatnonzero(marker.key.partition.members[number])}
+        assert promoted == {
+            PROTEIN.letters[i] for i in np.flatnonzero(marker.key.partition.members[number])
+        }
 
 
 def test_only_letters_that_carry_a_mark_may_be_written(key: Key) -> None:

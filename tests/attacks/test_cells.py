@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from patternmark.attacks.cells import CellKnowledge, Cells, learn_cells
 
 from patternmark import PROTEIN, Detector, Key, Marker, Profile
-from patternmark.attacks.cells import CellKnowledge, Cells, learn_cells
 from patternmark.attacks.forge import forge
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.schemes import Blocks

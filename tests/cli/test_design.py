@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Marker, load_key
-from patternmark.core.reading import read
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.io.designs import manifest_path, read_manifest
 from patternmark.io.nonce_counter import counted_nonces
 from patternmark.io.records import Record, read_records
 from patternmark.io.structures import read_backbone
+from patternmark.masks import read
 from tests.adapters import write_chains
 from tests.conftest import Outcome
 

@@ -155,7 +155,7 @@ def _on_backbone(files: list[str], backbone: Path, key: Key) -> Iterator[Item]:
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:
     """Return the designed chains of all records; native sequences carry no mark."""
-    from patternmark.core.reading import read
+    from patternmark.masks import read
 
     chains = []
     for item in items:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from patternmark.core.blocks import BlockSchedule
 from patternmark.core.partition import Partition, Parts
 from patternmark.core.profile import Profile
 from patternmark.core.schedule import PartitionSchedule
-from patternmark.core.schemes import Schedule
+from patternmark.core.schemes import Schedule, blocks_of, circle_of
 from patternmark.core.secret import Secret
+from patternmark.core.turns import TurnSchedule
 from patternmark.errors import KeyFileError, ParameterError
 
 KEY_ID_DIGITS = 16
@@ -69,6 +71,16 @@ class Key:
         return self.profile.scheme.schedule(
             self.require_secret(), self.profile.alphabet, self.parts
         )
+
+    @property
+    def circle(self) -> PartitionSchedule | TurnSchedule:
+        """The schedule of a scheme whose keys come round: that of the paper, or of text."""
+        return circle_of(self.schedule)
+
+    @property
+    def blocks(self) -> BlockSchedule:
+        """The schedule of a scheme of blocks."""
+        return blocks_of(self.schedule)
 
     @property
     def partition(self) -> Partition:

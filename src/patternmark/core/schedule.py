@@ -38,8 +38,26 @@ class CircularSchedule(Protocol):
     def shares(self) -> NDArray[np.float64]:
         """How often chance agrees with each key, or with all alike: [P] or [1]."""
 
+    @property
+    def symbols(self) -> slice | NDArray[np.int64]:
+        """Which symbols of the alphabet it lays out."""
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether every key promotes as many symbols as any other."""
+
+    @property
+    def fresh_length(self) -> int:
+        """Up to which length of a chain no path meets a coin twice, whatever the text; or -1."""
+
+    def promoted(self, nonce: int) -> NDArray[np.bool_]:
+        """Return which symbols each key of a nonce promotes: [P, V]."""
+
     def promoted_to(self, nonce: int, symbols: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of some symbols each key of a nonce promotes: [P, len(symbols)]."""
+
+    def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether positions so far apart may meet the same secret."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,20 @@ MAX_TURN_KEYS = 2**20  # period times nonces
 Schedule = PartitionSchedule | BlockSchedule | TurnSchedule
 
 
+def circle_of(schedule: Schedule) -> PartitionSchedule | TurnSchedule:
+    """Return a schedule whose keys come round, or refuse one that never does."""
+    if isinstance(schedule, BlockSchedule):
+        raise ParameterError("keys of the scheme 'blocks' never come round: they have no phases")
+    return schedule
+
+
+def blocks_of(schedule: Schedule) -> BlockSchedule:
+    """Return a schedule of blocks, or refuse another."""
+    if not isinstance(schedule, BlockSchedule):
+        raise ParameterError("only keys of the scheme 'blocks' have blocks of one half")
+    return schedule
+
+
 class Scheme(Protocol):
     """What every scheme offers to marking and detecting."""
 

@@ -36,11 +36,16 @@ def said_before(
     return _repeats(records, alphabet, matters)
 
 
-def read_masked(
-    ids: NDArray[np.int64], alphabet: Alphabet, scored: NDArray[np.bool_] | None = None
+def read(
+    ids: NDArray[np.int64],
+    alphabet: Alphabet,
+    scored: NDArray[np.bool_] | None = None,
+    *,
+    mask_repeats: bool = True,
 ) -> Reading:
-    """Read one record without what was said before in it, at whatever lag."""
-    return read_many([ids], alphabet, [scored], said_before([ids], alphabet, [scored]))[0]
+    """Read one record; unless told otherwise, without what was said before in it, at any lag."""
+    masks = said_before([ids], alphabet, [scored]) if mask_repeats else None
+    return read_many([ids], alphabet, [scored], masks)[0]
 
 
 def _repeats(

@@ -35,7 +35,7 @@ def excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt | None, l
     """
     if not needs_excerpts(key):
         return None, list(readings)
-    excerpt = Excerpt.of(key.schedule, _all_symbols(readings))
+    excerpt = Excerpt.of(key.circle, _all_symbols(readings))
     return excerpt, [r._replace(symbols=excerpt.numbered(r.symbols)) for r in readings]
 
 
@@ -46,8 +46,8 @@ def _all_symbols(readings: Sequence[Reading]) -> NDArray[np.int64]:
 
 def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
     """Yield readings in turn, as many together as have not too many symbols for one excerpt."""
-    nonces = max(key.schedule.nonces, _LEAST_NONCES)
-    most_symbols = _ENTRIES_AT_ONCE // (key.schedule.period * nonces)
+    nonces = max(key.circle.nonces, _LEAST_NONCES)
+    most_symbols = _ENTRIES_AT_ONCE // (key.circle.period * nonces)
     some: list[Reading] = []
     symbols: set[int] = set()
     for reading in readings:

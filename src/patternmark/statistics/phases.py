@@ -48,7 +48,7 @@ class _OfPhases(ABC):
     signature = ""
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
-        self._schedule: Schedule | Excerpt = schedule or key.schedule
+        self._schedule: CircularSchedule | Excerpt = schedule or key.circle
         self.num_phases = self._schedule.period * self._schedule.nonces
         if not _promotes_halves(key):
             raise ParameterError(
@@ -135,7 +135,7 @@ def _promotes_halves(key: Key) -> bool:
     """Whether chance agrees half of the time: in texts, adopted parts must be of equal size."""
     profile = key.profile
     return profile.scheme.chance == 0.5 and (
-        not profile.alphabet.has_many_symbols or key.schedule.is_fair
+        not profile.alphabet.has_many_symbols or key.circle.is_fair
     )
 
 

@@ -46,9 +46,9 @@ class RatioStatistic:
         self.mixture = mixture_of(key.profile)
         self.ratio = ratio_of(key, self.mixture, schedule)
         self.signature = f"mixture:{self.mixture.digest}"
-        self._nonces = key.schedule.nonces
+        self._nonces = key.circle.nonces
         self._longest_for_any = (
-            key.schedule.fresh_length if key.profile.alphabet.has_many_symbols else -1
+            key.circle.fresh_length if key.profile.alphabet.has_many_symbols else -1
         )
         rates = _rates(key, schedule)
         chance = key.profile.scheme.chance
@@ -180,9 +180,9 @@ def _null_of(key: Key, mixture: Mixture) -> MixtureNull | None:
         return None
     if alphabet == PROTEIN:
         return MixtureNull.shipped(scheme.name)
-    if alphabet.has_many_symbols and key.schedule.is_fair:
+    if alphabet.has_many_symbols and key.circle.is_fair:
         rates = agreement_rates(alphabet, scheme.name)[:, alphabet.scored]
-        name = token_table(scheme.name, len(key.schedule.starts))
+        name = token_table(scheme.name, len(key.circle.starts))
         return MixtureNull.for_tokens(name, rates, mixture.digest)
     return None
 
@@ -191,7 +191,7 @@ def ratio_of(
     key: Key, mixture: Mixture, excerpt: Excerpt | None = None
 ) -> CyclicRatio | ChainRatio:
     """Return what computes likelihood ratios for a key, or for an excerpt of its schedule."""
-    profile, schedule = key.profile, excerpt or key.schedule
+    profile, schedule = key.profile, excerpt or key.circle
     promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
     rates, shares = _rates(key, excerpt), schedule.shares
     if profile.scheme.is_cycle:
@@ -211,4 +211,4 @@ def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
     """Return how often each symbol agrees at every level: [levels, V]."""
     scheme = key.profile.scheme
     rates = agreement_rates(key.profile.alphabet, scheme.name)
-    return with_chance(rates[:, (excerpt or key.schedule).symbols], scheme.chance)
+    return with_chance(rates[:, (excerpt or key.circle).symbols], scheme.chance)

@@ -57,7 +57,7 @@ class MarkedLines:
 
     def _log_p(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the same for counts [..., 2]."""
-        schedule = self._marker.key.schedule
+        schedule = self._marker.key.circle
         chances = schedule.nonces * len(schedule.starts)  # where a mark may begin
         tail = phase_log_tail(counts[..., 0], counts[..., 1]) - log(2.0)
         return bonferroni(tail, _SEARCH * chances)
@@ -116,7 +116,7 @@ class MarkedLines:
         line = torch.cat([self._earlier(lines, tokens), tokens], dim=2)
         again = torch.zeros_like(line, dtype=torch.bool)
         lags = np.arange(1, line.shape[2])
-        for lag in lags[self._marker.key.schedule.reuses(lags)].tolist():
+        for lag in lags[self._marker.key.circle.reuses(lags)].tolist():
             again[..., lag:] |= line[..., lag:] == line[..., :-lag]
         read = read & ~again[..., -longest:]
         return torch.stack([(agrees & read).sum(-1), read.sum(-1)], dim=-1)

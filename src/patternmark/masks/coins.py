@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import NO_COIN, SEPARATOR
+from patternmark.core.alphabet import SEPARATOR
 from patternmark.masks.repeats import Lags
 
 

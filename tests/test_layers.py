@@ -57,7 +57,6 @@ FLAGS = {
     "scan/cluster.py": 4,
     "scan/columns.py": 1,
     "scan/files.py": 2,
-    "statistics/backbone.py": 2,
     "translation/corpus.py": 1,
     "translation/distil.py": 2,
     "translation/published.py": 3,
@@ -79,6 +78,7 @@ SENTINELS = {
     "scan/cluster.py": 1,
     "schemes/canvas.py": 2,
     "schemes/rules.py": 1,
+    "statistics/block_best.py": 1,
     "translation/choice.py": 1,
 }
 

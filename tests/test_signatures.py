@@ -100,7 +100,7 @@ def test_rates_of_positions_are_signed(secret: Secret, rng: np.random.Generator)
     key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
     judge = Detector(key, BlockStatistic.of(key, source="rates:test"))
     sequence = plain(30, rng)
-    rates = [np.full((1, 30), rate) for rate in (0.7, 0.8)]
+    rates = [np.full((3, 30), rate) for rate in (0.7, 0.8)]
     found = judge.detect_many([sequence] * 2, rates=rates)
     assert len({verdict.signature for verdict in found}) == 2
     assert all(judge.made(verdict) for verdict in found)

@@ -13,6 +13,7 @@ import pytest
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
 from patternmark.core.secret import Secret
 from patternmark.recover import recover
+from patternmark.statistics.blocks import BlockStatistic
 from vectors import make, port, port_blocks, port_turns
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "v1.json").read_text())
@@ -90,7 +91,7 @@ def test_package_with_blocks(vector: dict[str, Any]) -> None:
     first = np.array(vector["key_sequences"][0][:2])
     bias = marker.bias(first, temperature=vector["temperature"])
     assert bias.tolist() == vector["bias_of_first_two_positions"]
-    detector = Detector(key)
+    detector = Detector(key, BlockStatistic(key.schedule, screens=False))
     reading = detector.read([PROTEIN.encode(vector["sequence"])])[0]
     assert [part.tolist() for part in reading.parts] == vector["letters"]
     verdict = detector.detect(vector["sequence"])
@@ -98,6 +99,10 @@ def test_package_with_blocks(vector: dict[str, Any]) -> None:
     assert verdict.p_any == pytest.approx(vector["p_any"], rel=1e-9)
     assert verdict.p_value == pytest.approx(vector["p_value"], rel=1e-9)
     assert (verdict.prediction, verdict.payload) == (vector["marked"], vector["payload_found"])
+    # The default leaves out nonces and components that add little: E is never larger.
+    fast = Detector(key).detect(vector["sequence"])
+    assert vector["log_e"] - 0.01 < fast.statistic <= vector["log_e"] + 1e-9
+    assert (fast.prediction, fast.payload) == (vector["marked"], vector["payload_found"])
 
 
 @every_block

@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from patternmark import Key, Profile
 from patternmark.compiled import forced
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.reading import read_many
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
 from patternmark.statistics import block_paths, blocks
 from patternmark.statistics.block_paths import Chain, Component, log_ratios, num_blocks
 from patternmark.statistics.blocks import BlockStatistic, Mixture
@@ -144,7 +147,7 @@ def test_a_record_of_several_chains_has_the_mean_of_its_priors(
     monkeypatch.setattr(blocks, "_SHIFTS", (1,))
     mixture = Mixture((Component(1, 0.0), Component(2, 0.02)), (0.7, 0.3), (0.6, 0.4))
     reach = num_blocks(3, 3, mixture.components)
-    statistic = BlockStatistic(EveryKey(3, reach))
+    statistic = BlockStatistic(EveryKey(3, reach), screens=False)
     statistic.mixture = mixture
     (reading,) = read_many([PROTEIN.encode(record)], PROTEIN, [None])
     found = np.exp(statistic.log_ratios(reading))
@@ -161,3 +164,16 @@ def test_a_record_of_several_chains_has_the_mean_of_its_priors(
     assert found.mean() == pytest.approx(expected, rel=1e-12)
     assert 0.99 < expected <= 1.0
     assert found.std() > 0.1  # keys do differ
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.text("AEKRSTX", min_size=1, max_size=50), st.text("AEKRX", max_size=20), seeds)
+def test_what_the_screen_leaves_out_makes_the_ratio_smaller(
+    one: str, other: str, seed: int
+) -> None:
+    """So that its p-values hold wherever those of the whole average do."""
+    key = Key.of(Secret(seed.to_bytes(32, "big")), Profile(scheme=Blocks(nonces=9)))
+    (reading,) = read_many([PROTEIN.encode(f"{one}/{other}")], PROTEIN, [None])
+    whole = BlockStatistic(key.schedule, screens=False).log_ratios(reading)
+    found = BlockStatistic(key.schedule).log_ratios(reading)
+    assert np.all(found <= whole + 1e-9)

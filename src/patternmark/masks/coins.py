@@ -1,9 +1,9 @@
 """Which positions of a text toss a secret coin again, and so say nothing new.
 
 Whether a symbol agrees with its key is decided by a secret coin: with the paper's scheme that of
-the symbol, with schedules that take turns that of its block and pair. Among amino acids every coin is tossed
-again and again, and a detector trusts that sequences are not made to fit. Among thousands of
-symbols there is no need to trust. If each coin counts once, the agreements along a path are
+the symbol, with schedules that take turns that of its block and pair. Among amino acids every coin
+is tossed again and again, and a detector trusts that sequences are not made to fit. Among thousands
+of symbols there is no need to trust. If each coin counts once, the agreements along a path are
 independent fair coins over the choice of the key, whatever the text is: a poem, a list, one word
 over and over. What was written cannot know the key.
 
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import NO_COIN, SEPARATOR
+from patternmark.core.alphabet import SEPARATOR
 from patternmark.masks.repeats import Lags
 
 

@@ -39,7 +39,7 @@ def best_by_trying_all(
     means = inverse_means(chain, 0, law.longest)
     best = -inf
     for first, start, is_whole in product(range(len(halves)), range(n), (True, False)):
-        if is_whole and first > 0 or not is_whole and first >= first_blocks:
+        if first > 0 if is_whole else first >= first_blocks:
             continue
         share = AT_START if is_whole else (1 - AT_START) / first_blocks
         prior = log(share * ENTER) + start * log(1 - ENTER)
@@ -100,7 +100,9 @@ def test_a_mark_is_found_where_it_lies(secret: Secret, rng: np.random.Generator)
         truth[60 : 60 + 238] = kept // 3
         right.append(np.mean(found.blocks == truth))
         beyond = found.continued(3)
-        assert np.array_equal(beyond[found.start : found.end], found.blocks[found.start : found.end])
+        assert np.array_equal(
+            beyond[found.start : found.end], found.blocks[found.start : found.end]
+        )
         assert np.all(np.diff(beyond) >= 0)
         assert beyond[-1] > beyond[found.end - 1]
     assert np.median(right) > 0.9

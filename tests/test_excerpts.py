@@ -38,8 +38,13 @@ from tests.synthetic import text, vocabulary
 TOKENS = vocabulary(120)
 PROFILES = {
     "paper": Profile(alphabet=TOKENS, scheme=Paper()),
-    "three parts": Profile(alphabet=TOKENS, scheme=Paper(chain=KeyChain.cycle(3), pattern_length=3)),
-    "no cycle": Profile(alphabet=TOKENS, scheme=Paper(chain=KeyChain.of([[0.1, 0.9], [0.7, 0.3]], [0.5, 0.5]), pattern_length=2)),
+    "three parts": Profile(
+        alphabet=TOKENS, scheme=Paper(chain=KeyChain.cycle(3), pattern_length=3)
+    ),
+    "no cycle": Profile(
+        alphabet=TOKENS,
+        scheme=Paper(chain=KeyChain.of([[0.1, 0.9], [0.7, 0.3]], [0.5, 0.5]), pattern_length=2),
+    ),
     "one nonce": Profile(alphabet=TOKENS, scheme=Turns(nonces=1)),
     "nonces": Profile(alphabet=TOKENS, scheme=Turns(period=64, starts=4, nonces=6)),
 }

@@ -73,7 +73,9 @@ def _draw_track(axes: Any, track: Track, colour: str) -> None:
     at = np.arange(first, len(mean), step)
     position, mean = at + 1, mean[at]
     axes.axhline(track.chance, color="black", linewidth=0.8, linestyle=":")
-    axes.plot(position, mean, color=colour, linewidth=1.5, marker=None if track.shows_symbols else "o")
+    axes.plot(
+        position, mean, color=colour, linewidth=1.5, marker=None if track.shows_symbols else "o"
+    )
     above = mean > track.chance
     axes.fill_between(
         position, track.chance, mean, where=above, color=colour, alpha=0.2, interpolate=True

@@ -20,9 +20,9 @@ The same rule fits every alphabet, because rare symbols weigh more: among 400 sy
 of 100, an exact repeat is one of 7 amino acids or of 4 tokens of text.
 
 A repeat matters where it meets the same secret again. With the paper's scheme every position does;
-a schedule that takes turns has a fresh half for every block, so that a copy further on in a chain is
-news: `matters` says at which lags it is not. Copies in another chain always count once, for its phase is
-unknown and may be the same.
+a schedule that takes turns has a fresh half for every block, so that a copy further on in a chain
+is news: `matters` says at which lags it is not. Copies in another chain always count once, for its
+phase is unknown and may be the same.
 
 The mask looks at the symbols only, never at a key, so that it cannot bias a test that follows.
 """

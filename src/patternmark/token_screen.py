@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import Excerpt
+from patternmark.core.schedule import CircularSchedule, Excerpt
 from patternmark.likelihood import worth
 from patternmark.phases import NonceScreen
 from patternmark.rates import agreement_rates, with_chance
@@ -63,7 +64,8 @@ class TokenScreen:
         parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
         result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
         for number, key in enumerate(self._keys):
-            schedule = replace(key).schedule  # of a copy, since a key keeps its shuffles
+            # Of a copy, since a key keeps its shuffles.
+            schedule = cast(CircularSchedule, replace(key).schedule)
             found = [self._score(Excerpt(schedule, part.symbols), part) for part in parts]
             result[:, number] = np.concatenate(found)
             if progress is not None:

@@ -25,7 +25,10 @@ FIELDS = [
 
 @pytest.fixture
 def lab(secret: Secret, tmp_path: Path) -> Path:
-    save_key(Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKL", "MNPQRSTVWY"]), tmp_path / "halves.key")
+    save_key(
+        Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKL", "MNPQRSTVWY"]),
+        tmp_path / "halves.key",
+    )
     return tmp_path / "halves.key"
 
 

@@ -39,7 +39,10 @@ def test_a_sub_key_is_a_key_file_that_can_be_made_again(
 def test_what_has_no_sub_keys_is_refused(
     run: Run, master: Path, secret: Secret, tmp_path: Path
 ) -> None:
-    save_key(Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKL", "MNPQRSTVWY"]), tmp_path / "adopted.key")
+    save_key(
+        Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKL", "MNPQRSTVWY"]),
+        tmp_path / "adopted.key",
+    )
     save_key(Key.of(secret, LONE).public(), tmp_path / "public.key")
     out = tmp_path / "x.key"
     adopted = run("key", "derive", tmp_path / "adopted.key", "--id", "a", "-o", out)
@@ -158,7 +161,10 @@ def test_keys_of_two_alphabets_are_refused(secret: Secret) -> None:
 def test_keys_of_both_schemes_read_repeats_each_their_way(rng: np.random.Generator) -> None:
     """A repeat is news to a block key and none to the paper's, whichever comes first."""
     blocks = Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Blocks(nonces=1))), "b")
-    papers = [Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Paper())), f"p{i}") for i in range(10)]
+    papers = [
+        Candidate(Key.of(Secret(rng.bytes(32)), Profile(scheme=Paper())), f"p{i}")
+        for i in range(10)
+    ]
     repeats = [np.tile(rng.integers(0, 20, size=31), 12) for _ in range(20)]
     names = [str(number) for number in range(20)]
     found = [

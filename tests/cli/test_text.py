@@ -29,7 +29,9 @@ def made(secret: Secret, tokenizers_made: Path, tmp_path: Path) -> tuple[Path, T
     file = tmp_path / "bpe.json"
     file.write_bytes((tokenizers_made / "bpe.json").read_bytes())
     key = tmp_path / "lab.key"
-    save_key(Key.of(secret, Profile(alphabet=parse_alphabet(f"tokenizer:{file}"), scheme=Paper())), key)
+    save_key(
+        Key.of(secret, Profile(alphabet=parse_alphabet(f"tokenizer:{file}"), scheme=Paper())), key
+    )
     return key, load_tokenizer(file)
 
 

@@ -95,9 +95,7 @@ def best_stretch(chain: Chain, halves: NDArray[np.int8], block: int) -> Stretch:
     return stretch_of(chain, halves, block, kinds[int(np.argmax(ratios))])
 
 
-def stretch_of(
-    chain: Chain, halves: NDArray[np.int8], block: int, component: Component
-) -> Stretch:
+def stretch_of(chain: Chain, halves: NDArray[np.int8], block: int, component: Component) -> Stretch:
     """Return the likeliest stretch of one component "inside": best path and way back."""
     n, blocks = chain.length, len(halves)
     weights = _weights(chain, block, component)

@@ -39,7 +39,7 @@ def best_by_trying_all(
     means = inverse_means(chain, 0, law.longest)
     best = -inf
     for first, start, is_whole in product(range(len(halves)), range(n), (True, False)):
-        if is_whole and first > 0 or not is_whole and first >= first_blocks:
+        if first > 0 if is_whole else first >= first_blocks:
             continue
         share = AT_START if is_whole else (1 - AT_START) / first_blocks
         prior = log(share * ENTER) + start * log(1 - ENTER)

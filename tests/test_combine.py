@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from math import log, log10
 from pathlib import Path
 
@@ -7,8 +8,16 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key, Marker, ParameterError, Profile, Verdict, load_key
-from patternmark.combine import Rule, combine, similar_groups
-from patternmark.core.schemes import Paper
+from patternmark.combine import (
+    Rule,
+    combine,
+    shared_log_ratios,
+    similar_groups,
+    spread_log_ratio,
+)
+from patternmark.core.blocks import halves_of
+from patternmark.core.reading import read
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
 from tests.conftest import Outcome
@@ -211,3 +220,71 @@ def test_the_valid_rule_is_picked_whoever_calls(
     assert table["method"] == "fisher over groups of similar records, bonferroni within"
     assert table["prediction"] is protein.prediction is False
     assert table["signature"] == protein.signature
+
+
+def of_blocks(secret: Secret, nonces: int) -> Detector:
+    return Detector(Key.of(secret, Profile(scheme=Blocks(nonces=nonces))))
+
+
+def test_the_product_over_nonces_has_mean_one() -> None:
+    """Over all coins: three records share the coins of each of four nonces in different ways."""
+    total = 0.0
+    for coins in product((0, 1), repeat=4):
+        x = 2.0 * np.array(coins) - 1.0
+        ratios = np.stack([1.0 + 0.9 * x, 1.0 + 0.9 * x, 1.0 - 0.3 * x])  # each of mean 1
+        total += np.exp(spread_log_ratio(np.log(ratios))) / 16
+    assert total == pytest.approx(1.0, abs=1e-12)
+    assert spread_log_ratio(np.log([[3.0], [5.0]])) == pytest.approx(log(4.0))  # one nonce
+
+
+class _AllCoins:
+    """Every word of one block as a nonce: their mean is the mean over all keys."""
+
+    def halves(self, *_: object) -> np.ndarray:
+        return halves_of(np.arange(1024, dtype=np.uint16))[:, None]
+
+
+def test_letters_that_meet_one_coin_have_mean_one_together() -> None:
+    texts = ["AEA", "AAA", "KRE", "AAA", "XSA"]
+    readings = [read(PROTEIN.encode(text), PROTEIN, mask_repeats=False) for text in texts]
+    logs = shared_log_ratios(readings, _AllCoins(), 3)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.exp(logs).mean(axis=0), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("nonces", [1, 32])
+def test_block_marks_gain_from_many_records(
+    nonces: int, secret: Secret, rng: np.random.Generator
+) -> None:
+    judge = of_blocks(secret, nonces)
+    records = [marked(judge.key, 100, rng, delta=1.0) for _ in range(8)]
+    verdicts = judge.detect_many(records)
+    together = combine(judge, records, verdicts=verdicts)
+    assert together.how is Rule.NONCES
+    assert together.log10_p < min(v.log10_p for v in verdicts) - 2
+    assert combine(judge, records).log_p == together.log_p
+    assert len(together.groups) == 8
+    alone = combine(judge, [*records[:1], "XXX"])
+    assert alone.log10_p == pytest.approx(verdicts[0].log10_p)
+    assert alone.groups == ((0,),)
+    assert combine(judge, []).log_p == 0.0
+    with pytest.raises(ParameterError, match="was not made by this detector"):
+        combine(Detector(judge.key, "lr"), records, verdicts=verdicts)
+
+
+def test_records_of_one_payload_speak_together(secret: Secret, rng: np.random.Generator) -> None:
+    judge = of_blocks(secret, 32)
+    promoted = judge.key.schedule.promoted_rows(judge.key.schedule.keys(0, 9, 60))[:, :20]
+    law = np.cumsum(np.where(promoted, 0.66, 0.34), axis=1)
+    records = [(rng.random((60, 1)) * law[:, -1:] > law).sum(axis=1) for _ in range(30)]
+    best = min(verdict.log10_p for verdict in judge.detect_many(records))
+    together = combine(judge, records)
+    assert together.log10_p < best - 4
+
+
+def test_copies_of_block_records_are_no_evidence(secret: Secret, rng: np.random.Generator) -> None:
+    """Over keys, at most one in ten sets has p <= 0.1, also of records that are all alike."""
+    one = plain(60, rng)
+    records = [one, one, one[:40], "AE" * 30, "AE" * 30]
+    keys = [Key.of(Secret(rng.bytes(32)), Profile(scheme=Blocks(nonces=2))) for _ in range(150)]
+    hits = sum(combine(Detector(key), records).log_p <= log(0.1) for key in keys)
+    assert hits <= 25  # 15 expected at most

@@ -2,9 +2,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from patternmark import Detector, Key, ParameterError
-from patternmark.plot import plot_verdicts
+from patternmark import Detector, Key, ParameterError, Profile
+from patternmark.core.alphabet import NO_KEY, PROTEIN
+from patternmark.core.schemes import Blocks
+from patternmark.core.secret import Secret
+from patternmark.plot import _draw_track, plot_verdicts
+from patternmark.track import AGREES, DIFFERS, WINDOW, Tracker
+from tests.synthetic import marked, plain
 
 
 @pytest.mark.parametrize(
@@ -37,3 +43,34 @@ def test_a_picture_that_cannot_be_written_is_named(key: Key, tmp_path: Path) -> 
     for path in (tmp_path / "absent" / "x.png", tmp_path / "x.xyz"):
         with pytest.raises(ParameterError, match="cannot be written"):
             plot_verdicts(detector, [verdict], ["MKV"], str(path))
+
+
+def test_the_track_of_a_block_mark(secret: Secret, rng: np.random.Generator) -> None:
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=2)))
+    detector, tracker = Detector(key), Tracker(key)
+    sequences = [marked(key, 150, rng) + plain(150, rng) + "XX", plain(300, rng), "XXX"]
+    readings = detector.read([PROTEIN.encode(sequence) for sequence in sequences])
+    half, none, nothing = (tracker.follow(reading) for reading in readings)
+    assert np.nanmean(half.agreement[:150]) > 0.7
+    assert np.nanmean(half.agreement[150:300]) < 0.65
+    assert half.kinds[-1] == NO_KEY
+    assert set(half.kinds.tolist()) == {AGREES, DIFFERS, NO_KEY}
+    # What chance does with the best of many paths: more than a half, and as unmarked letters do.
+    assert 0.5 < none.chance < 0.65
+    assert np.nanmean(none.agreement) == pytest.approx(none.chance, abs=0.06)
+    assert (nothing.kinds == NO_KEY).all()
+    again = tracker.follow(readings[0])
+    assert again.chance == half.chance
+
+
+def test_a_picture_of_a_block_mark_shows_windows_alone(
+    secret: Secret, rng: np.random.Generator
+) -> None:
+    """Windows that overlap would tell, by their differences, which letters agree."""
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
+    (reading,) = Detector(key).read([PROTEIN.encode(marked(key, 310, rng))])
+    axes = Figure().subplots()
+    _draw_track(axes, Tracker(key).follow(reading), "black")
+    positions = max((line.get_xdata() for line in axes.lines), key=len)
+    assert len(positions) == 310 // WINDOW
+    assert np.diff(positions).min() >= WINDOW

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
-from patternmark.core.schemes import Paper
+from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.core.verdict import format_p
 from patternmark.report import ReportEntry, render_report
@@ -238,3 +238,13 @@ def test_two_hundred_designs_fit_on_a_page(detector: Detector) -> None:
     design = entry(detector, marked_design(detector.key, 500), score=1.0, watermarked=True)
     html = render_report(detector, [design] * 200, title="x")
     assert len(html.encode()) < 10_000_000
+
+
+def test_a_page_of_block_marks_shows_what_agrees(secret: Secret, rng: np.random.Generator) -> None:
+    detector = Detector(Key.of(secret, Profile(scheme=Blocks(nonces=1))))
+    page = Page(render_report(detector, [entry(detector, rng.integers(0, 20, 90))], title="x"))
+    assert "which symbols were promoted where" in page.text
+    assert "learns the partition" not in page.text
+    assert "a repeat of what stands before" not in page.text  # all of them count
+    _, styles = page.coloured()
+    assert {"p0", "p1"} <= set(styles) <= {"p0", "p1", "u"}

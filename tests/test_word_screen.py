@@ -72,14 +72,14 @@ def test_scores_of_one_segment_are_the_best_of_shifts_and_nonces(
     for key, slipped, elsewhere in zip(
         keys, screen.slipped([record])[0, :, 0], screen.elsewhere([record])[0, :, 0], strict=True
     ):
-        cost = word_screen._SLIP
-        best = max(gain(key, n, record.symbols, s) - cost[1] * abs(s) for n in nonces for s in near)
-        # The path may move by one or two positions before its first segment, too.
-        moved = max(
-            gain(key, n, record.symbols, s) - min(cost[1] * abs(s), cost[2] * (abs(s) // 2) + cost[1] * (abs(s) % 2))
-            for n in nonces for s in near if abs(s) <= 2
-        )  # fmt: skip
-        assert slipped == max(best, moved, 0)
+        # The path starts unshifted, at a cost for each position, and may move once by up to two.
+        one, two = word_screen._SLIP[1:]
+        best = max(
+            gain(key, n, record.symbols, s) - one * abs(s) + (2 * one - two) * (abs(s) >= 2)
+            for n in nonces
+            for s in near
+        )
+        assert slipped == max(best, 0)
         every = range(0, 384, word_screen._STEP)
         assert elsewhere == max(
             0, *(gain(key, n, record.symbols, s) for n in nonces for s in every)

@@ -124,8 +124,8 @@ def combine(
     """Return one p-value for records, by the rule that holds for their alphabet.
 
     `scored` and `rates` are those of `Detector.detect_many`. `verdicts` of this detector on the
-    same records, if there are any, save measuring proteins of the paper's keys again. The p-values of the detector are
-    combined: ranks among the same fresh keys are not independent.
+    same records, if there are any, save measuring proteins of the paper's keys again. The p-values
+    of the detector are combined: ranks among the same fresh keys are not independent.
     """
     if detector.key.profile.alphabet.has_many_symbols and not detector.mask_repeats:
         # One p-value of many texts holds only if every coin counts once.

@@ -2,9 +2,10 @@
 
 A quick screen over all keys picks a few (see `screen`, `word_screen` and `token_screen`); the
 detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
-screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni): without
-a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the keys depend
-on each other and however those to be tested are picked: leaving keys out only makes it less.
+screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni):
+without a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the
+keys depend on each other and however those to be tested are picked: leaving keys out only makes it
+less.
 
 A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
 paper's scheme on proteins: a split of 20 letters that resembles the true split fits too. There the
@@ -323,19 +324,19 @@ class _Group:
         return [[self.numbers[place] for place in row] for row in places.tolist()]
 
 
-def _screen_of(keys: list[Key]) -> KeyScreen | None:
+def _screen_of(keys: Sequence[Key]) -> KeyScreen | None:
     """Return the screen of some keys, or None where all must be tested."""
     return _SCREENS[keys[0].profile.scheme.name](keys)
 
 
-def _screen_of_phases(keys: list[Key]) -> KeyScreen | None:
+def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
     """Return a screen over phases; chains that are no cycle have none."""
     if not keys[0].profile.scheme.is_cycle:
         return None
     return TokenScreen(keys) if needs_excerpts(keys[0]) else Screen(keys)
 
 
-_SCREENS: dict[str, Callable[[list[Key]], KeyScreen | None]] = {
+_SCREENS: dict[str, Callable[[Sequence[Key]], KeyScreen | None]] = {
     Blocks.name: WordScreen,
     Turns.name: _screen_of_phases,
     Paper.name: _screen_of_phases,

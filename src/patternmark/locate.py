@@ -9,11 +9,11 @@ Each search asks whether what is left of a record is marked, and takes the best 
   `detect` calls marked. The stretch is the likeliest path of the likeliest nonce
   (`statistics.block_best`).
 
-What was found is masked, in all frames, and the rest is searched again, until a search finds none at
-the false positive rate. The p-value of search number i is multiplied by i, and by six where DNA was
-read in six frames. A wrong stretch is reported only if a search of unmarked residues succeeds, and
-searches end with the first that does not: the chance of that is at most the rate, whatever number
-of true stretches came before.
+What was found is masked, in all frames, and the rest is searched again, until a search finds none
+at the false positive rate. The p-value of search number i is multiplied by i, and by six where DNA
+was read in six frames. A wrong stretch is reported only if a search of unmarked residues succeeds,
+and searches end with the first that does not: the chance of that is at most the rate, whatever
+number of true stretches came before.
 """
 
 from __future__ import annotations

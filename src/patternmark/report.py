@@ -1,8 +1,8 @@
 """A page on designs and their verdicts: one HTML file that needs nothing but a browser.
 
 Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part, or, where a
-scheme has no parts, of whether it agrees. It is as secret as the key, and says so at its top. It carries
-no date: the same input gives the same page.
+scheme has no parts, of whether it agrees. It is as secret as the key, and says so at its top. It
+carries no date: the same input gives the same page.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ class Stage(NamedTuple):
 class KeyScreen(Protocol):
     """What picks the keys that are worth a full test."""
 
-    stages: tuple[Stage, ...]
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The ways to score keys, in turn."""
 
     def prepare(self) -> None:
         """Derive what can be kept for all sequences."""

@@ -55,7 +55,8 @@ class Tracker:
     """Finds the tracks of a key's records.
 
     >>> from patternmark import Detector, Profile
-    >>> detector = Detector(Key.generate(Profile(scheme=Paper()), parts=["ACDEFGHIKL", "MNPQRSTVWY"]))
+    >>> parts = ["ACDEFGHIKL", "MNPQRSTVWY"]
+    >>> detector = Detector(Key.generate(Profile(scheme=Paper()), parts))
     >>> track = Tracker(detector.key).follow(detector.read([np.array([0, 10, 1, 20])])[0])
     >>> track.kinds.tolist(), track.agreement.tolist()
     ([0, 1, 0, -1], [nan, 1.0, 1.0, nan])
@@ -130,13 +131,17 @@ class _FreshCoins:
 def _along_blocks(reading: Reading, statistic: BlockStatistic, block: int) -> NDArray[np.float64]:
     """Return 1 where a symbol agrees with its block, 0 where not: [n].
 
-    Beyond the ends of the stretch that looks marked, the blocks run on as they are.
+    Beyond the ends of the stretch that looks marked, the blocks run on without slips. Where none
+    explains a chain better than no mark does, it is followed from its first block.
     """
     agrees = np.full(len(reading.symbols), np.nan)
     nonce = int(np.argmax(statistic.log_ratios(reading)))
     for number, chain in spoken_chains(reading).items():
         halves = statistic.halves(number, chain.length, STRETCHES)[nonce]
-        lies_on = best_stretch(chain, halves, block).continued(block)
+        stretch = best_stretch(chain, halves, block)
+        lies_on = np.arange(chain.length) // block
+        if stretch.log_ratio > 0.0:
+            lies_on = stretch.continued(block)
         rows = reading.chains[number]
         seen = np.flatnonzero((reading.symbols[rows] != UNREAD) & (lies_on != UNMARKED))
         seen = seen[lies_on[seen] < len(halves)]

@@ -11,8 +11,8 @@ word alone. Three stages, each for the sequences that the stages before did not 
 - elsewhere: a piece cut out of a design, or a design inside something longer. The best run of
   segments under any one shift counts.
 
-Counts of the last two come from bit planes: one bit for each key and nonce, added up by the logic of
-adders, 64 in each word of the machine. A screen is only a screen: see `screen`.
+Counts of the last two come from bit planes: one bit for each key and nonce, added up by the logic
+of adders, 64 in each word of the machine. A screen is only a screen: see `screen`.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ class _Intact:
         np.add.at(sums, (read // self._block, pair_of_letter()[letters]), signed / 2.0)
         words = np.arange(2**_PAIRS)[:, None] >> np.arange(_PAIRS)
         signs = 2.0 * (words & 1) - 1.0  # [1024, pairs]
-        return (sums @ signs.T - np.log(np.cosh(sums)).sum(axis=1)[:, None]).astype(np.float32)
+        means = np.log(np.cosh(sums)).sum(axis=1)[:, None]
+        return np.asarray(sums @ signs.T - means, dtype=np.float32)
 
 
 class _Counted:

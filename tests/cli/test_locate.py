@@ -13,7 +13,7 @@ from patternmark.locate import Locator, cut_at_valleys
 from patternmark.null.local import LocalNull
 from patternmark.translate import frames_of, looks_like_dna
 from tests.conftest import Outcome
-from tests.synthetic import marked, plain, write_fasta
+from tests.synthetic import letters, marked, plain, write_fasta
 
 Run = Callable[..., Outcome]
 CODONS = {
@@ -75,6 +75,44 @@ def test_a_block_key_is_located_too(secret: Secret, rng: np.random.Generator) ->
         errors += [abs(segment.start - 80), abs(segment.end - 300)]
     assert np.median(errors) <= 10  # chance lets a stretch run on a little
     assert max(errors) < 80
+
+
+def test_stretches_of_block_keys_in_chains_and_frames(
+    secret: Secret, rng: np.random.Generator
+) -> None:
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=4)))
+    locator = Locator(key)
+    rates = np.where(key.schedule.promoted_rows(key.schedule.keys(1, 2, 200))[:, :20], 0.8, 0.2)
+    law = np.cumsum(rates, axis=1)  # the coins of the second chain of a record
+    drawn = (rng.random((200, 1)) * law[:, -1:] > law).sum(axis=1)
+    second = plain(40, rng) + letters(drawn) + plain(30, rng)
+    found = locator.in_protein(key.profile.alphabet.encode(f"{plain(90, rng)}/{second}"))
+    (segment,) = found.segments
+    assert segment.chain == 1
+    assert (segment.start, segment.end) == pytest.approx((40, 240), abs=NEAR)
+    # The first search asks what `detect` asks.
+    inside = plain(40, rng) + marked(key, 200, rng) + plain(30, rng)
+    lone = locator.in_protein(key.profile.alphabet.encode(inside))
+    verdict = Detector(key).detect(inside)
+    assert lone.log_p == pytest.approx(verdict.log10_p * np.log(10))
+    assert lone.segments[0].log_p == pytest.approx(lone.log_p)
+    dna = "A" + to_dna(inside) + "CC"
+    (backward,) = locator.in_dna(reverse(dna)).segments
+    assert backward.frame == -2
+    assert len(dna) - backward.end == 1 + 3 * lone.segments[0].start
+    assert backward.log_p == pytest.approx(lone.log_p + np.log(6))
+
+
+def test_both_domains_of_a_fusion_of_block_marks(secret: Secret, rng: np.random.Generator) -> None:
+    key = Key.of(secret, Profile(scheme=Blocks(nonces=4)))
+    pieces = [marked(key, 200, rng), plain(120, rng), marked(key, 160, rng)]
+    found = Locator(key).in_protein(key.profile.alphabet.encode("".join(pieces)))
+    first, second = sorted(found.segments, key=lambda segment: segment.start)
+    places = (first.start, first.end, second.start, second.end)
+    assert places == pytest.approx((0, 200, 320, 480), abs=NEAR)
+    assert [segment.search for segment in found.segments] == [1, 2]
+    unmarked = [key.profile.alphabet.encode(plain(200, rng)) for _ in range(8)]
+    assert not any(Locator(key).in_protein(symbols).segments for symbols in unmarked)
 
 
 def test_chains_are_named(

@@ -1,9 +1,9 @@
 """Counts of 64 lanes at once for numba: bit-sliced, added up with carry-save adders.
 
 A machine word holds one bit for each of 64 lanes, and eight words side by side fill a vector.
-Counts are bit-sliced: plane b has bit b of the count of every lane. Three words of one weight become one
-of the same weight and one of twice it (a carry-save adder). So `CHUNK` words cost about as many
-additions as there are words, for all lanes of a vector together.
+Counts are bit-sliced: plane b has bit b of the count of every lane. Three words of one weight
+become one of the same weight and one of twice it (a carry-save adder). So `CHUNK` words cost about
+as many additions as there are words, for all lanes of a vector together.
 
 The additions are written in terms of LLVM's vectors. A compiler keeps the sums of plain loops in
 registers only where it can show that arrays do not overlap.

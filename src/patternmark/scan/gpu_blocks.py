@@ -143,7 +143,8 @@ class GpuBlocks(FirstStage):
     ) -> tuple[Any, Any]:
         """Return the largest sums of segments and keys, [rows, K], and what is scored: [rows].
 
-        They are the largest of all phases and nonces. Nobody waits for a product before the next is asked for.
+        They are the largest of all phases and nonces. Nobody waits for a product before the next is
+        asked for.
         """
         torch, nonces = self._torch, self._group.nonces
         rows, residues = len(sizes), int(sizes.sum())

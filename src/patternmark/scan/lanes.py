@@ -151,8 +151,9 @@ def place_letters(
 ) -> Any:  # fmt: skip
     """Write letter * width + column, and the next columns, for 32 letters: to into[to : to + 32].
 
-    Letters are those from `at` on. Bit i of `known` says whether letter i counts; what does not is taken for letter 0. From the
-    `left`-th letter on all places are 0. Return how many letters count. Letters are below 32.
+    Letters are those from `at` on, each below 32. Bit i of `known` says whether letter i counts;
+    what does not is taken for letter 0. From the `left`-th letter on all places are 0. Return how
+    many letters count.
     """
     del typing, at, left, known, width, column, to
 

@@ -26,8 +26,9 @@ An attacker knows everything but the secret and sees marked sequences of {length
   attacker believes to know of its coins.
 
 Sequences are synthetic: natural letters, tilted by the agreement rates measured on designs. Keys
-are fresh. Rates are in percent, with the exact 95 % interval over sequences; those of one key are
-alike, so see `half_width_over_keys` in `secrecy.json` as well.
+are fresh: {measured} of the {planned} that this size has were measured. Rates are in percent, with
+the exact 95 % interval over sequences; those of one key are alike, so see `half_width_over_keys`
+in `secrecy.json` as well.
 
 Sequences are judged by the nonces they may have and by the components of the detector that begin
 at the first block. That was held against the detector itself: {same} of {n} verdicts are the same
@@ -49,6 +50,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         _INTRODUCTION.format(
             **{name: result[name] for name in ("length", "fpr", "budget")},
             **{name: check[name] for name in ("same", "n", "fast", "detector")},
+            **result["trials"],
             block=default["block"],
             unmarked=_percent(result["unmarked"]),
         ),

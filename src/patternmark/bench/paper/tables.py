@@ -16,7 +16,6 @@ from patternmark.bench.paper.numbers import (
 )
 from patternmark.bench.paper.plan import MATCHED, NONE, OURS, PAPER_ATTACK, REPORTED, Cell
 from patternmark.bench.paper.summary import at_equal_quality, length_needed, span
-from patternmark.bench.secrecy import SHORT_PERIOD
 from patternmark.core.profile import PAPER
 
 _REPORTED = key_of(REPORTED)
@@ -307,18 +306,19 @@ def false_positives(summary: Row) -> list[str]:
 
 def secrecy(result: dict[str, Any]) -> list[str]:
     """The main numbers of the benchmark of secrecy."""
-    lines = []
+    default, lines = result["default"], []
     for row in result["curve"]:
-        if row["delta"] != 1.0 or row["sequences"] not in (1, 32, 1000):
+        is_paper = row["scheme"] == PAPER
+        is_ours = (row["block"], row["nonces"]) == (default["block"], default["nonces"])
+        if row["delta"] != 1.0 or not (is_paper or is_ours):
             continue
-        name = "the paper's" if row["scheme"] == PAPER else f"ours, {row['nonces']} nonces"
+        name = "the paper's" if is_paper else f"ours, {row['nonces']} nonces {row['draw']}"
         found = [
             f"{percent(rate['rate'])} [{percent(rate['low'])}, {percent(rate['high'])}] "
             f"of {rate['n']:,}"
             for rate in (row["forged"], row["stripped"], row["random"])
         ]
-        if row["scheme"] == PAPER or row["period"] > SHORT_PERIOD:
-            lines.append([name, f"{row['sequences']:,}", f"{row['keys']}", *found])
+        lines.append([name, f"{row['sequences']:,}", f"{row['keys']}", *found])
     return table(
         [
             "scheme",

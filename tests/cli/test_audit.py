@@ -105,7 +105,7 @@ def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> N
     ("arguments", "message"),
     [
         (["--scheme", "secret"], "--scheme is one of blocks, turns, paper"),
-        (["--scheme", "turns"], "of the schemes paper and blocks"),
+        (["--scheme", "turns"], "'turns' marks text"),
         (["--backbone", "x.pdb"], "--backbone needs --key"),
         (["--scheme", "paper", "--delta", "9"], "delta up to 1.5"),
     ],
@@ -127,6 +127,10 @@ def test_keys_it_is_not_made_for(
     done = run("audit", designs, "--key", tmp_path / "tokens.key")
     assert done.status == 2
     assert "marks on proteins" in done.err
+    save_key(Key.of(secret, Profile.for_text(tokens)), tmp_path / "turns.key")
+    done = run("audit", designs, "--key", tmp_path / "turns.key")
+    assert done.status == 2
+    assert "of the schemes paper and blocks" in done.err
     empty = tmp_path / "x.fa"
     empty.write_text(">a\nXXXX\n")
     nothing = run("audit", empty, "--scheme", "paper")

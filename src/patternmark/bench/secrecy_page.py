@@ -258,7 +258,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
     curves: dict[str, list[dict[str, Any]]] = {}
     for row in result["curve"]:
         if row["delta"] == 1.0 and row["block"] in (None, block):
-            label = "paper" if row["block"] is None else f"{row['nonces']} nonces {row['draw']}"
+            label = f"{row['nonces']} nonces {row['draw']}" if row["nonces"] > 1 else "1 nonce"
+            label = "paper" if row["block"] is None else label
             if row["nonces"] in (1, nonces, 256):
                 curves.setdefault(label, []).append(row)
     for label, rows in curves.items():

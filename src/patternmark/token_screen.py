@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import CircularSchedule, Excerpt
+from patternmark.core.schedule import Excerpt
 from patternmark.likelihood import worth
 from patternmark.phases import NonceScreen
 from patternmark.rates import agreement_rates, with_chance

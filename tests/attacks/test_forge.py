@@ -1,4 +1,4 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,13 +14,15 @@ class TrueSplit:
     """An attacker who knows all there is to know."""
 
     key: Key
-    phase_of: np.ndarray
-    schedule_of: np.ndarray = field(default_factory=lambda: np.zeros(99, dtype=np.int64))
-    best: int = 0
-    best_start: int = 0
+    phase: int = 0
 
-    def signs(self, schedule: int) -> np.ndarray:
-        return np.where(self.key.schedule.promoted(schedule), 1.0, -1.0)
+    def best_signs(self, length: int) -> np.ndarray:
+        return self.signs_of(0, length)
+
+    def signs_of(self, number: int, length: int) -> np.ndarray:
+        del number  # all have one phase
+        promoted = self.key.partition.members  # [2, V]
+        return np.where(promoted[(self.phase + np.arange(length)) % 2], 1.0, -1.0)
 
 
 def test_the_tilt_gives_the_measured_rates() -> None:
@@ -36,7 +38,7 @@ def test_the_tilt_gives_the_measured_rates() -> None:
 def test_who_knows_the_split_forges_and_strips(key: Key, rng: np.random.Generator) -> None:
     rates, letters = rates_at(1.0, PROTEIN, "paper"), natural_frequencies()
     detector = Detector(key)
-    knows = TrueSplit(key, np.zeros(20, dtype=np.int64))
+    knows = TrueSplit(key)
 
     def marked(batch: list[np.ndarray]) -> int:
         return sum(verdict.prediction for verdict in detector.detect_many(batch))
@@ -54,7 +56,7 @@ def test_edits_keep_to_their_number(key: Key, rng: np.random.Generator) -> None:
     rates = rates_at(1.0, PROTEIN, "paper")
     sequence = marked_sequences(key, rates, rng.random((1, 100)))[0]
     sequence[40:60] = UNREAD
-    knows = TrueSplit(key, np.zeros(1, dtype=np.int64))
+    knows = TrueSplit(key)
     stripped = strip(sequence, knows, 0, rates, 10)
     edited = random_edits(sequence, 10, natural_frequencies(), rng)
     assert np.count_nonzero(edited != sequence) == 10

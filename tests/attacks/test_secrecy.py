@@ -2,43 +2,97 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from patternmark import Profile
+from patternmark import Key, Profile
 from patternmark.bench import secrecy
-from patternmark.bench.secrecy import Size, secrecy_curve, to_markdown
-from patternmark.core.schemes import Blocks
+from patternmark.bench.secrecy import Size, hardiness, secrecy_curve, to_markdown, trials_of
+from patternmark.bench.secrecy_judge import agreement_with_detector, is_found, log_e_of_nonces
+from patternmark.bench.secrecy_trials import Trial, block_marked
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.secret import Secret
+from patternmark.simulate import rates_at
 from tests.conftest import Outcome
+
+TINY = Size((3,), (1, 2), (1.0,), (1, 3), 2, 2, 2, 2, paper_counts=(1, 8))
+
+
+def trials(nonces: int, draw: secrecy.Draw) -> list[Trial]:
+    return [Trial(Blocks(3, nonces), 1.0, (1, 3), draw, 2, 2, i, 7) for i in range(2)]
 
 
 def test_the_curve_has_a_row_for_every_setting(tmp_path: Path) -> None:
-    arguments = (Profile(scheme=Blocks()), (1.0,), (1, 2), (1, 2), 2, 7)
     kept = tmp_path / "kept.jsonl"
-    found = secrecy_curve(*arguments, tries=2, strips=2, partial=kept)
-    rows = [(r["nonces"], r["sequences"], r["keys"], r["forged"]["n"]) for r in found["curve"]]
-    assert rows == [(1, 1, 2, 4), (1, 2, 2, 4), (2, 1, 2, 4), (2, 2, 2, 4)]
-    assert [row["unmarked"]["n"] for row in found["unmarked"]] == [8, 8]
+    work = [*trials(1, "in turn"), *trials(2, "at random")]
+    found = secrecy_curve(work, partial=kept)
+    rows = [(r["nonces"], r["sequences"], r["keys"], r["forged"]["n"]) for r in found]
+    assert rows == [(1, 1, 2, 4), (1, 3, 2, 4), (2, 1, 2, 4), (2, 3, 2, 4)]
+    assert [row["stripped"]["n"] for row in found] == [2, 4, 2, 4]
+    assert found[1]["largest"] == 3  # one nonce: all share it
+    assert found[1]["bits"] > found[0]["bits"] > 30
     assert len(kept.read_text().splitlines()) == 4
     again: list[str] = []
-    more = secrecy_curve(*arguments, tries=2, strips=2, most=(3, 1), partial=kept)
-    assert [(r["sequences"], r["keys"]) for r in more["curve"]][:3] == [(1, 2), (2, 2), (3, 1)]
-    assert secrecy_curve(*arguments, tries=2, strips=2, partial=kept, step=again.append) == found
+    assert secrecy_curve(work, partial=kept, step=again.append) == found
     assert again == []  # nothing was left to do
+
+
+def test_every_key_has_a_trial_of_its_own() -> None:
+    work = trials_of(secrecy.SIZES["full"], 1)
+    assert (
+        len({trial.name for trial in work})
+        == len(work)
+        == secrecy.num_trials(secrecy.SIZES["full"])
+    )
+    largest = {max(trial.counts) for trial in work if trial.scheme == Blocks()}
+    assert largest == {32, 256, 10_000}
+
+
+def test_nonces_in_turn_are_not_shared(rng: np.random.Generator) -> None:
+    (row,) = secrecy_curve([Trial(Blocks(3, 8), 1.0, (8,), "in turn", 2, 2, 0, 7)])
+    assert (row["largest"], row["pure"]) == (1.0, 1.0)
+
+
+def test_few_nonces_give_the_verdict_of_all(rng: np.random.Generator) -> None:
+    key = Key.of(Secret(bytes(32)), Profile(scheme=Blocks(nonces=4)))
+    rates = rates_at(1.0, PROTEIN, Blocks.name)
+    marked = block_marked(key, np.full(3, 2), rates, rng)
+    plain = block_marked(key, np.full(3, 2), np.full(21, 0.5), rng)
+    found = agreement_with_detector(key, [*marked, *plain], [2])
+    assert found == {"n": 6, "same": 6, "fast": 3, "detector": 3}
+    by_nonce = log_e_of_nonces(key, marked, [0, 1, 2, 3])
+    assert by_nonce.argmax(axis=1).tolist() == [2, 2, 2]
+
+
+def test_more_nonces_ask_for_more_evidence() -> None:
+    log_e = np.array([5.5])
+    assert [is_found(log_e, r, 400) for r in (1, 1000)] == [True, False]
+
+
+def test_hardiness_falls_with_indels_and_nonces() -> None:
+    rows = hardiness(3, 0.5, (1, 256), 12, 1)
+    assert [row["nonces"] for row in rows] == [1, 256]
+    assert rows[0]["intact"]["n"] == 12
+    for row in rows:
+        assert row["intact"]["hits"] >= row["indels"]["hits"]
+    assert rows[0]["intact"]["hits"] >= rows[1]["intact"]["hits"]
 
 
 def test_the_command_writes_numbers_page_and_picture(
     run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(secrecy.SIZES, "smoke", Size(1, 2, 1, (1.0,), (1,), (1, 8)))
+    monkeypatch.setitem(secrecy.SIZES, "smoke", TINY)
     done = run("bench", "secrecy", "--json", "-o", tmp_path)
     assert done.status == 0
     result = json.loads(done.out)
     assert result == json.loads((tmp_path / "secrecy.json").read_text())
     assert (tmp_path / "secrecy.md").read_text() == to_markdown(result)
     assert (tmp_path / "secrecy.png").stat().st_size > 0
-    paper = [row for row in result["curve"] if row["scheme"] == "paper"]
-    assert paper[-1]["forged"]["hits"] == paper[-1]["forged"]["n"] == 2
-    assert {row["period"] for row in result["curve"]} == {2, 16, 512}
+    paper = [row for row in result["curve"] if row["scheme"] == Paper.name]
+    assert paper[-1]["forged"]["hits"] == paper[-1]["forged"]["n"] == 4
+    assert result["trials"] == {"planned": 8, "measured": 8}
+    assert result["check"]["same"] == result["check"]["n"] > 0
 
 
 def test_an_unknown_size_is_named(run: Callable[..., Outcome]) -> None:

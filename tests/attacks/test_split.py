@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Key, Profile
+from patternmark.attacks.seen import by_letters
 from patternmark.attacks.split import balanced_splits, learn_split
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
@@ -18,7 +19,9 @@ def fresh_key(number: int) -> Key:
 
 
 def rank(key: Key, delta: float, count: int, rng: np.random.Generator) -> int:
-    learned = learn_split(sequences(key, delta, count, rng), rates_at(delta, PROTEIN, "paper"))
+    learned = learn_split(
+        by_letters(sequences(key, delta, count, rng), rates_at(delta, PROTEIN, "paper"))
+    )
     found = learned.rank(key.partition)
     assert found is not None
     return found
@@ -44,20 +47,20 @@ def test_one_sequence_is_often_not_enough(rng: np.random.Generator) -> None:
 def test_the_order_of_the_parts_does_not_matter(secret: Secret, rng: np.random.Generator) -> None:
     parts = ["ACDEFGHIKL", "MNPQRSTVWY"]
     key, swapped = (Key.of(secret, Profile(scheme=Paper()), p) for p in (parts, parts[::-1]))
-    learned = learn_split(sequences(key, 0.5, 2, rng), rates_at(0.5, PROTEIN, "paper"))
+    learned = learn_split(by_letters(sequences(key, 0.5, 2, rng), rates_at(0.5, PROTEIN, "paper")))
     assert learned.rank(key.partition) == learned.rank(swapped.partition)
 
 
 def test_an_unbalanced_split_has_no_rank(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme=Paper()), ["ACDEFGHIKLM", "NPQRSTVWY"])
-    learned = learn_split(sequences(key, 1.0, 2, rng), rates_at(1.0, PROTEIN, "paper"))
+    learned = learn_split(by_letters(sequences(key, 1.0, 2, rng), rates_at(1.0, PROTEIN, "paper")))
     assert learned.rank(key.partition) is None
 
 
 def test_scores_are_likelihoods_of_the_two_phases() -> None:
     rates = rates_at(1.0, PROTEIN, "paper")
     sequence = PROTEIN.encode("MKTAYIAKQRWW")
-    learned = learn_split([sequence], rates)
+    learned = learn_split(by_letters([sequence], rates))
     for at in (0, 4711, 92_377):
         promoted = balanced_splits()[at] > 0  # at even places, in the first phase
         likelihood = []
@@ -71,11 +74,12 @@ def test_scores_are_likelihoods_of_the_two_phases() -> None:
 
 def test_what_is_believed_sums_up(rng: np.random.Generator) -> None:
     key = fresh_key(3)
-    learned = learn_split(sequences(key, 1.0, 16, rng), rates_at(1.0, PROTEIN, "paper"))
+    learned = learn_split(by_letters(sequences(key, 1.0, 16, rng), rates_at(1.0, PROTEIN, "paper")))
     assert learned.posterior > 0.9
     assert learned.gap > 2
-    signs = learned.signs(0)
-    assert signs.shape == (2, 21)
+    signs = learned.best_signs(3)
+    assert signs.shape == (3, 21)
+    np.testing.assert_allclose(signs[0], signs[2])
     np.testing.assert_allclose(signs[0], -signs[1])
     true = np.where(key.partition.members[0], 1, -1)[:20]
     assert abs(np.sign(signs[0, :20]) @ true) == 20

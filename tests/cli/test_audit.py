@@ -14,7 +14,7 @@ Run = Callable[..., Outcome]
 
 
 def write_marked(key: Key, count: int, path: Path, rng: np.random.Generator) -> Path:
-    rates = rates_at(1.0, PROTEIN, key.profile.scheme)
+    rates = rates_at(1.0, PROTEIN, key.profile.scheme.name)
     rows = marked_sequences(key, rates, rng.random((count, 400)))
     letters = ["".join(PROTEIN.letters[i] for i in row) for row in rows]
     path.write_text("".join(f">s{i}\n{text}\n" for i, text in enumerate(letters)))
@@ -65,19 +65,29 @@ def test_without_a_key_only_learning_is_told(run: Run, designs: Path) -> None:
     assert "with --key" in text.out
 
 
-def test_a_hardened_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator) -> None:
+def test_a_block_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme=Blocks(nonces=1)))
-    save_key(key, tmp_path / "hard.key")
+    save_key(key, tmp_path / "block.key")
     few = write_marked(key, 1, tmp_path / "one.fa", rng)
-    done = run("audit", few, "--key", tmp_path / "hard.key", "--tries", 20, "--json")
+    done = run("audit", few, "--key", tmp_path / "block.key", "--tries", 20, "--json")
     (result,) = done.objects
-    assert result["learned"]["bits"] == 1280
-    assert result["learned"]["bits_learned"] < 200
+    assert result["scheme"] == "blocks"
+    assert result["learned"]["bits"] == 1340  # 134 blocks of ten pairs
+    assert 30 < result["learned"]["bits_learned"] < 110
     assert result["forged"]["rate"] < 0.2
     many = write_marked(key, 24, tmp_path / "many.fa", rng)
-    done = run("audit", many, "--key", tmp_path / "hard.key", "--tries", 20)
+    done = run("audit", many, "--key", tmp_path / "block.key", "--tries", 5)
     assert done.status == 0
-    assert "sequences of the best known: 24" in done.out
+    assert "nonces believed to be in use: 1; sequences of the best known: 24" in done.out
+
+
+def test_of_block_marks_the_first_chain_is_attacked(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "two.fa"
+    file.write_text(">a\nMKTAYIAKQR/AEDKLMNPQRST\n>b\nMKTAYIAKQRAA\n")
+    (result,) = run("audit", file, "--json").objects
+    assert (result["scheme"], result["sequences"], result["residues"]) == ("blocks", 2, 22)
+    (result,) = run("audit", file, "--scheme", "paper", "--json").objects
+    assert result["sequences"] == 3
 
 
 def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> None:
@@ -94,7 +104,9 @@ def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scheme", "secret"], "--scheme is one of paper, hardened"),
+        (["--scheme", "secret"], "--scheme is one of blocks, turns, paper"),
+        (["--scheme", "turns"], "'turns' marks text"),
+        (["--backbone", "x.pdb"], "--backbone needs --key"),
         (["--scheme", "paper", "--delta", "9"], "delta up to 1.5"),
     ],
 )
@@ -107,7 +119,7 @@ def test_bad_options_are_named(run: Run, designs: Path, arguments: list[str], me
 def test_keys_it_is_not_made_for(
     run: Run, secret: Secret, designs: Path, key_file: Path, tmp_path: Path
 ) -> None:
-    other = run("audit", designs, "--key", key_file, "--scheme", "hardened")
+    other = run("audit", designs, "--key", key_file, "--scheme", "blocks")
     assert other.status == 2
     assert "is of the scheme paper" in other.err
     tokens = Alphabet.from_symbols("tokens", list("abcdef"), [])
@@ -115,6 +127,10 @@ def test_keys_it_is_not_made_for(
     done = run("audit", designs, "--key", tmp_path / "tokens.key")
     assert done.status == 2
     assert "marks on proteins" in done.err
+    save_key(Key.of(secret, Profile.for_text(tokens)), tmp_path / "turns.key")
+    done = run("audit", designs, "--key", tmp_path / "turns.key")
+    assert done.status == 2
+    assert "of the schemes paper and blocks" in done.err
     empty = tmp_path / "x.fa"
     empty.write_text(">a\nXXXX\n")
     nothing = run("audit", empty, "--scheme", "paper")

@@ -29,7 +29,7 @@ from patternmark.core.blocks import PROTEIN_PAIRS, pair_of_letter, side_of_lette
 PAIRS = len(PROTEIN_PAIRS)
 _SWEEPS, _SWEEPS_OF_MANY = 24, 8
 _MANY = 1000  # sequences
-_SETTLING = 3  # last sweeps, which take the likeliest nonce
+_SETTLING = 3  # sweeps
 _SUREST = 0.9999  # expected signs stay below 1, so that no likelihood is 0
 _AT_ONCE = 16  # factors that are multiplied before the logarithm is taken
 
@@ -89,11 +89,13 @@ def learn_coins(
     *,
     most_of_one: int | None = None,
     sweeps: int | None = None,
+    settle: int = _SETTLING,
 ) -> CoinKnowledge:
     """Pool what sequences of one key say of its coins.
 
     `most_of_one` is how many sequences can share a nonce, if that is known: a key that uses its
-    nonces in turn gives each to as many. Many sequences need few `sweeps`, if none are given.
+    nonces in turn gives each to as many. Many sequences need few `sweeps`, if none are given. The
+    last `settle` of them take the likeliest nonce.
     """
     places = _Places(_Votes(seen, block), nonces, most_of_one)
     if sweeps is None:
@@ -101,9 +103,8 @@ def learn_coins(
     if len(seen) == 1 or most_of_one == 1:
         sweeps = 1  # each has a nonce of its own
     for sweep in range(sweeps):
-        settle = sweep >= sweeps - _SETTLING
         for row in rng.permutation(len(seen)).tolist():
-            places.renew(row, None if settle else rng)
+            places.renew(row, rng if sweep < sweeps - settle else None)
     return places.knowledge(block)
 
 

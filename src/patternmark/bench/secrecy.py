@@ -43,7 +43,16 @@ from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept
 from patternmark.simulate import natural_frequencies
 
-__all__ = ["SIZES", "Size", "num_trials", "plot", "run_secrecy_benchmark", "to_markdown"]
+__all__ = [
+    "SIZES",
+    "Draw",
+    "Size",
+    "num_trials",
+    "plot",
+    "run_secrecy_benchmark",
+    "to_markdown",
+    "trials_of",
+]
 
 INDELS = 0.1  # the share of lost and inserted residues that a hardy mark survives
 
@@ -224,6 +233,7 @@ def run_secrecy_benchmark(
     if size_name not in SIZES:
         raise ParameterError(f"--size is one of {', '.join(SIZES)}, not {size_name!r}")
     size = SIZES[size_name]
+    work = trials_of(size, seed)
     result: dict[str, Any] = {
         "benchmark": "secrecy",
         **environment(),
@@ -233,7 +243,8 @@ def run_secrecy_benchmark(
         "budget": DEFAULT_BUDGET,
         "fpr": DEFAULT_FPR,
         "default": _DEFAULT.tables()["scheme"],
-        "curve": secrecy_curve(trials_of(size, seed), workers=workers, partial=partial, step=step),
+        "trials": {"planned": len(work), "measured": len(work)},
+        "curve": secrecy_curve(work, workers=workers, partial=partial, step=step),
         "hardiness": [
             row
             for block in size.blocks

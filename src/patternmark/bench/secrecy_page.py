@@ -26,13 +26,14 @@ An attacker knows everything but the secret and sees marked sequences of {length
   attacker believes to know of its coins.
 
 Sequences are synthetic: natural letters, tilted by the agreement rates measured on designs. Keys
-are fresh. Rates are in percent, with the exact 95 % interval over sequences; those of one key are
-alike, so see `half_width_over_keys` in `secrecy.json` as well.
+are fresh: {measured} of the {planned} that this size has were measured. Rates are in percent, with
+the exact 95 % interval over sequences; those of one key are alike, so see `half_width_over_keys`
+in `secrecy.json` as well.
 
 Sequences are judged by the nonces they may have and by the components of the detector that begin
 at the first block. That was held against the detector itself: {same} of {n} verdicts are the same
-({fast} and {detector} of them "marked"). C of p = C / E was measured for blocks of
-{block} and is used for all, to compare them. Of sequences without a mark the detector calls
+({fast} and {detector} of them "marked"). C of p = C / E is that of blocks of
+{block} for all, to compare them. Of sequences without a mark the detector calls
 {unmarked} marked.
 """
 
@@ -49,6 +50,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         _INTRODUCTION.format(
             **{name: result[name] for name in ("length", "fpr", "budget")},
             **{name: check[name] for name in ("same", "n", "fast", "detector")},
+            **result["trials"],
             block=default["block"],
             unmarked=_percent(result["unmarked"]),
         ),
@@ -119,13 +121,19 @@ def _rows(
 
 def _shapes(result: dict[str, Any]) -> list[str]:
     """Hardiness beside forging, for each block and number of nonces."""
-    counts = sorted({r["sequences"] for r in result["curve"] if r["scheme"] == _BLOCKS})
-    counts = [count for count in counts if _all_shapes_have(result, count)]
+    shapes: dict[int, set[tuple[int, int]]] = {}
+    for row in result["curve"]:
+        if row["scheme"] == _BLOCKS:
+            shapes.setdefault(row["sequences"], set()).add(_shape(row))
+    largest = max(map(len, shapes.values()), default=0)
+    # Columns that are nearly empty stay with the shapes they belong to, below.
+    counts = sorted(count for count, own in shapes.items() if len(own) > largest / 2)
     lines = [
         "## Hardiness against forging",
         "",
         "Percent of marked sequences that are found, intact and after 10 % indels, and percent of "
-        "honest forgeries that pass, by sequences seen (nonces in turn / at random).",
+        "honest forgeries that pass, by sequences seen (nonces in turn / at random). Empty cells "
+        "were not measured.",
         "",
         "| block | nonces | delta | intact | 10 % indels | "
         + " | ".join(f"forged from {count:,}" for count in counts)
@@ -146,13 +154,6 @@ def _shapes(result: dict[str, Any]) -> list[str]:
             f"| {_percent(row['indels'])} | {' | '.join(cells)} |"
         )
     return [*lines, ""]
-
-
-def _all_shapes_have(result: dict[str, Any], count: int) -> bool:
-    """Return whether every shape was measured with so many sequences seen."""
-    shapes = {_shape(row) for row in result["hardiness"]}
-    rows = [r for r in result["curve"] if r["scheme"] == _BLOCKS and r["sequences"] == count]
-    return {_shape(row) for row in rows} >= shapes
 
 
 _COLUMNS = ("forged", "forced", "before", "stripped", "random")
@@ -257,7 +258,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
     curves: dict[str, list[dict[str, Any]]] = {}
     for row in result["curve"]:
         if row["delta"] == 1.0 and row["block"] in (None, block):
-            label = "paper" if row["block"] is None else f"{row['nonces']} nonces {row['draw']}"
+            label = f"{row['nonces']} nonces {row['draw']}" if row["nonces"] > 1 else "1 nonce"
+            label = "paper" if row["block"] is None else label
             if row["nonces"] in (1, nonces, 256):
                 curves.setdefault(label, []).append(row)
     for label, rows in curves.items():

@@ -16,7 +16,7 @@ from patternmark.bench.paper.numbers import (
 )
 from patternmark.bench.paper.plan import MATCHED, NONE, OURS, PAPER_ATTACK, REPORTED, Cell
 from patternmark.bench.paper.summary import at_equal_quality, length_needed, span
-from patternmark.core.schemes import Paper
+from patternmark.core.profile import PAPER
 
 _REPORTED = key_of(REPORTED)
 _MODEL_ATTACKS = ("redesign", "rewrite")
@@ -306,11 +306,13 @@ def false_positives(summary: Row) -> list[str]:
 
 def secrecy(result: dict[str, Any]) -> list[str]:
     """The main numbers of the benchmark of secrecy."""
-    lines = []
+    default, lines = result["default"], []
     for row in result["curve"]:
-        if row["delta"] != 1.0 or row["sequences"] not in (1, 32, 1000):
+        is_paper = row["scheme"] == PAPER
+        is_ours = (row["block"], row["nonces"]) == (default["block"], default["nonces"])
+        if row["delta"] != 1.0 or not (is_paper or is_ours):
             continue
-        name = "the paper's" if row["scheme"] == Paper.name else f"ours, {row['nonces']} nonces"
+        name = "the paper's" if is_paper else f"ours, {row['nonces']} nonces {row['draw']}"
         found = [
             f"{percent(rate['rate'])} [{percent(rate['low'])}, {percent(rate['high'])}] "
             f"of {rate['n']:,}"

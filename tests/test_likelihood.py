@@ -11,8 +11,8 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.cyclic import CyclicRatio, PathRatios
 from patternmark.likelihood import (
     PAPER_MIXTURE,
-    TEXT_TURNS_MIXTURE,
     TEXT_PAPER_MIXTURE,
+    TEXT_TURNS_MIXTURE,
     ChainRatio,
     Component,
     factors,

@@ -39,7 +39,9 @@ def test_letters_are_promoted_wherever_a_model_has_them(key: Key, layout: object
     )
     for number in (0, 1):
         promoted = {token for token, column in id_of.items() if bias[number, column]}
-        assert promoted == {PROTEIN.letters[i] for i in np.flatnonzero(marker.key.partition.members[number])}
+        assert promoted == {
+            PROTEIN.letters[i] for i in np.flatnonzero(marker.key.partition.members[number])
+        }
 
 
 def test_only_letters_that_carry_a_mark_may_be_written(key: Key) -> None:
@@ -68,7 +70,7 @@ def test_some_positions_can_be_named(secret: Secret) -> None:
 
 
 def test_rows_have_the_keys_of_their_number(secret: Secret) -> None:
-    marker = Marker(words_key(secret, scheme="turns"))
+    marker = Marker(words_key(secret, scheme="turns", starts=16))
     whole = batch_keys(marker, 6, 40, seed="job")
     np.testing.assert_array_equal(batch_keys(marker, 2, 40, "job", first_index=3), whole[3:5])
     assert len({row.tobytes() for row in whole}) > 1

@@ -120,7 +120,10 @@ def test_more_keys_follow_in_a_cycle(run: Run, tmp_path: Path) -> None:
         (["--starts", "4"], "which takes --block, --nonces"),
         (["--scheme", "paper", "--nonces", "2"], "--nonces goes with --scheme blocks or turns"),
         (["--scheme", "blocks", "--keys", "2"], "--keys goes with --scheme paper, not with blocks"),
-        (["--block", "3", "--m", "4"], "--block goes with --scheme blocks or turns, not with paper"),
+        (
+            ["--block", "3", "--m", "4"],
+            "--block goes with --scheme blocks or turns, not with paper",
+        ),
         (["--alphabet", "dna"], "or 'tokenizer:FILE', not 'dna'"),
         (["--parts", "ACDEFGHIK,MNPQRSTVWY"], "no part holds 'L'"),
         (["--parts", "ACD,EFGHIKL,MNPQRSTVWY", "--keys", "2"], "3 parts were given for 2 keys"),

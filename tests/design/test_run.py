@@ -82,7 +82,9 @@ def test_the_mark_is_found_and_only_where_it_is(plan: DesignPlan, key: Key) -> N
 
     assert max(log10_p(marked)) < -6
     assert min(log10_p(plain)) > -3
-    other = Detector(Key.of(Secret(bytes(range(32))), Profile(scheme=Paper())), "pattern", mask_repeats=False)
+    other = Detector(
+        Key.of(Secret(bytes(range(32))), Profile(scheme=Paper())), "pattern", mask_repeats=False
+    )
     strangers = other.detect_many([d.sequence for d in marked])
     assert min(v.log10_p for v in strangers) > -3
 

@@ -63,7 +63,9 @@ def test_the_mark_is_found_in_the_text(scheme: str) -> None:
     source = " ".join([LINES[0], LINES[2], LINES[3]])
     key = a_key()
     if scheme == "paper":
-        key = Key.of(Secret(bytes(range(32))), Profile(translator().vocabulary.alphabet(), scheme=Paper()))
+        key = Key.of(
+            Secret(bytes(range(32))), Profile(translator().vocabulary.alphabet(), scheme=Paper())
+        )
     marked = translator().translate([source], Decoding(), Marker(key, delta=5.0), seed=0)[0]
     plain = translator().translate([source], Decoding())[0]
     detector = Detector(key)

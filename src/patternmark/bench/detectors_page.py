@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from patternmark.bench.detectors import CASES, DETECTORS, REPORTED, SCHEMES, Case
+from patternmark.bench.detector_designs import SCHEMES
+from patternmark.bench.detectors import CASES, DETECTORS, REPORTED, Case
 
 
 def to_markdown(result: dict[str, Any]) -> str:

@@ -78,7 +78,8 @@ def speed(
     verbose: Verbose = False,
 ) -> None:
     """Time of the default detector for a sequence, with the compiled loops and without."""
-    from patternmark.bench.speed import LENGTHS, SCHEMES, run_speed_benchmark, to_markdown
+    from patternmark.bench.detector_designs import SCHEMES
+    from patternmark.bench.speed import LENGTHS, run_speed_benchmark, to_markdown
 
     with progress("lengths") as bar:
         task = bar.add_task("measuring", total=len(SCHEMES) * len(LENGTHS))
@@ -349,8 +350,9 @@ def validity(
     verbose: Verbose = False,
 ) -> None:
     """Are the p-values true? False positives of all detectors, over many keys and sequences."""
+    from patternmark.bench.detector_designs import SCHEMES
     from patternmark.bench.protein import suitable_chains
-    from patternmark.bench.validity import SCHEMES, SHORTEST, read_unmarked, run_validity_benchmark
+    from patternmark.bench.validity import SHORTEST, read_unmarked, run_validity_benchmark
     from patternmark.bench.validity_page import plot, to_markdown
     from patternmark.io.structures import find_structures
     from patternmark.models.weights import weights_file

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.alphabet import UNREAD
+from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.core.schedule import PartitionSchedule
+from patternmark.core.turns import TurnSchedule
 from patternmark.evidence import fisher
 from patternmark.likelihood import log_mean_exp
 
+Circle = PartitionSchedule | TurnSchedule
 _BATCH = 256  # chains of like length that are measured together
 CURVE_POINTS = 40  # of a tail in a picture: some nulls are computed point by point
 
@@ -84,6 +88,14 @@ class Statistic(Protocol):
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return what chance does with a record whose `statistic` was measured."""
+
+
+def circle_of(key: Key) -> Circle:
+    """Return the schedule of a key whose keys follow each other in a circle.
+
+    Detectors of phases are made for such keys alone (see `DETECTORS`).
+    """
+    return cast(Circle, key.schedule)
 
 
 def padded(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schedule import FEW_SYMBOLS, Excerpt
-from patternmark.statistics.base import Measurement, NullCurve, Statistic
+from patternmark.statistics.base import Measurement, NullCurve, Statistic, circle_of
 
 _ENTRIES_AT_ONCE = 2**23  # of an excerpt, keys times symbols: what is made of it takes 150 MB
 _LEAST_NONCES = 4  # the tables of one nonce take as much as the bits of some
@@ -35,7 +35,7 @@ def excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt | None, l
     """
     if not needs_excerpts(key):
         return None, list(readings)
-    excerpt = Excerpt.of(key.schedule, _all_symbols(readings))
+    excerpt = Excerpt.of(circle_of(key), _all_symbols(readings))
     return excerpt, [r._replace(symbols=excerpt.numbered(r.symbols)) for r in readings]
 
 
@@ -47,7 +47,7 @@ def _all_symbols(readings: Sequence[Reading]) -> NDArray[np.int64]:
 def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
     """Yield readings in turn, as many together as have not too many symbols for one excerpt."""
     nonces = max(key.schedule.nonces, _LEAST_NONCES)
-    most_symbols = _ENTRIES_AT_ONCE // (key.schedule.period * nonces)
+    most_symbols = _ENTRIES_AT_ONCE // (circle_of(key).period * nonces)
     some: list[Reading] = []
     symbols: set[int] = set()
     for reading in readings:

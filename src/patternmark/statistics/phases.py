@@ -16,7 +16,6 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schedule import Excerpt
-from patternmark.core.schemes import Schedule
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher
@@ -32,9 +31,11 @@ from patternmark.null.walk import (
 from patternmark.phases import NonceScreen, around, last_read, whole_sums
 from patternmark.statistics.base import (
     CURVE_POINTS,
+    Circle,
     Measurement,
     NullCurve,
     batches,
+    circle_of,
 )
 
 SLIP_COST = 6
@@ -48,7 +49,7 @@ class _OfPhases(ABC):
     signature = ""
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
-        self._schedule: Schedule | Excerpt = schedule or key.schedule
+        self._schedule: Circle | Excerpt = schedule or circle_of(key)
         self.num_phases = self._schedule.period * self._schedule.nonces
         if not _promotes_halves(key):
             raise ParameterError(
@@ -135,7 +136,7 @@ def _promotes_halves(key: Key) -> bool:
     """Whether chance agrees half of the time: in texts, adopted parts must be of equal size."""
     profile = key.profile
     return profile.scheme.chance == 0.5 and (
-        not profile.alphabet.has_many_symbols or key.schedule.is_fair
+        not profile.alphabet.has_many_symbols or circle_of(key).is_fair
     )
 
 

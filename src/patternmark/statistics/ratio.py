@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
 from patternmark.core.schedule import Excerpt
+from patternmark.core.schemes import Paper
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
 from patternmark.evidence import markov
 from patternmark.likelihood import (
@@ -29,6 +31,7 @@ from patternmark.statistics.base import (
     Measurement,
     NullCurve,
     batches,
+    circle_of,
     likeliest_nonce,
 )
 
@@ -48,7 +51,7 @@ class RatioStatistic:
         self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.schedule.nonces
         self._longest_for_any = (
-            key.schedule.fresh_length if key.profile.alphabet.has_many_symbols else -1
+            circle_of(key).fresh_length if key.profile.alphabet.has_many_symbols else -1
         )
         rates = _rates(key, schedule)
         chance = key.profile.scheme.chance
@@ -180,9 +183,9 @@ def _null_of(key: Key, mixture: Mixture) -> MixtureNull | None:
         return None
     if alphabet == PROTEIN:
         return MixtureNull.shipped(scheme.name)
-    if alphabet.has_many_symbols and key.schedule.is_fair:
+    if alphabet.has_many_symbols and circle_of(key).is_fair:
         rates = agreement_rates(alphabet, scheme.name)[:, alphabet.scored]
-        name = token_table(scheme.name, len(key.schedule.starts))
+        name = token_table(scheme.name, len(circle_of(key).starts))
         return MixtureNull.for_tokens(name, rates, mixture.digest)
     return None
 
@@ -191,12 +194,12 @@ def ratio_of(
     key: Key, mixture: Mixture, excerpt: Excerpt | None = None
 ) -> CyclicRatio | ChainRatio:
     """Return what computes likelihood ratios for a key, or for an excerpt of its schedule."""
-    profile, schedule = key.profile, excerpt or key.schedule
+    profile, schedule = key.profile, excerpt or circle_of(key)
     promoted = [schedule.promoted(nonce) for nonce in range(schedule.nonces)]
     rates, shares = _rates(key, excerpt), schedule.shares
     if profile.scheme.is_cycle:
         return CyclicRatio(promoted, rates, schedule.starts, mixture.components, shares=shares)
-    chain = profile.scheme.chain
+    chain = cast(Paper, profile.scheme).chain  # all others are cycles
     return ChainRatio(
         promoted[0],
         rates,
@@ -211,4 +214,4 @@ def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
     """Return how often each symbol agrees at every level: [levels, V]."""
     scheme = key.profile.scheme
     rates = agreement_rates(key.profile.alphabet, scheme.name)
-    return with_chance(rates[:, (excerpt or key.schedule).symbols], scheme.chance)
+    return with_chance(rates[:, (excerpt or circle_of(key)).symbols], scheme.chance)

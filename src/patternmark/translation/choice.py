@@ -23,6 +23,7 @@ from patternmark.core.promote import Promotion
 from patternmark.evidence import bonferroni
 from patternmark.models.mask_predict import Candidates
 from patternmark.null.walk import phase_log_tail
+from patternmark.statistics.base import circle_of
 
 ReadsBack = Callable[[Sequence[Sequence[int]]], list[bool]]
 # By how much the p-value of the default detector is larger, for it also looks for slips and
@@ -57,7 +58,7 @@ class MarkedLines:
 
     def _log_p(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the same for counts [..., 2]."""
-        schedule = self._marker.key.schedule
+        schedule = circle_of(self._marker.key)
         chances = schedule.nonces * len(schedule.starts)  # where a mark may begin
         tail = phase_log_tail(counts[..., 0], counts[..., 1]) - log(2.0)
         return bonferroni(tail, _SEARCH * chances)
@@ -116,7 +117,7 @@ class MarkedLines:
         line = torch.cat([self._earlier(lines, tokens), tokens], dim=2)
         again = torch.zeros_like(line, dtype=torch.bool)
         lags = np.arange(1, line.shape[2])
-        for lag in lags[self._marker.key.schedule.reuses(lags)].tolist():
+        for lag in lags[circle_of(self._marker.key).reuses(lags)].tolist():
             again[..., lag:] |= line[..., lag:] == line[..., :-lag]
         read = read & ~again[..., -longest:]
         return torch.stack([(agrees & read).sum(-1), read.sum(-1)], dim=-1)

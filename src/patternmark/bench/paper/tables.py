@@ -17,7 +17,7 @@ from patternmark.bench.paper.numbers import (
 from patternmark.bench.paper.plan import MATCHED, NONE, OURS, PAPER_ATTACK, REPORTED, Cell
 from patternmark.bench.paper.summary import at_equal_quality, length_needed, span
 from patternmark.bench.secrecy import SHORT_PERIOD
-from patternmark.core.profile import PAPER
+from patternmark.core.schemes import Paper
 
 _REPORTED = key_of(REPORTED)
 _MODEL_ATTACKS = ("redesign", "rewrite")
@@ -311,13 +311,13 @@ def secrecy(result: dict[str, Any]) -> list[str]:
     for row in result["curve"]:
         if row["delta"] != 1.0 or row["sequences"] not in (1, 32, 1000):
             continue
-        name = "the paper's" if row["scheme"] == PAPER else f"ours, {row['nonces']} nonces"
+        name = "the paper's" if row["scheme"] == Paper.name else f"ours, {row['nonces']} nonces"
         found = [
             f"{percent(rate['rate'])} [{percent(rate['low'])}, {percent(rate['high'])}] "
             f"of {rate['n']:,}"
             for rate in (row["forged"], row["stripped"], row["random"])
         ]
-        if row["scheme"] == PAPER or row["period"] > SHORT_PERIOD:
+        if row["scheme"] == Paper.name or row["period"] > SHORT_PERIOD:
             lines.append([name, f"{row['sequences']:,}", f"{row['keys']}", *found])
     return table(
         [

@@ -85,7 +85,7 @@ def test_the_tokens_are_those_of_the_tokenizer(tmp_path: Path) -> None:
 
 
 def test_a_sequence_has_the_keys_of_its_number_in_any_batch(secret: Secret) -> None:
-    marker = Marker(Key.of(secret, Profile(scheme=Blocks(nonces=1), delta=6.0)))
+    marker = Marker(Key.of(secret, Profile(scheme=Blocks(), delta=6.0)))
     common: Any = {"order": "confidence", "temperature": 0.0, "seed": 3}
     esm, templates = tiny_esm(), ["_" * 30] * 3
     together = esm_generate(esm, templates, marker, **common)

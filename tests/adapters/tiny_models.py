@@ -33,8 +33,10 @@ WORDS = Alphabet.from_symbols(
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
-def words_key(secret: Secret, scheme: str = "paper", *, starts: int = 1, **others: Any) -> Key:
-    chosen = {"paper": Paper(), "turns": Turns(starts=starts)}[scheme]
+def words_key(
+    secret: Secret, scheme: str = "paper", *, starts: int = 1, nonces: int = 1, **others: Any
+) -> Key:
+    chosen = {"paper": Paper(), "turns": Turns(starts=starts, nonces=nonces)}[scheme]
     return Key.of(secret, Profile(WORDS, chosen, **{"delta": 3.0, **others}))
 
 

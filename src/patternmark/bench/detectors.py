@@ -72,7 +72,7 @@ def attacked(
     if attack == "none":
         return ids
     if attack.startswith("window of"):
-        return cut_window(ids, int(attack.split()[-1]), rng)
+        return cut_window(ids, int(attack.rsplit(maxsplit=1)[-1]), rng)
     if attack == "150 inside 450":
         return splice(ids, 150, host, 450, rng)
     share = float(attack.split(maxsplit=1)[0]) / 100

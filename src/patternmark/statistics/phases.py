@@ -16,7 +16,6 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schedule import Excerpt
-from patternmark.core.schemes import Schedule
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
 from patternmark.core.schedule import Excerpt
+from patternmark.core.schemes import Paper
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
 from patternmark.evidence import markov
 from patternmark.likelihood import (
@@ -196,7 +198,7 @@ def ratio_of(
     rates, shares = _rates(key, excerpt), schedule.shares
     if profile.scheme.is_cycle:
         return CyclicRatio(promoted, rates, schedule.starts, mixture.components, shares=shares)
-    chain = profile.scheme.chain
+    chain = cast(Paper, profile.scheme).chain  # all others are cycles
     return ChainRatio(
         promoted[0],
         rates,

@@ -16,7 +16,7 @@ from patternmark.bench.paper.numbers import (
 )
 from patternmark.bench.paper.plan import MATCHED, NONE, OURS, PAPER_ATTACK, REPORTED, Cell
 from patternmark.bench.paper.summary import at_equal_quality, length_needed, span
-from patternmark.core.profile import PAPER
+from patternmark.core.schemes import Paper
 
 _REPORTED = key_of(REPORTED)
 _MODEL_ATTACKS = ("redesign", "rewrite")
@@ -308,7 +308,7 @@ def secrecy(result: dict[str, Any]) -> list[str]:
     """The main numbers of the benchmark of secrecy."""
     default, lines = result["default"], []
     for row in result["curve"]:
-        is_paper = row["scheme"] == PAPER
+        is_paper = row["scheme"] == Paper.name
         is_ours = (row["block"], row["nonces"]) == (default["block"], default["nonces"])
         if row["delta"] != 1.0 or not (is_paper or is_ours):
             continue

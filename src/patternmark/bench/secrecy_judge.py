@@ -54,7 +54,7 @@ def log_e_of_nonces(
     """Return ln E of each sequence under each of some nonces: [B, len(nonces)]."""
     statistic = BlockStatistic(_SomeNonces(key, nonces))
     statistic.mixture = _of_the_start()
-    readings = read_many(sequences, PROTEIN, [None] * len(sequences), mask_repeats=False)
+    readings = read_many(sequences, PROTEIN, [None] * len(sequences))
     return np.array([statistic.log_ratios(reading) for reading in readings])
 
 

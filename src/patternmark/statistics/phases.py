@@ -15,7 +15,7 @@ from patternmark.compiled import kernels
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import Excerpt
+from patternmark.core.schedule import CircularSchedule, Excerpt
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher

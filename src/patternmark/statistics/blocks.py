@@ -146,8 +146,8 @@ class BlockStatistic:
         return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
 
     def with_coins(self, coins: Coins) -> BlockStatistic:
-        """Return the statistic of another key, with nothing left out."""
-        return BlockStatistic(coins, name=self.name, source=self._source, screens=False)
+        """Return the same statistic of another key."""
+        return BlockStatistic(coins, name=self.name, source=self._source, screens=self._screens)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record; nothing in it is masked."""

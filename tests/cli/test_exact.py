@@ -10,6 +10,7 @@ import pytest
 
 from patternmark import Key, Profile, save_key
 from patternmark.core.secret import Secret
+from patternmark.rates import agreement_rates
 from patternmark.simulate import marked_sequences
 from tests.conftest import Outcome
 from tests.synthetic import plain, write_fasta
@@ -30,8 +31,9 @@ def test_exact_adds_the_number_and_decides(
     rng: np.random.Generator,
 ) -> None:
     key = Key.of(secret, Profile())
-    marked = key.profile.alphabet.decode(marked_sequences(key, 1, 120, 2.0, rng)[0])
-    file = write_fasta(tmp_path / "x.fa", {"marked": marked, "plain": plain(120, rng)})
+    rates = agreement_rates(key.profile.alphabet, key.profile.scheme.name)[3]
+    marked = key.profile.alphabet.decode(marked_sequences(key, rates, rng.random((1, 200)))[0])
+    file = write_fasta(tmp_path / "x.fa", {"marked": marked, "plain": plain(200, rng)})
     arguments = ("detect", file, "--key", block_key, "--exact", "--draws", 40, "--seed", 7)
     found = run(*arguments, "--json")
     assert found.status == 0, found.err

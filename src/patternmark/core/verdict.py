@@ -34,9 +34,9 @@ class Verdict:
     holds for any sequence, whoever wrote it; None where the detector has no such p-value.
     `segment` is where a mark lies (positions from 0, half-open), for detectors that look for a
     stretch; `payload` the nonce a marked sequence carries, and `payload_error` how likely it is
-    another; `p_keys` the key's rank among fresh keys, where it was asked for; `p_exact` the p-value of
-    this very sequence, and `p_exact_error` its relative standard error, where it was asked for.
-    `prediction` is true where `status` is MARKED. `note` is for people.
+    another; `p_keys` the key's rank among fresh keys, where it was asked for; `p_exact` the
+    p-value of this very sequence, with its relative standard error `p_exact_error`, where that was
+    asked for. `prediction` is true where `status` is MARKED. `note` is for people.
     """
 
     id: str

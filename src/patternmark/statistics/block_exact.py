@@ -86,8 +86,9 @@ def exact_p(
         found = float(log_mean_exp(drawn.log_ratios(reading)))
         terms[number] = np.exp(min(log_e - found, 0.0)) if found >= log_e - _SAME else 0.0
         step()
-    mean = (1.0 + float(terms.sum())) / (draws + 1)
-    error = float(terms.std()) / np.sqrt(draws) / mean
+    terms = np.append(terms, 1.0)  # the key under test; alone it makes the error 100 %
+    mean = float(terms.mean())
+    error = float(terms.std()) / np.sqrt(len(terms)) / mean
     return ExactP(min(0.0, log(mean) - log_e), float(error), draws)
 
 
@@ -119,4 +120,5 @@ def _likely_words(
     blocks = num_blocks(chain.length, block, (component,))
     block_of = draw_paths(1, chain.length, blocks, block, component, rng)
     signed = chain.weights[component.level] * chain.side
-    return draw_words(signed[None], chain.pair[None], block_of, blocks, rng)[0]
+    words: NDArray[np.uint16] = draw_words(signed[None], chain.pair[None], block_of, blocks, rng)[0]
+    return words

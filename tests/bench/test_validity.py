@@ -7,16 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector
+from patternmark.bench.detector_designs import SCHEMES
+from patternmark.bench.hard_sequences import CLASSES
 from patternmark.bench.validity import (
     DESIGNED,
     LEVELS,
     NATURAL,
-    SCHEMES,
+    OTHERS,
     Job,
     PackedReadings,
     detectors_of,
@@ -26,6 +29,8 @@ from patternmark.bench.validity import (
     run_validity_benchmark,
 )
 from patternmark.bench.validity_page import to_markdown
+from patternmark.bench.validity_written import RECORDS, count_records, judge_written
+from patternmark.bench.validity_written_page import records_section
 from patternmark.core.reading import Reading
 from patternmark.intervals import binomial_tail
 from patternmark.io.kept import Kept
@@ -35,6 +40,21 @@ from patternmark.statistics.base import Measurement
 from patternmark.statistics.phases import PhaseStatistic
 from tests.conftest import Outcome
 from tests.synthetic import plain, write_fasta
+
+PEPTIDES, TURNS = "100 peptides of 9 with anchors L2, V9", "A and X in turn, 100 A"
+SMALL = ("--draws", 4, "--record-keys", 4)
+FEW = {"draws": 4, "record_keys": 4}
+
+
+@pytest.fixture(autouse=True)
+def few_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge few of the sequences that are written on purpose."""
+    classes = {name: CLASSES[name] for name in ("one letter", "A and X in turn")}
+    monkeypatch.setattr("patternmark.bench.block_null.CLASSES", classes)
+    monkeypatch.setattr("patternmark.bench.hard_sequences.CLASSES", classes)
+    monkeypatch.setattr("patternmark.bench.validity_written.LENGTHS", (60,))
+    records = {name: RECORDS[name] for name in (PEPTIDES, TURNS)}
+    monkeypatch.setattr("patternmark.bench.validity_written.RECORDS", records)
 
 
 @pytest.fixture
@@ -47,7 +67,7 @@ def test_the_command_counts_what_detectors_call_marked(
     run: Callable[..., Outcome], null_file: Path, tmp_path: Path
 ) -> None:
     kept, folder = tmp_path / "kept.jsonl", tmp_path / "out"
-    size = ["--keys", 2, "--sequences", 9, "--sequences-r64", 3, "--partial", kept]
+    size = ["--keys", 2, "--sequences", 9, "--sequences-default", 3, "--partial", kept, *SMALL]
     done = run("bench", "validity", null_file, *size, "--json", "-o", folder)
     assert done.status == 0, done.err
     result = json.loads(done.out)
@@ -55,9 +75,11 @@ def test_the_command_counts_what_detectors_call_marked(
     assert (folder / "validity.md").read_text() == to_markdown(result)
     assert (folder / "validity.png").stat().st_size > 0
     rows = {(r["scheme"], r["detector"], r["nominal"]): r for r in result["rates"]}
-    assert len(rows) == sum(len(detectors_of(scheme)) for scheme in SCHEMES) * len(LEVELS)
+    assert len(rows) == sum(len(detectors_of(profile)) for profile in SCHEMES.values()) * len(
+        LEVELS
+    )
     pairs = {scheme: rows[scheme, "auto", 0.01]["pairs"] for scheme in SCHEMES}
-    assert pairs == {"paper": 18, "hardened R=1": 18, "hardened R=64": 6}
+    assert pairs == {"paper": 18, "blocks R=1": 18, "blocks": 6}
     assert len(kept.read_text().splitlines()) == 6
 
 
@@ -65,7 +87,7 @@ def test_stopped_runs_go_on_with_the_same_result(null_file: Path, tmp_path: Path
     natural, skipped = read_unmarked([str(null_file)])
     assert (len(natural), skipped) == (13, 0)
     kept = tmp_path / "kept.jsonl"
-    size = {"num_keys": 2, "per_key": 8}
+    size = {"num_keys": 2, "per_key": 8, **FEW}
     whole = run_validity_benchmark(natural, **size, partial=kept)
     lines = kept.read_bytes().splitlines(keepends=True)
     kept.write_bytes(b"".join(lines[:3]) + lines[3][:20])  # killed while it wrote the fourth
@@ -82,12 +104,12 @@ def test_all_detectors_are_those_of_users(rng: np.random.Generator) -> None:
     """Packed readings and the shared ratio change no p-value."""
     texts = [PROTEIN.encode(plain(60, rng)) for _ in range(4)]
     texts += [PROTEIN.encode("ACDEFGHIKLXX" * 3 + "/MKTAYIAKQRQISFVK"), PROTEIN.encode("XX")]
-    for scheme in SCHEMES:
+    for scheme, profile in SCHEMES.items():
         key = key_of(Job(scheme, 1), 5)
         packed = PackedReadings.of(Detector(key).read(texts))
         assert len(packed) == 5  # nothing can be said of the last
-        found = log_ps(key, detectors_of(scheme), packed.take([0, 3, 4]))
-        assert set(found) == set(detectors_of(scheme))
+        found = log_ps(key, detectors_of(profile), packed.take([0, 3, 4]))
+        assert set(found) == set(detectors_of(profile))
         for detector, log_p in found.items():
             verdicts = Detector(key, detector).detect_many([texts[i] for i in (0, 3, 4)])
             expected = [verdict.log10_p * log(10) for verdict in verdicts]
@@ -97,14 +119,17 @@ def test_all_detectors_are_those_of_users(rng: np.random.Generator) -> None:
 def test_designs_are_judged_by_every_key_and_kept(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, tmp_path: Path
 ) -> None:
-    only = {"paper": ("phase",), "hardened R=1": ("phase",)}
+    only = {"paper": ("phase",), "blocks": ("auto", "lr")}
     monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
     monkeypatch.setattr("patternmark.models.mpnn.ProteinMPNN.load", lambda *_: object())
-    made = {"sequences": plain_sequences(PROTEIN, 3, 60, rng)}
+    made = {"sequences": plain_sequences(PROTEIN, 9, 60, rng)}
     calls: list[int] = []
 
     def designed(model: object, backbone: Backbone, conditions: list, seed: int) -> dict:
-        assert conditions == [(None, 0.0)] * 3
+        assert conditions[:3] == [(None, 0.0)] * 3
+        assert [delta for _, delta in conditions[3:]] == [1.5] * 6
+        schemes = [key.profile.scheme.name for key, _ in conditions[3:]]
+        assert schemes == ["paper"] * 3 + ["blocks"] * 3
         calls.append(seed)
         return made
 
@@ -116,15 +141,16 @@ def test_designs_are_judged_by_every_key_and_kept(
     backbone = Backbone("1abc", coordinates, made["sequences"][0], nowhere, ("A",), labels)
     natural = [PROTEIN.encode(plain(50, rng)) for _ in range(3)]
     kept = tmp_path / "kept.jsonl"
-    size = {"num_keys": 2, "weights": Path("v.pt"), "backbones": [backbone], "samples": 3}
+    size = {"num_keys": 2, "weights": Path("v.pt"), "backbones": [backbone], "samples": 3, **FEW}
     result = run_validity_benchmark(natural, **size, partial=kept)
     assert result["sources"]["designed"]["sequences"] == 3
-    assert {r["pairs"] for r in result["rates"] if r["source"] == DESIGNED} == {6}
+    for source in (DESIGNED, *OTHERS):
+        assert {r["pairs"] for r in result["rates"] if r["source"] == source} == {6}
     first = json.loads(kept.read_text().splitlines()[0])["sequences"][0]
     assert (first[5], "X" in first[6:]) == ("X", False)
     assert run_validity_benchmark(natural, **size, partial=kept) == result
     assert calls == [1]
-    assert "3 on each of 1 chains" in to_markdown(result)
+    assert "3 of each kind on each of 1 chains" in to_markdown(result)
 
 
 def _phase_rows(result: dict) -> list[dict]:
@@ -135,13 +161,13 @@ def _phase_rows(result: dict) -> list[dict]:
 def test_an_invalid_detector_is_flagged(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    only = {"paper": ("phase",), "hardened R=1": ("phase",)}
+    only = {"paper": ("phase",), "blocks": ("auto", "lr")}
     monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
     natural = list(plain_sequences(PROTEIN, 1000, 101, rng))
-    size = {"num_keys": 5, "per_key": 800, "per_r64_key": 10}
+    size = {"num_keys": 5, "per_key": 800, "per_default_key": 10, **FEW}
     honest = run_validity_benchmark(natural, **size)
     assert all(row["ok"] for row in honest["rates"])
-    assert "All 12 rates below are `ok`." in to_markdown(honest)
+    assert "All 20 rates below are `ok`." in to_markdown(honest)
 
     measure = PhaseStatistic.measure
 
@@ -177,3 +203,38 @@ def test_kept_jobs_survive_a_line_cut_off(tmp_path: Path) -> None:
     kept.add({"job": "c", "x": 3})
     again = Kept(path)
     assert [again.get(name) for name in "abc"] == [{"job": "a", "x": 1}, None, {"job": "c", "x": 3}]
+
+
+def test_written_sequences_are_judged_at_the_levels_of_their_p_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With half the factor C, t is half and the ratio is about twice as large."""
+    ratios = []
+    for factor in (0.5, 0.25):
+        at = SimpleNamespace(at=lambda *_, factor=factor: log(factor))
+        monkeypatch.setattr("patternmark.bench.validity_written.log_c", at)
+        rows = judge_written([], draws=200, seed=1, workers=1, step=lambda what: None)
+        assert [row["class"] for row in rows] == ["one letter", "A and X in turn"]
+        assert all(0.0 <= value <= 1.0 for row in rows for value in row["any"])
+        ratios.append(rows[0])
+    assert ratios[0]["any"] == ratios[1]["any"]
+    assert ratios[0]["table"] == 2 * ratios[1]["table"]
+    # P(C / E <= a) / a is C(C / a) / C: at most 1 / C, whatever the class.
+    assert all(value <= 1.0 / row["table"] for row in ratios for value in row["ratio"])
+
+
+def test_records_are_counted_and_their_rates_flagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {"paper": 8, "blocks": 4}
+    rows = count_records(keys, seed=1, workers=1, step=lambda what: None)
+    found = {(row["scheme"], row["record"]): row for row in rows}
+    assert {place: row["pairs"] for place, row in found.items()} == {
+        (scheme, name): count for scheme, count in keys.items() for name in (PEPTIDES, TURNS)
+    }
+    assert found["paper", PEPTIDES]["p_any"] is None  # there is none for amino acids
+    assert found["blocks", PEPTIDES]["p_any"] is not None
+    assert not any("too often" in line for line in records_section(rows) if "| blocks |" in line)
+    called = [{"hits": 4, "ratio": 100.0, "low": 40.0, "high": 100.0}]
+    found["blocks", TURNS]["p_value"] = called
+    worst = [line for line in records_section(rows) if line.startswith("| ")][1]
+    assert worst.startswith(f"| {TURNS} | blocks | 4 | 4: 100 [40, 100]")
+    assert worst.endswith("**too often** |")

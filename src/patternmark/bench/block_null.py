@@ -22,7 +22,8 @@ from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.statistics.blocks import MIXTURE
 
 LENGTHS = (30, 40, 60, 100, 200, 400, 800)
-GRID = np.arange(0.0, 14.5, 0.5)  # ln t
+STEP = 0.5  # between values of ln t
+SMALLEST, PER_RESIDUE = 14.0, 0.4  # ln t goes up to the larger of 14 and 0.4 for each residue
 MATTERS = 2.0  # ln t from which on p-values are small enough to matter
 NATURAL = "natural chains"
 _STANDARD_ERRORS = 2.0
@@ -33,22 +34,34 @@ class Job(NamedTuple):
     """One class of sequences at one length, and the values of ln t that are asked for."""
 
     name: str
+    length: int  # scored residues
     letters: NDArray[np.int64]  # [B, n]
     seed: int
     log_t: NDArray[np.float64]
 
 
+def grid(length: int) -> NDArray[np.float64]:
+    """Return the values of ln t at which C of chains of a length is measured: 0, 0.5, ..."""
+    return np.arange(0.0, max(SMALLEST, PER_RESIDUE * length) + STEP / 2, STEP)
+
+
+def num_classes() -> int:
+    """Return how many classes of sequences are measured."""
+    return 1 + len(CLASSES)
+
+
 def measure_c(
     natural: Sequence[NDArray[np.int64]],
     *,
-    lengths: Sequence[int] = LENGTHS,
+    lengths: Sequence[int] | None = None,
     draws: int = 2048,
     seed: int = 1,
     workers: int = 1,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
     """Return C of every class and length, and the table that ships with the package."""
-    jobs = jobs_of(natural, lengths, draws, seed, lambda n: GRID)
+    lengths = lengths or LENGTHS
+    jobs = jobs_of(natural, lengths, draws, seed, grid)
     rows = measured(jobs, workers, step)
     return {
         "benchmark": "block-null",
@@ -56,7 +69,7 @@ def measure_c(
         "block": DEFAULT_BLOCK,
         "mixture": MIXTURE.digest,
         "seed": seed,
-        "log_t": GRID.tolist(),
+        "step": STEP,
         "rows": rows,
         "table": table_of(rows, lengths),
     }
@@ -75,9 +88,13 @@ def jobs_of(
         for n in lengths:
             rng = np.random.default_rng([seed, number, n])
             batch = max(2, draws // _FEWER if n >= _LONG else draws)
-            from_nature = name == NATURAL
-            letters = windows(natural, n, batch, rng) if from_nature else made(name, n, batch, rng)
-            jobs.append(Job(name, letters, seed, log_t(n)))
+            if name != NATURAL:
+                letters = made(name, n, batch, rng)
+            elif any(len(chain) >= n for chain in natural):
+                letters = windows(natural, n, batch, rng)
+            else:
+                continue  # no natural chain is as long
+            jobs.append(Job(name, n, letters, seed, log_t(n)))
     return jobs
 
 
@@ -89,19 +106,18 @@ def measured(
     for row in run_all(_measure, jobs, workers):
         found[row["class"], row["length"]] = row
         step(f"{row['class']}, {row['length']}")
-    return [found[job.name, job.letters.shape[1]] for job in jobs]
+    return [found[job.name, job.length] for job in jobs]
 
 
 def _measure(job: Job) -> dict[str, Any]:
-    n = job.letters.shape[1]
-    rng = np.random.default_rng([job.seed, n, len(job.name)])
+    rng = np.random.default_rng([job.seed, job.length, *job.name.encode()])
     words = likely_words(job.letters, DEFAULT_BLOCK, rng)
     log_e = mixed_log_ratios(job.letters, words, DEFAULT_BLOCK)
     terms = np.where(log_e[:, None] >= job.log_t, np.exp(job.log_t - log_e[:, None]), 0.0)
     error = terms.std(axis=0, ddof=1) / np.sqrt(len(log_e))
     return {
         "class": job.name,
-        "length": n,
+        "length": job.length,
         "draws": len(log_e),
         "c": terms.mean(axis=0).round(5).tolist(),
         "error": error.round(5).tolist(),
@@ -110,15 +126,10 @@ def _measure(job: Job) -> dict[str, Any]:
 
 def table_of(rows: Sequence[dict[str, Any]], lengths: Sequence[int]) -> dict[str, Any]:
     """Return the largest C of each length over all classes, raised by its standard error."""
-    counts = GRID >= MATTERS
     largest = []
     for n in lengths:
-        raised = [
-            np.array(row["c"])[counts] + _STANDARD_ERRORS * np.array(row["error"])[counts]
-            for row in rows
-            if row["length"] == n
-        ]
-        largest.append(round(float(np.max(raised)), 4))
+        raised = [float(np.max(raised_c(row))) for row in rows if row["length"] == n]
+        largest.append(round(max(raised), 4))
     return {
         "about": "the largest t P(E >= t) over all classes of `patternmark bench block-null`",
         "block": DEFAULT_BLOCK,
@@ -126,3 +137,10 @@ def table_of(rows: Sequence[dict[str, Any]], lengths: Sequence[int]) -> dict[str
         "lengths": list(lengths),
         "c": [min(value, 1.0) for value in largest],
     }
+
+
+def raised_c(row: dict[str, Any]) -> NDArray[np.float64]:
+    """Return C plus its standard errors at all ln t that matter."""
+    first = round(MATTERS / STEP)
+    raised: NDArray[np.float64] = np.array(row["c"]) + _STANDARD_ERRORS * np.array(row["error"])
+    return raised[first:]

@@ -35,6 +35,21 @@ def _of(letters: str) -> Maker:
     return lambda n, rng: rng.choice(choices, size=n)
 
 
+def _stretches(n: int, rng: np.random.Generator) -> Symbols:
+    """Write one strong letter, and its partner from a random place to another: one coin a block."""
+    first, last = np.sort(rng.integers(n + 1, size=2))
+    letter = rng.choice(PROTEIN.encode("KRESM"))
+    is_between = (np.arange(n) >= first) & (np.arange(n) < last)
+    return np.asarray(np.where(is_between, _PARTNER[letter], letter))
+
+
+def _climbed(n: int, rng: np.random.Generator) -> Symbols:
+    """Write what a search for the largest C found: letters of one pair, two X and a weak letter."""
+    before, after = round(0.35 * n), round(0.4 * n)
+    text = "K" * before + "RRRRXX" + "K" * after + "G"
+    return PROTEIN.encode(text + "K" * max(0, n - before - after - 5))
+
+
 def _repeated(unit: str) -> Maker:
     return lambda n, rng: np.resize(np.roll(PROTEIN.encode(unit), rng.integers(len(unit))), n)
 
@@ -125,7 +140,10 @@ CLASSES: dict[str, Maker] = {
     },
     "two copies": _copies(2, 0.0),
     "four copies, 30% changed": _copies(4, 0.3),
-    "A and X in turn": _repeated("AX"),
+    "one strong letter": lambda n, rng: np.full(n, rng.choice(PROTEIN.encode("KRESM"))),
+    "one strong letter, then its partner, then it again": _stretches,
+    "found by a search": _climbed,
+    "A and X in turn": lambda n, rng: _repeated("AX")(2 * n, rng),
     "GS linker": _of("GGGGS"),
     "KR-rich": _of("KKRR"),
     "ST-rich": _of("SSTTP"),
@@ -156,7 +174,7 @@ CLASSES: dict[str, Maker] = {
 
 
 def made(name: str, n: int, batch: int, rng: np.random.Generator) -> Symbols:
-    """Return some sequences of a class: [B, n]."""
+    """Return some sequences of a class with n scored letters each: [B, n], longer where X is."""
     return np.stack([CLASSES[name](n, rng) for _ in range(batch)])
 
 

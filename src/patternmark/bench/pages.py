@@ -9,6 +9,7 @@ from typing import Any
 
 from patternmark.bench import (
     backbone,
+    block_null_page,
     design,
     detectors_page,
     null,
@@ -39,6 +40,7 @@ _PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "secrecy": secrecy.to_markdown,
     "speed": speed.to_markdown,
     "backbone": backbone.to_markdown,
+    "block-null": block_null_page.to_markdown,
     "validity": validity_page.to_markdown,
     "text-validity": text_validity_page.to_markdown,
     "translation-speed-cpu": translation_speed.to_markdown,

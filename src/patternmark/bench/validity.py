@@ -1,7 +1,8 @@
 """`patternmark bench validity`: whether the p-values are true.
 
 False positives of every detector are counted at small nominal rates, under many fresh keys, on
-natural sequences and on what ProteinMPNN designs without a mark. Nothing is left out for its
+natural sequences, on what ProteinMPNN designs without a mark and with the mark of another key, and
+on sequences written on purpose (`validity_written`). Nothing is left out for its
 repeats or its length. Every key judges a random part of the natural sequences, so that all are
 used over the keys, and all of the designs.
 """
@@ -22,6 +23,7 @@ from patternmark.bench.detector_designs import SCHEMES
 from patternmark.bench.jobs import run_all
 from patternmark.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
 from patternmark.bench.report import environment
+from patternmark.bench.validity_written import COUNTED, count_records, judge_written
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
 from patternmark.core.profile import Profile
@@ -40,6 +42,9 @@ LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate
 SHORTEST = 50  # residues of a chain that is designed on; there is no longest
 NATURAL, DESIGNED = "natural", "designed"
+# Designs with marks that are not looked for, and the scheme of their keys.
+OTHERS = {"marked by another paper key": "paper", "marked by another block key": "blocks"}
+OTHER_DELTA = 1.5
 _BATCH = 1024  # readings measured at once: many nonces take memory for each
 _DEFAULT_SHARE = 5  # keys of many nonces judge one in so many by default: they take longer
 
@@ -131,7 +136,7 @@ class Judge:
 
     def _chosen(self, job: Job, source: str, count: int) -> list[int]:
         """Choose the sequences of a key, by its number the same for all schemes; all designs."""
-        if source == DESIGNED or self.per_key[job.scheme] >= count:
+        if source != NATURAL or self.per_key[job.scheme] >= count:
             return list(range(count))
         rng = np.random.default_rng([self.seed, job.number])
         return [int(i) for i in rng.permutation(count)[: self.per_key[job.scheme]]]
@@ -168,6 +173,8 @@ def run_validity_benchmark(
     weights: Path | None = None,
     backbones: Sequence[Backbone] = (),
     samples: int = 4,
+    draws: int = 512,
+    record_keys: int = 400,
     seed: int = 1,
     device: str = "cpu",
     workers: int = 1,
@@ -176,9 +183,11 @@ def run_validity_benchmark(
 ) -> dict[str, Any]:
     """Count false positives; `step` hears of every finished backbone and key.
 
-    `per_key` natural sequences are judged by every key, by those of many nonces a fifth as many unless
-    `per_default_key` says otherwise. `samples` are designed on each of the `backbones`. With `partial`,
-    a file that keeps finished jobs, a run goes on where another stopped.
+    `per_key` natural sequences are judged by every key, by those of many nonces a fifth as many
+    unless `per_default_key` says otherwise. `samples` are designed on each of the `backbones`,
+    without a mark and with that of another key of each kind. Sequences written on purpose are
+    judged by `draws` likely keys, records of many chains by `record_keys` fresh ones. With
+    `partial`, a file that keeps finished jobs, a run goes on where another stopped.
     """
     if num_keys < 2:
         raise ParameterError("keys differ: give at least two, better some hundred")
@@ -187,11 +196,15 @@ def run_validity_benchmark(
     if backbones:
         if weights is None:
             raise ParameterError("designs need the weights of a model")
-        sources[DESIGNED] = _designs(weights, backbones, samples, seed, device, kept, step)
+        sources |= _designs(weights, backbones, samples, seed, device, kept, step)
     slow = per_default_key or -(-per_key // _DEFAULT_SHARE)
     wanted = {s: slow if p.scheme.nonces > 1 else per_key for s, p in SCHEMES.items()}
     numbers = dict.fromkeys(SCHEMES, num_keys)
     counted = count_all(sources, SCHEMES, wanted, numbers, seed, workers, kept, step)
+    written = judge_written(natural, draws=draws, seed=seed, workers=workers, step=step)
+    records = count_records(
+        dict.fromkeys(COUNTED, record_keys), seed=seed, workers=workers, step=step
+    )
     result: dict[str, Any] = {"benchmark": "validity", **environment()}
     return result | {
         "seed": seed,
@@ -203,6 +216,8 @@ def run_validity_benchmark(
         "samples": samples if backbones else 0,
         "backbones": len(backbones),
         "rates": summarised(counted, SCHEMES),
+        "written": written,
+        "records": records,
     }
 
 
@@ -227,23 +242,30 @@ def _designs(
     device: str,
     kept: Kept,
     step: Callable[[str], None],
-) -> list[Symbols]:
-    """Sample without a mark on every backbone."""
+) -> dict[str, list[Symbols]]:
+    """Sample on every backbone, without a mark and with the marks of keys that nobody tests."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
+    conditions: dict[str, list[tuple[Key | None, float]]] = {DESIGNED: [(None, 0.0)] * samples}
+    for source, scheme in OTHERS.items():
+        keys = numbered_keys(f"bench validity {seed} {source}", SCHEMES[scheme], samples)
+        conditions[source] = [(key, OTHER_DELTA) for key in keys]
     model = None
-    sequences = []
+    sequences: dict[str, list[Symbols]] = {source: [] for source in conditions}
     for backbone in backbones:
         shape = sha256(backbone.coordinates.tobytes()).hexdigest()[:16]
-        name = f"design/{weights.stem}/{backbone.name}/{shape}/{samples}/{seed}"
+        name = f"designs/{weights.stem}/{backbone.name}/{shape}/{samples}/{seed}"
         done = kept.get(name)
         if done is None:
             model = model or ProteinMPNN.load(weights, device)
-            made = design_all(model, backbone, [(None, 0.0)] * samples, seed)["sequences"]
-            letters = ["".join(PROTEIN.letters[i] for i in visible(r, backbone)) for r in made]
+            every = [condition for some in conditions.values() for condition in some]
+            made = design_all(model, backbone, every, seed)["sequences"]
+            letters = [PROTEIN.decode(visible(row, backbone)) for row in made]
             done = {"job": name, "sequences": letters}
             kept.add(done)
-        sequences += [PROTEIN.encode(letters) for letters in done["sequences"]]
+        for number, source in enumerate(conditions):
+            own = done["sequences"][number * samples : (number + 1) * samples]
+            sequences[source] += [PROTEIN.encode(letters) for letters in own]
         step(f"designing: {backbone.name}")
     return sequences
 

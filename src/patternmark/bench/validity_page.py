@@ -6,12 +6,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from patternmark.bench.validity import DESIGNED, LEVELS, NATURAL, TOLERATED
+from patternmark.bench.validity import (
+    DESIGNED,
+    LEVELS,
+    NATURAL,
+    OTHER_DELTA,
+    OTHERS,
+    TOLERATED,
+)
+from patternmark.bench.validity_written_page import records_section, written_section
 from patternmark.statistics import STATISTICS
 
 _LUCK = 1e-3  # a worst key less likely than this is not put down to luck
 _ENOUGH = 10  # false positives due; with fewer, a rate twice too high may pass
-SOURCES = {NATURAL: "natural sequences", DESIGNED: "unmarked ProteinMPNN designs"}
+SOURCES = {
+    NATURAL: "natural sequences",
+    DESIGNED: "unmarked ProteinMPNN designs",
+    **{source: f"designs {source}, delta {OTHER_DELTA:g}" for source in OTHERS},
+}
 
 HOW_TO_READ = """\
 A p-value is true if it is 1 % or less for at most 1 % of unmarked sequences, and so on. *Ratio* is
@@ -40,6 +52,10 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         HOW_TO_READ.format(tolerated=TOLERATED, num_keys=result["num_keys"]),
         "![False positives over the nominal rate](validity.png)",
+        "",
+        *written_section(result["written"]),
+        "",
+        *records_section(result["records"]),
         "",
         *verdicts(rows, list(result["sources"]), _named),
     ]
@@ -88,8 +104,8 @@ def _sources(result: dict[str, Any]) -> str:
     text += f"namely {per_key}"
     if result["samples"]:
         text += (
-            f", and all designs: {result['samples']} on each of {result['backbones']} chains, "
-            f"{result['model']}, T = {result['temperature']}"
+            f", and all designs: {result['samples']} of each kind on each of "
+            f"{result['backbones']} chains, {result['model']}, T = {result['temperature']}"
         )
     return text + ". None is left out for its repeats."
 

@@ -16,6 +16,7 @@ from patternmark.cli import (  # noqa: F401  # add their commands
     bench_scale,
     bench_scan,
     bench_text,
+    bench_validity,
     train_structure,
 )
 from patternmark.cli.attack import attack

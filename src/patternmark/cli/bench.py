@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markdown import Markdown
 
-from patternmark.cli.output import Verbose, progress, results, say, warn
+from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def mixture_null(
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate the null of `auto` for paper keys and for texts (the package's mixture_null*.json)."""
+    """Simulate the null of `auto` for paper keys and for texts."""
     from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
     jobs = token_jobs(share) if tokens else protein_jobs(share)
@@ -319,72 +319,6 @@ def secrecy(
 
         result = run_secrecy_benchmark(size, seed, workers, step, partial)
     show(result, page_of(result), output, as_json)
-    draw(plot, result, output)
-
-
-@bench_app.command()
-def validity(
-    files: Annotated[
-        list[str], typer.Argument(metavar="NULL...", help="Files of sequences without a mark.")
-    ],
-    structures: Annotated[
-        list[Path] | None,
-        typer.Option(help="Structures, or folders of them, to design on without a mark."),
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Designs on each structure.")] = 4,
-    keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
-    sequences: Annotated[int, typer.Option(min=1, help="Sequences each key judges.")] = 25_000,
-    sequences_default: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="The same for keys of many nonces, which are slower; default: a fifth."
-        ),
-    ] = None,
-    model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
-    device: Annotated[str, typer.Option(help="cpu or cuda, for the designs.")] = "cpu",
-    workers: Workers = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of keys, choices and designs.")] = 1,
-    partial: Partial = None,
-    output: Output = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
-) -> None:
-    """Are the p-values true? False positives of all detectors, over many keys and sequences."""
-    from patternmark.bench.detector_designs import SCHEMES
-    from patternmark.bench.protein import suitable_chains
-    from patternmark.bench.validity import SHORTEST, read_unmarked, run_validity_benchmark
-    from patternmark.bench.validity_page import plot, to_markdown
-    from patternmark.io.structures import find_structures
-    from patternmark.models.weights import weights_file
-
-    natural, skipped = read_unmarked(files)
-    if skipped:
-        warn(f"{skipped} records are no proteins and are left out")
-    weights = weights_file(model, report=say) if structures else None
-    with progress("keys and structures") as bar:
-        task = bar.add_task("reading", total=None)
-        found = find_structures(structures) if structures else []
-        backbones = suitable_chains(found, None, SHORTEST, float("inf"))
-        bar.update(task, total=len(backbones) + keys * len(SCHEMES))
-
-        def step(what: str) -> None:
-            bar.update(task, description=what, advance=1)
-
-        result = run_validity_benchmark(
-            natural,
-            num_keys=keys,
-            per_key=sequences,
-            per_default_key=sequences_default,
-            weights=weights,
-            backbones=backbones,
-            samples=samples,
-            seed=seed,
-            device=device,
-            workers=workers,
-            partial=partial,
-            step=step,
-        )
-    show(result, to_markdown(result), output, as_json)
     draw(plot, result, output)
 
 

@@ -25,6 +25,7 @@ from patternmark.cli.evidence import (
     print_combined,
     warn_of_calibration,
 )
+from patternmark.cli.exact import Draws, Exact, Seed, drawing_of, exact_cell, judge_exactly
 from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
 from patternmark.core.chain import KeyChain
@@ -70,6 +71,9 @@ def detect(
         int | None,
         typer.Option(min=1, help="Compare with so many fresh keys; 999 with --null keys."),
     ] = None,
+    exact: Exact = False,
+    draws: Draws = None,
+    seed: Seed = None,
     combine: Annotated[bool, typer.Option(help="Add one p-value for all sequences.")] = False,
     count_repeats: Annotated[
         bool, typer.Option("--count-repeats", help="Count repeats too, as the paper does.")
@@ -107,6 +111,7 @@ def detect(
     source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
     by_keys = null == "keys"
     num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
+    drawing = drawing_of(exact, draws, seed, loaded, by_keys=by_keys)
     parts_null = None if by_keys else _parse_null(null)
     aware: BackboneReader | None = None
     if backbone is not None:
@@ -133,6 +138,7 @@ def detect(
             judged = compare_with_keys(
                 judged, make_detector, judge, num_fresh, bar, decides=by_keys
             )
+            judged = judge_exactly(judged, judge, drawing, bar)
             seen.add(judged)
             bar.advance(task, len(judged))
     if not as_json and seen.verdicts:
@@ -227,7 +233,9 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         table.add_column(name, justify="right")
     for_any = any(v.log10_p_any is not None for v, _ in judged)
     has_ranks = any(v.p_keys is not None for v, _ in judged)
-    for name in [*(["p_any"] if for_any else []), *(["p_keys"] if has_ranks else [])]:
+    is_exact = any(v.p_exact is not None for v, _ in judged)
+    more = {"p_any": for_any, "p_keys": has_ranks, "p_exact": is_exact}
+    for name in (name for name, is_there in more.items() if is_there):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for v, item in judged:
@@ -242,6 +250,8 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
             p_values.append("" if v.log10_p_any is None else format_p(v.log10_p_any))
         if has_ranks:
             p_values.append(f"{v.p_keys:.2g}")
+        if is_exact:
+            p_values.append(exact_cell(v))
         table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
     results.print(table)
     # Native sequences stand in design files for comparison.

@@ -19,6 +19,7 @@ from patternmark.calibrate import (
 from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
 from patternmark.core.key import Key
+from patternmark.core.reading import Reading
 from patternmark.core.verdict import Status, format_p
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
@@ -47,6 +48,16 @@ def num_fresh_keys(wanted: int | None, fpr: float, *, decides: bool) -> int:
     return number
 
 
+def readings_of(judged: list[Judged], judge: Detector) -> list[Reading]:
+    """Return what the detector read of records."""
+    items = [item for _, item in judged]
+    return judge.read(
+        [item.symbols for item in items],
+        [item.scored for item in items],
+        [item.rates for item in items],
+    )
+
+
 def compare_with_keys(
     judged: list[Judged],
     make_detector: Callable[[Key], Detector],
@@ -59,12 +70,7 @@ def compare_with_keys(
     """Add the p-value of the rank among fresh keys; where it `decides`, call by it."""
     if not judged or num_keys == 0:
         return judged
-    items = [item for _, item in judged]
-    readings = judge.read(
-        [item.symbols for item in items],
-        [item.scored for item in items],
-        [item.rates for item in items],
-    )
+    readings = readings_of(judged, judge)
     task = bar.add_task("comparing with fresh keys", total=num_keys)
     ranks = rank_p_values(make_detector, judge.key, readings, num_keys, lambda: bar.advance(task))
     bar.remove_task(task)

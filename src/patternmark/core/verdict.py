@@ -34,8 +34,9 @@ class Verdict:
     holds for any sequence, whoever wrote it; None where the detector has no such p-value.
     `segment` is where a mark lies (positions from 0, half-open), for detectors that look for a
     stretch; `payload` the nonce a marked sequence carries, and `payload_error` how likely it is
-    another; `p_keys` the key's rank among fresh keys, where it was asked for. `prediction` is true
-    where `status` is MARKED. `note` is for people.
+    another; `p_keys` the key's rank among fresh keys, where it was asked for; `p_exact` the
+    p-value of this very sequence, with its relative standard error `p_exact_error`, where that was
+    asked for. `prediction` is true where `status` is MARKED. `note` is for people.
     """
 
     id: str
@@ -58,11 +59,14 @@ class Verdict:
     payload: int | None = None
     payload_error: float | None = None
     p_keys: float | None = None
+    p_exact: float | None = None
+    log10_p_exact: float | None = None
+    p_exact_error: float | None = None
 
     def to_json(self, **more: str) -> str:
         """Return the verdict, with `more` fields, as one line of JSON."""
         table = asdict(self)
-        for name in ("log10_p", "log10_p_any"):
+        for name in ("log10_p", "log10_p_any", "log10_p_exact"):
             table[name] = finite_or_none(table[name])
         return json.dumps(table | more, ensure_ascii=False, allow_nan=False)
 
@@ -71,16 +75,29 @@ class Verdict:
         if not decides:
             signature = f"{self.signature}|null_keys:{num_keys}"
             return replace(self, p_keys=p_keys, signature=signature)
-        is_marked = is_below(log(p_keys), self.fpr)
+        called = self._called(is_below(log(p_keys), self.fpr), f"call:rank{num_keys}")
+        return replace(called, p_keys=p_keys)
+
+    def called_exactly(self, log_p: float, error: float, draws: int, seed: int) -> Verdict:
+        """Return the verdict called by the p-value of this very sequence, from drawn keys."""
+        called = self._called(is_below(log_p, self.fpr), f"exact:{draws}|seed:{seed}|call:exact")
+        return replace(
+            called,
+            p_exact=p_value_of(log_p),
+            log10_p_exact=log_p / LN10 + 0.0,  # never minus zero
+            p_exact_error=error,
+        )
+
+    def _called(self, is_marked: bool, how: str) -> Verdict:
+        """Return the verdict with a call that something else than its p-value decided."""
         status = self.status if self.status is not Status.MARKED else Status.NO_MARK
         return replace(
             self,
-            p_keys=p_keys,
             prediction=is_marked,
             status=Status.MARKED if is_marked else status,
             payload=self.payload if is_marked else None,
             payload_error=self.payload_error if is_marked else None,
-            signature=self.signature.replace(f"|{CALL_BY_P}", f"|call:rank{num_keys}"),
+            signature=self.signature.replace(f"|{CALL_BY_P}", f"|{how}"),
         )
 
 

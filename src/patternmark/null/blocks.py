@@ -26,23 +26,30 @@ def _table() -> dict[str, Any]:
 
 
 class LogC:
-    """Looks up ln C for a block size and a number of scored residues of the longest chain."""
+    """Looks up ln C for a block size, a mixture and the scored residues of the longest chain."""
 
-    def at(self, block: int, scored: int) -> float:
-        """Return ln C; 0, which is Markov's bound, where nothing was measured."""
+    def at(self, block: int, mixture: str, scored: int) -> float:
+        """Return ln C; 0, which is Markov's bound, where nothing was measured.
+
+        `mixture` is the digest of the statistic's mixture: the table is about one of them only.
+        """
         table = _table()
-        if block != table["block"] or scored < table["lengths"][0]:
+        if not _is_about(table, block, mixture) or scored < table["lengths"][0]:
             return 0.0
         # Between two lengths the larger C of both holds.
         place = int(np.searchsorted(table["lengths"], scored, side="right")) - 1
         return log(max(table["c"][place : place + 2]))
 
-    def digest(self, block: int) -> str:
+    def digest(self, block: int, mixture: str) -> str:
         """Return what tells this table from others."""
         table = _table()
-        if block != table["block"]:
+        if not _is_about(table, block, mixture):
             return "1"
         return sha256(repr((table["lengths"], table["c"])).encode()).hexdigest()[:8]
+
+
+def _is_about(table: dict[str, Any], block: int, mixture: str) -> bool:
+    return (table["block"], table.get("mixture")) == (block, mixture)
 
 
 log_c = LogC()

@@ -7,39 +7,42 @@ likelihoods given the letters it saw, and all other coins at random. Under such 
 
     P(E >= t) = mean over drawn keys of  (1 / E where E >= t, else 0).
 
-The mean holds for any sequence. Its error is that of an average of numbers between 0 and 1 / t.
+The key under test is counted as one more draw, with 1 / t:
+
+    p = (1 / t + sum over n drawn keys of (1 / E where E >= t, else 0)) / (n + 1).
+
+With it p is a valid p-value for any number of draws and any sequence, as a rank among fresh keys
+is. Proof: let Q be the law of drawn keys, whose density against fair keys is E. A fair key is then
+a draw from Q with weight w = 1 / E. Key and draws together are exchangeable under Q, so that
+P(p <= a) is the mean under Q of (1 / (n + 1)) times the sum of the w of those draws k whose own p
+is at most a. These are draws k for which the w of all draws at least as large as k sum to at most
+a (n + 1), so their own w do too. Where E was screened it is smaller than that density, 1 / E is
+larger than w, and p errs on the safe side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import log
+from dataclasses import dataclass, field
+from math import isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks
 from patternmark.likelihood import log_mean_exp
-from patternmark.statistics.block_paths import (
-    AT_START,
-    ENTER,
-    FIRST_POSITIONS,
-    LEAVE,
-    Chain,
-    Component,
-    num_blocks,
-    piece_law,
-)
-from patternmark.statistics.blocks import UNMARKED, BlockStatistic
+from patternmark.statistics.block_draws import draw_paths, draw_words, random_words
+from patternmark.statistics.block_paths import Component, num_blocks
+from patternmark.statistics.blocks import UNMARKED, BlockStatistic, Numbered
 
 DRAWS = 400
-_ROOM = 8  # blocks beyond those that E looks at
+_SAME = 1e-9  # values of ln E that differ by less are equal: sums are rounded
 
 
 @dataclass(frozen=True)
 class ExactP:
-    """ln of the p-value of one sequence, and its relative standard error."""
+    """ln of the p-value of one sequence, and the relative standard error of its estimate."""
 
     log_p: float
     relative_error: float
@@ -48,15 +51,20 @@ class ExactP:
 
 @dataclass(eq=False)
 class DrawnCoins:
-    """Coins of a key that was drawn: words [blocks, R] for each chain."""
+    """Coins of a key that was drawn: fair ones, but for those that were set."""
 
     block: int
     nonces: int
-    drawn: dict[int, NDArray[np.uint16]]
+    rng: np.random.Generator
+    drawn: dict[int, NDArray[np.uint16]] = field(default_factory=dict)  # [blocks, R] by chain
 
     def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
         """Return the coins of the first blocks of a chain: [blocks, R]."""
-        return self.drawn[chain][:blocks]
+        known = self.drawn.get(chain, np.zeros((0, self.nonces), dtype=np.uint16))
+        if len(known) < blocks:
+            more = random_words(blocks - len(known), self.nonces, self.rng)
+            known = self.drawn[chain] = np.concatenate([known, more])
+        return known[:blocks]
 
 
 def exact_p(
@@ -69,83 +77,48 @@ def exact_p(
     step: Callable[[], None] = lambda: None,
 ) -> ExactP:
     """Return the p-value of a record whose ln E is `log_e`; `step` is called after every draw."""
-    if not reading.num_scored:
+    if not reading.num_scored or not isfinite(log_e):
         return ExactP(0.0, 0.0, 0)
     rng = np.random.default_rng(seed)
-    terms = np.zeros(draws)
+    terms = np.zeros(draws)  # t / E: numbers between 0 and 1
     for number in range(draws):
         drawn = statistic.with_coins(draw_coins(statistic, reading, rng))
         found = float(log_mean_exp(drawn.log_ratios(reading)))
-        # Relative to t: numbers between 0 and 1.
-        terms[number] = np.exp(log_e - found) if found >= log_e - 1e-9 else 0.0
+        terms[number] = np.exp(min(log_e - found, 0.0)) if found >= log_e - _SAME else 0.0
         step()
+    terms = np.append(terms, 1.0)  # the key under test; alone it makes the error 100 %
     mean = float(terms.mean())
-    if mean == 0.0:  # no drawn key reached t: less than one in so many
-        return ExactP(min(0.0, log(3.0 / draws) - log_e), 1.0, draws)
-    error = float(terms.std(ddof=1)) / np.sqrt(draws) / mean
+    error = float(terms.std()) / np.sqrt(len(terms)) / mean
     return ExactP(min(0.0, log(mean) - log_e), float(error), draws)
+
+
+EXACT = {Blocks.name: exact_p}  # by scheme: what computes the p-value of one sequence
 
 
 def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Generator) -> DrawnCoins:
     """Draw a key with probability proportional to the E that it gives the record."""
-    coins = statistic.coins
-    pieces = statistic.pieces(reading)
+    coins = DrawnCoins(statistic.coins.block, statistic.coins.nonces, rng)
     branches = statistic.branches(reading)
     weights = np.concatenate([np.exp(branch.log_weights) for branch in branches])
-    chosen = int(rng.choice(len(weights), p=weights / weights.sum()))
     choices = [(b.shift, component) for b in branches for component in b.components]
-    shift, component = choices[chosen]
+    shift, component = choices[int(rng.choice(len(weights), p=weights / weights.sum()))]
     nonce = int(rng.integers(coins.nonces))
-    drawn: dict[int, NDArray[np.uint16]] = {}
-    every = statistic.mixture.components
-    for number, chain in pieces:
-        blocks = num_blocks(chain.length, coins.block, every) + _ROOM
-        blocks += blocks // 4  # the statistic asks for some more than it needs
-        for branch in branches:
-            words = rng.integers(2**10, size=(blocks, coins.nonces), dtype=np.uint16)
-            drawn.setdefault(number + branch.shift, words)
-            if len(drawn[number + branch.shift]) < blocks:
-                drawn[number + branch.shift] = words
-    for number, chain in pieces:
+    pieces = statistic.pieces(reading)
+    for piece in pieces:
         if len(pieces) > 1 and rng.random() < UNMARKED:
             continue
-        words = drawn[number + shift]
-        for block, first, last in draw_path(chain.length, coins.block, component, rng):
-            if block < len(words):
-                words[block, nonce] = _draw_word(chain, component.level, first, last, rng)
-    return DrawnCoins(coins.block, coins.nonces, drawn)
+        words = _likely_words(piece, coins.block, component, rng)
+        coins.words(piece.number + shift, len(words))[:, nonce] = words
+    return coins
 
 
-def draw_path(
-    length: int, block: int, component: Component, rng: np.random.Generator
-) -> list[tuple[int, int, int]]:
-    """Draw pieces (block, first, last) of a chain from the prior of a component."""
-    law = piece_law(block, component.slip)
-    first_block, at, is_rest = 0, 0, False
-    if component.begins == "inside":
-        at = int(rng.geometric(ENTER)) - 1
-        is_rest = rng.random() >= AT_START
-    elif component.begins == "anywhere":
-        is_rest = True
-    if is_rest:
-        first_block = int(rng.integers(FIRST_POSITIONS // block))
-    path = []
-    while at < length:
-        if component.begins == "inside" and not is_rest and rng.random() < LEAVE:
-            break
-        lengths = law.rest if is_rest else law.whole
-        size = int(rng.choice(len(lengths), p=lengths / lengths.sum()))
-        if size:
-            path.append((first_block, at, min(at + size, length)))
-        at, first_block, is_rest = at + size, first_block + 1, False
-    return path
-
-
-def _draw_word(chain: Chain, level: int, first: int, last: int, rng: np.random.Generator) -> int:
-    """Draw the coins of a block, given the letters that it saw."""
-    seen = slice(first, last)
-    signed = chain.weights[level, seen] * chain.side[seen]
-    scored = chain.pair[seen] >= 0
-    sums = np.bincount(chain.pair[seen][scored], weights=signed[scored], minlength=10)
-    is_first = rng.random(10) < 1.0 / (1.0 + np.exp(-sums))
-    return int(is_first @ (1 << np.arange(10)))
+def _likely_words(
+    piece: Numbered, block: int, component: Component, rng: np.random.Generator
+) -> NDArray[np.uint16]:
+    """Draw the coins of one nonce that a chain lies on: [J]."""
+    chain = piece.chain
+    blocks = num_blocks(chain.length, block, (component,))
+    block_of = draw_paths(1, chain.length, blocks, block, component, rng)
+    signed = chain.weights[component.level] * chain.side
+    words: NDArray[np.uint16] = draw_words(signed[None], chain.pair[None], block_of, blocks, rng)[0]
+    return words

@@ -135,7 +135,7 @@ class BlockStatistic:
         self.mixture = BACKBONE_MIXTURE if source else MIXTURE
         rates = agreement_rates(PROTEIN, Blocks.name)
         self._weights = np.append(np.log(rates / (1.0 - rates)), np.zeros((len(rates), 1)), axis=1)
-        null = "markov" if name == "lr" else f"c-{log_c.digest(coins.block)}"
+        null = "markov" if name == "lr" else f"c-{log_c.digest(coins.block, self.mixture.digest)}"
         self.signature = f"{source}{'|' if source else ''}mixture:{self.mixture.digest}|null:{null}"
         self._halves: dict[int, NDArray[np.int8]] = {}
         self._bits: dict[int, Packed] = {}
@@ -146,8 +146,8 @@ class BlockStatistic:
         return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
 
     def with_coins(self, coins: Coins) -> BlockStatistic:
-        """Return the statistic of another key, with nothing left out."""
-        return BlockStatistic(coins, name=self.name, source=self._source, screens=False)
+        """Return the same statistic of another key."""
+        return BlockStatistic(coins, name=self.name, source=self._source, screens=self._screens)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record; nothing in it is masked."""
@@ -263,7 +263,8 @@ class BlockStatistic:
         if self.name == "lr":
             return any_sequence
         longest = max((int(np.count_nonzero(p != UNREAD)) for p in reading.parts), default=0)
-        return min(any_sequence, 0.0, log_c.at(self.coins.block, longest) - total)
+        factor = log_c.at(self.coins.block, self.mixture.digest, longest)
+        return min(any_sequence, 0.0, factor - total)
 
     def _largest(self, reading: Reading) -> float:
         """Return ln E where every letter agrees with one nonce: nothing can show more."""

@@ -1,0 +1,89 @@
+"""The page and the picture of `patternmark bench block-null`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.bench.block_null import MATTERS, raised_c
+
+_SHOWN = 12  # classes of each length in the table
+_DRAWN = 6  # classes in each panel of the picture
+
+
+def to_markdown(result: dict[str, Any]) -> str:
+    """Return the results page."""
+    table = result["table"]
+    classes = len({row["class"] for row in result["rows"]})
+    draws = [row["draws"] for row in result["rows"]]
+    lines = [
+        "# How far below Markov's bound is the e-value of block marks?",
+        "",
+        f"Made by `patternmark bench block-null NATURAL.fa --draws {max(draws)} -o docs/results` "
+        f"with patternmark {result['version']}, Python {result['python']}, numpy "
+        f"{result['numpy']}. Seed {result['seed']}, blocks of {result['block']}, mixture "
+        f"{result['mixture']}.",
+        "",
+        "For one sequence, P(E >= t) over random keys is C(t) / t, and C(t) is at most 1. "
+        f"C was measured for {classes} classes of sequences at {len(table['lengths'])} lengths, "
+        f"with {min(draws)} to {max(draws)} sequences each and a key for each sequence, drawn with "
+        "probability proportional to E. *Largest C* is that over all ln t from "
+        f"{MATTERS:g} on, with its standard error; the p-value of `auto` uses the largest of all "
+        "classes plus two standard errors.",
+        "",
+        "![C against t](block-null.png)",
+        "",
+        "| scored residues | " + " | ".join(str(n) for n in table["lengths"]) + " |",
+        "|---|" + "---:|" * len(table["lengths"]),
+        "| C in the table | " + " | ".join(f"{c:.3f}" for c in table["c"]) + " |",
+    ]
+    for n in table["lengths"]:
+        lines += ["", f"## {n} scored residues", "", *_largest(result, n)]
+    return "\n".join(lines) + "\n"
+
+
+def _sorted_rows(result: dict[str, Any], length: int) -> list[dict[str, Any]]:
+    rows = [row for row in result["rows"] if row["length"] == length]
+    return sorted(rows, key=lambda row: -float(np.max(raised_c(row))))
+
+
+def _largest(result: dict[str, Any], length: int) -> list[str]:
+    rows = _sorted_rows(result, length)
+    lines = [
+        f"The {min(_SHOWN, len(rows))} largest of {len(rows)} classes:",
+        "",
+        "| class | sequences | largest C | at ln t |",
+        "|---|---:|---|---:|",
+    ]
+    for row in rows[:_SHOWN]:
+        c, log_t = np.array(row["c"]), _log_t(result, row)
+        place = int(np.argmax(np.where(log_t >= MATTERS, c, -1.0)))
+        lines.append(
+            f"| {row['class']} | {row['draws']:,} | {c[place]:.3f} ± {row['error'][place]:.3f} "
+            f"| {log_t[place]:g} |"
+        )
+    return lines
+
+
+def _log_t(result: dict[str, Any], row: dict[str, Any]) -> NDArray[np.float64]:
+    return np.asarray(result["step"] * np.arange(len(row["c"])))
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draw C(t) of the largest classes, a panel for each length."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
+
+    lengths = result["table"]["lengths"]
+    figure = Figure(figsize=(4 * len(lengths), 4.5), layout="constrained", dpi=120)
+    panels = figure.subplots(1, len(lengths), squeeze=False, sharey=True)[0]
+    for axes, n, c in zip(panels, lengths, result["table"]["c"], strict=True):
+        for row in _sorted_rows(result, n)[:_DRAWN]:
+            axes.plot(_log_t(result, row), row["c"], label=row["class"], linewidth=1)
+        axes.axhline(c, color="black", linestyle=":", linewidth=0.8)
+        axes.set(title=f"{n} scored residues", xlabel="ln t", ylim=(0, 1))
+        axes.legend(fontsize=6)
+    panels[0].set_ylabel("C(t) = t P(E >= t)")
+    figure.savefig(path)

@@ -23,7 +23,7 @@ class Asked:
 
 @pytest.fixture
 def marked(key: Key, rng: np.random.Generator) -> np.ndarray:
-    rates = rates_at(1.0, PROTEIN, key.profile.scheme)
+    rates = rates_at(1.0, PROTEIN, key.profile.scheme.name)
     return marked_sequences(key, rates, rng.random((1, 400)))[0]
 
 

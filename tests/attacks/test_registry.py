@@ -133,7 +133,7 @@ def test_a_greater_strength_changes_what_a_smaller_one_does(name: str, protein: 
 
 
 def test_detection_falls_as_attacks_grow(key: Key, rng: np.random.Generator) -> None:
-    rates = rates_at(1.5, PROTEIN, key.profile.scheme)
+    rates = rates_at(1.5, PROTEIN, key.profile.scheme.name)
     marked = list(marked_sequences(key, rates, rng.random((24, 300))))
     detector = Detector(key)
 

@@ -44,7 +44,7 @@ def to_markdown(result: dict[str, Any]) -> str:
     lines = [
         "# What marked sequences of one key teach",
         "",
-        f"Made by `patternmark bench secrecy --size {result['size']} -o docs/results` with "
+        f"{_made(result)} `patternmark bench secrecy --size {result['size']}` with "
         f"patternmark {result['version']}, Python {result['python']}, numpy {result['numpy']}.",
         "",
         _INTRODUCTION.format(
@@ -66,6 +66,14 @@ def to_markdown(result: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _made(result: dict[str, Any]) -> str:
+    """Say whether the run was finished."""
+    trials = result["trials"]
+    if trials["measured"] == trials["planned"]:
+        return "Made by"
+    return "Put together from the finished parts of an unfinished run of"
 
 
 def _shape(row: dict[str, Any]) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from patternmark.core.turns import TurnSchedule
 from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.recover import recover
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.blocks import MIXTURE, BlockStatistic
 from vectors import port
 
 TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]
@@ -142,7 +142,7 @@ def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
         **_mixed(statistic, reading),
         "log_e": verdict.statistic,
         "p_any": verdict.p_any,
-        "c": exp(log_c.at(schedule.block, max(map(_scored, reading.parts)))),
+        "c": exp(log_c.at(schedule.block, MIXTURE.digest, max(map(_scored, reading.parts)))),
         "p_value": verdict.p_value,
         "marked": verdict.prediction,
         "payload_found": verdict.payload,

@@ -66,7 +66,7 @@ def is_found(log_e: NDArray[np.float64], num_nonces: int, length: int) -> bool:
     others = num_nonces - len(log_e)
     every = np.append(log_e, log(others)) if others > 0 else log_e
     total = float(log_mean_exp(every, total=True)) - log(num_nonces)
-    log_p = min(-total, 0.0, log_c.at(DEFAULT_BLOCK, length) - total)
+    log_p = min(-total, 0.0, log_c.at(DEFAULT_BLOCK, MIXTURE.digest, length) - total)
     return is_below(log_p, DEFAULT_FPR)
 
 

@@ -103,7 +103,7 @@ def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Gener
     choices = [(b.shift, component) for b in branches for component in b.components]
     shift, component = choices[int(rng.choice(len(weights), p=weights / weights.sum()))]
     nonce = int(rng.integers(coins.nonces))
-    pieces = statistic.pieces(reading)
+    pieces = [piece for piece in statistic.pieces(reading) if piece.number + shift >= 0]
     for piece in pieces:
         if len(pieces) > 1 and rng.random() < UNMARKED:
             continue

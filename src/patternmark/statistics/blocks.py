@@ -49,8 +49,9 @@ class Mixture:
 
     @property
     def digest(self) -> str:
-        """What tells this mixture from others."""
-        return sha256(repr(self).encode()).hexdigest()[:8]
+        """What tells this mixture, and the rates of letters it goes with, from others."""
+        rates = agreement_rates(PROTEIN, Blocks.name).tobytes()
+        return sha256(repr(self).encode() + rates).hexdigest()[:8]
 
     @property
     def of_other_chain(self) -> Component:
@@ -88,9 +89,10 @@ BACKBONE_MIXTURE = Mixture(
     weights=(0.25, 0.30, 0.20, 0.15, 0.10),
     short_weights=(0.20, 0.30, 0.25, 0.10, 0.15),
 )
-# A record that lacks the first chains of its design: its chain 0 is chain 1, 2 or 3 of the design.
-_SHIFTS = (1, 2, 3)
-_SHIFTED = 0.1  # the share of records that lack chains
+# Chains of a record may have other numbers than in their design. A record that lacks the design's
+# first chains begins with chain 1, 2 or 3; one that begins with other chains has chain 0 later on.
+_LACKING, _BEFORE = (1, 2, 3), (-1, -2)
+_SHIFTED = 0.1  # the share of such records
 
 
 class Coins(Protocol):
@@ -111,9 +113,9 @@ class Numbered(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """Components that E averages over where the record lacks its design's first chains, or none."""
+    """Components that E averages over, for chains whose numbers differ by a shift from the design's."""
 
-    shift: int  # how many chains it lacks
+    shift: int  # chain c of the record is chain c + shift of the design
     components: tuple[Component, ...]
     log_weights: NDArray[np.float64]  # [C]
 
@@ -186,14 +188,16 @@ class BlockStatistic:
         """Return what E averages over besides the nonce, with the logarithms of the weights."""
         weights = self.mixture.log_weights(reading.num_scored)
         every = [Branch(0, self.mixture.components, weights + log(1.0 - _SHIFTED))]
-        share = np.array([log(_SHIFTED / len(_SHIFTS))])
-        return every + [Branch(shift, (self.mixture.of_other_chain,), share) for shift in _SHIFTS]
+        shifts = [*_LACKING, *(shift for shift in _BEFORE if len(reading.chains) + shift > 0)]
+        share = np.array([log(_SHIFTED / len(shifts))])
+        return every + [Branch(shift, (self.mixture.of_other_chain,), share) for shift in shifts]
 
     def _of_chains(
         self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
     ) -> NDArray[np.float64]:
-        """Multiply the ratios of a record's chains: [R, C]."""
+        """Multiply the ratios of a record's chains: [R, C]; chains before the design's say nothing."""
         total = np.zeros((self.coins.nonces, len(components)))
+        pieces = [piece for piece in pieces if piece.number + shift >= 0]
         chosen = self._looks(pieces, shift, components)
         for (number, chain), own in zip(pieces, chosen, strict=True):
             halves = self.halves(number + shift, chain.length, components)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector
+from patternmark.bench.detector_designs import SCHEMES
 from patternmark.bench.validity import (
     DESIGNED,
     LEVELS,
     NATURAL,
-    SCHEMES,
     Job,
     PackedReadings,
     detectors_of,
@@ -47,7 +47,7 @@ def test_the_command_counts_what_detectors_call_marked(
     run: Callable[..., Outcome], null_file: Path, tmp_path: Path
 ) -> None:
     kept, folder = tmp_path / "kept.jsonl", tmp_path / "out"
-    size = ["--keys", 2, "--sequences", 9, "--sequences-r64", 3, "--partial", kept]
+    size = ["--keys", 2, "--sequences", 9, "--sequences-default", 3, "--partial", kept]
     done = run("bench", "validity", null_file, *size, "--json", "-o", folder)
     assert done.status == 0, done.err
     result = json.loads(done.out)
@@ -55,9 +55,9 @@ def test_the_command_counts_what_detectors_call_marked(
     assert (folder / "validity.md").read_text() == to_markdown(result)
     assert (folder / "validity.png").stat().st_size > 0
     rows = {(r["scheme"], r["detector"], r["nominal"]): r for r in result["rates"]}
-    assert len(rows) == sum(len(detectors_of(scheme)) for scheme in SCHEMES) * len(LEVELS)
+    assert len(rows) == sum(len(detectors_of(SCHEMES[scheme])) for scheme in SCHEMES) * len(LEVELS)
     pairs = {scheme: rows[scheme, "auto", 0.01]["pairs"] for scheme in SCHEMES}
-    assert pairs == {"paper": 18, "hardened R=1": 18, "hardened R=64": 6}
+    assert pairs == {"paper": 18, "blocks R=1": 18, "blocks": 6}
     assert len(kept.read_text().splitlines()) == 6
 
 
@@ -86,8 +86,8 @@ def test_all_detectors_are_those_of_users(rng: np.random.Generator) -> None:
         key = key_of(Job(scheme, 1), 5)
         packed = PackedReadings.of(Detector(key).read(texts))
         assert len(packed) == 5  # nothing can be said of the last
-        found = log_ps(key, detectors_of(scheme), packed.take([0, 3, 4]))
-        assert set(found) == set(detectors_of(scheme))
+        found = log_ps(key, detectors_of(SCHEMES[scheme]), packed.take([0, 3, 4]))
+        assert set(found) == set(detectors_of(SCHEMES[scheme]))
         for detector, log_p in found.items():
             verdicts = Detector(key, detector).detect_many([texts[i] for i in (0, 3, 4)])
             expected = [verdict.log10_p * log(10) for verdict in verdicts]
@@ -97,7 +97,7 @@ def test_all_detectors_are_those_of_users(rng: np.random.Generator) -> None:
 def test_designs_are_judged_by_every_key_and_kept(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, tmp_path: Path
 ) -> None:
-    only = {"paper": ("phase",), "hardened R=1": ("phase",)}
+    only = {"paper": ("phase",), "blocks R=1": ("phase",)}
     monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
     monkeypatch.setattr("patternmark.models.mpnn.ProteinMPNN.load", lambda *_: object())
     made = {"sequences": plain_sequences(PROTEIN, 3, 60, rng)}
@@ -135,10 +135,10 @@ def _phase_rows(result: dict) -> list[dict]:
 def test_an_invalid_detector_is_flagged(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    only = {"paper": ("phase",), "hardened R=1": ("phase",)}
+    only = {"paper": ("phase",), "blocks R=1": ("phase",)}
     monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
     natural = list(plain_sequences(PROTEIN, 1000, 101, rng))
-    size = {"num_keys": 5, "per_key": 800, "per_r64_key": 10}
+    size = {"num_keys": 5, "per_key": 800, "per_default_key": 10}
     honest = run_validity_benchmark(natural, **size)
     assert all(row["ok"] for row in honest["rates"])
     assert "All 12 rates below are `ok`." in to_markdown(honest)

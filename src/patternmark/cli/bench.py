@@ -255,7 +255,7 @@ def mixture_null(
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate the null of `auto` for paper keys and for texts (the package's mixture_null*.json)."""
+    """Simulate the null of `auto` for paper keys, or for texts (mixture_null*.json)."""
     from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
     jobs = token_jobs(share) if tokens else protein_jobs(share)

@@ -113,9 +113,7 @@ class BackboneStatistic:
         found = []
         for value, row in zip(sums.tolist(), weights, strict=True):
             null = _null_of(row[read].tobytes())
-            found.append(
-                Found(-null.log_tail(value) - log_chances, log_chances, value, step, null)
-            )
+            found.append(Found(-null.log_tail(value) - log_chances, log_chances, value, step, null))
         return max(found, key=lambda one: one.evidence)
 
 

@@ -108,7 +108,7 @@ def test_p_values_of_blocks_hold_for_any_sequence_over_random_keys(
     symbols = np.concatenate([np.tile(stretch, 8), PROTEIN.encode("A" * 40 + "EK" * 20)])
     rates = rates_of(len(symbols), rng)
     reading = Reading(symbols, (slice(0, len(symbols)),), rates)
-    found = [make_backbone(key_of("blocks", n)).measure([reading])[0] for n in range(400)]
+    found = [make_backbone(key_of("blocks", n)).measure([reading])[0] for n in range(1000)]
     assert excess(np.exp([one.log_p for one in found])) <= 4
     assert excess(np.exp([one.log_p_any for one in found])) <= 4
     assert min(one.log_p for one in found) > np.log(1e-6)
@@ -169,7 +169,11 @@ def test_what_it_cannot_judge_is_refused() -> None:
     with pytest.raises(ParameterError, match="two keys that take turns"):
         make_backbone(three)
     words = Alphabet.from_symbols("words", [f"w{i}" for i in range(100)], unscored=[])
+<<<<<<< HEAD
     with pytest.raises(ParameterError, match=r"known for proteins: key .* marks alphabet 'words'"):
+=======
+    with pytest.raises(ParameterError, match="marks alphabet 'words'"):
+>>>>>>> plan
         make_backbone(Key.generate(Profile(words)))
     key = key_of("paper")
     with pytest.raises(ParameterError, match="needs the rates of positions"):

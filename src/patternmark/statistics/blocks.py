@@ -27,6 +27,7 @@ from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
+from patternmark.errors import ParameterError
 from patternmark.evidence import markov
 from patternmark.likelihood import log_mean_exp
 from patternmark.null.blocks import log_c
@@ -113,7 +114,7 @@ class Numbered(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """Components that E averages over, for chains whose numbers differ by a shift from the design's."""
+    """Components that E averages over, where chain numbers differ from the design's by a shift."""
 
     shift: int  # chain c of the record is chain c + shift of the design
     components: tuple[Component, ...]
@@ -195,7 +196,7 @@ class BlockStatistic:
     def _of_chains(
         self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
     ) -> NDArray[np.float64]:
-        """Multiply the ratios of a record's chains: [R, C]; chains before the design's say nothing."""
+        """Multiply the ratios of a record's chains: [R, C]."""
         total = np.zeros((self.coins.nonces, len(components)))
         pieces = [piece for piece in pieces if piece.number + shift >= 0]
         chosen = self._looks(pieces, shift, components)
@@ -254,8 +255,13 @@ class BlockStatistic:
 
     def _chain(self, reading: Reading, rows: slice) -> Chain:
         symbols = reading.symbols[rows]
-        if reading.rates is None:
+        if not self._source:
             weights = self._weights[:, symbols]  # UNREAD finds the last column, 0
+        elif reading.rates is None:
+            raise ParameterError(
+                "this detector needs the rates of positions that a model gives: pass them as "
+                "rates (see patternmark.expect)"
+            )
         else:
             rates = reading.rates[:, rows]
             weights = np.where(symbols != UNREAD, np.log(rates / (1.0 - rates)), 0.0)

@@ -169,11 +169,7 @@ def test_what_it_cannot_judge_is_refused() -> None:
     with pytest.raises(ParameterError, match="two keys that take turns"):
         make_backbone(three)
     words = Alphabet.from_symbols("words", [f"w{i}" for i in range(100)], unscored=[])
-<<<<<<< HEAD
     with pytest.raises(ParameterError, match=r"known for proteins: key .* marks alphabet 'words'"):
-=======
-    with pytest.raises(ParameterError, match="marks alphabet 'words'"):
->>>>>>> plan
         make_backbone(Key.generate(Profile(words)))
     key = key_of("paper")
     with pytest.raises(ParameterError, match="needs the rates of positions"):

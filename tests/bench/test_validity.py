@@ -14,18 +14,12 @@ import pytest
 
 from patternmark import PROTEIN, Detector
 from patternmark.bench.detector_designs import SCHEMES
-<<<<<<< HEAD
 from patternmark.bench.hard_sequences import CLASSES
-=======
->>>>>>> plan
 from patternmark.bench.validity import (
     DESIGNED,
     LEVELS,
     NATURAL,
-<<<<<<< HEAD
     OTHERS,
-=======
->>>>>>> plan
     Job,
     PackedReadings,
     detectors_of,
@@ -73,11 +67,7 @@ def test_the_command_counts_what_detectors_call_marked(
     run: Callable[..., Outcome], null_file: Path, tmp_path: Path
 ) -> None:
     kept, folder = tmp_path / "kept.jsonl", tmp_path / "out"
-<<<<<<< HEAD
     size = ["--keys", 2, "--sequences", 9, "--sequences-default", 3, "--partial", kept, *SMALL]
-=======
-    size = ["--keys", 2, "--sequences", 9, "--sequences-default", 3, "--partial", kept]
->>>>>>> plan
     done = run("bench", "validity", null_file, *size, "--json", "-o", folder)
     assert done.status == 0, done.err
     result = json.loads(done.out)
@@ -85,13 +75,9 @@ def test_the_command_counts_what_detectors_call_marked(
     assert (folder / "validity.md").read_text() == to_markdown(result)
     assert (folder / "validity.png").stat().st_size > 0
     rows = {(r["scheme"], r["detector"], r["nominal"]): r for r in result["rates"]}
-<<<<<<< HEAD
     assert len(rows) == sum(len(detectors_of(profile)) for profile in SCHEMES.values()) * len(
         LEVELS
     )
-=======
-    assert len(rows) == sum(len(detectors_of(SCHEMES[scheme])) for scheme in SCHEMES) * len(LEVELS)
->>>>>>> plan
     pairs = {scheme: rows[scheme, "auto", 0.01]["pairs"] for scheme in SCHEMES}
     assert pairs == {"paper": 18, "blocks R=1": 18, "blocks": 6}
     assert len(kept.read_text().splitlines()) == 6
@@ -122,13 +108,8 @@ def test_all_detectors_are_those_of_users(rng: np.random.Generator) -> None:
         key = key_of(Job(scheme, 1), 5)
         packed = PackedReadings.of(Detector(key).read(texts))
         assert len(packed) == 5  # nothing can be said of the last
-<<<<<<< HEAD
         found = log_ps(key, detectors_of(profile), packed.take([0, 3, 4]))
         assert set(found) == set(detectors_of(profile))
-=======
-        found = log_ps(key, detectors_of(SCHEMES[scheme]), packed.take([0, 3, 4]))
-        assert set(found) == set(detectors_of(SCHEMES[scheme]))
->>>>>>> plan
         for detector, log_p in found.items():
             verdicts = Detector(key, detector).detect_many([texts[i] for i in (0, 3, 4)])
             expected = [verdict.log10_p * log(10) for verdict in verdicts]
@@ -180,7 +161,6 @@ def _phase_rows(result: dict) -> list[dict]:
 def test_an_invalid_detector_is_flagged(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-<<<<<<< HEAD
     only = {"paper": ("phase",), "blocks": ("auto", "lr")}
     monkeypatch.setattr("patternmark.bench.validity.DETECTORS", only)
     natural = list(plain_sequences(PROTEIN, 1000, 101, rng))
@@ -188,15 +168,6 @@ def test_an_invalid_detector_is_flagged(
     honest = run_validity_benchmark(natural, **size)
     assert all(row["ok"] for row in honest["rates"])
     assert "All 20 rates below are `ok`." in to_markdown(honest)
-=======
-    monkeypatch.setattr("patternmark.bench.validity.DETECTORS", {"paper": ("phase",)})
-    monkeypatch.setattr("patternmark.bench.validity.SCHEMES", {"paper": SCHEMES["paper"]})
-    natural = list(plain_sequences(PROTEIN, 1000, 101, rng))
-    size = {"num_keys": 5, "per_key": 800, "per_default_key": 10}
-    honest = run_validity_benchmark(natural, **size)
-    assert all(row["ok"] for row in honest["rates"])
-    assert "All 4 rates below are `ok`." in to_markdown(honest)
->>>>>>> plan
 
     measure = PhaseStatistic.measure
 

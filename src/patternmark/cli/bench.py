@@ -255,11 +255,7 @@ def mixture_null(
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
-<<<<<<< HEAD
     """Simulate the null of `auto` for paper keys and for texts."""
-=======
-    """Simulate the null of `auto` for paper keys, or for texts (mixture_null*.json)."""
->>>>>>> plan
     from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
 
     jobs = token_jobs(share) if tokens else protein_jobs(share)

@@ -23,7 +23,7 @@ LAYERS = [
     # Nulls and statistics, with the engines that both use.
     {
         "null", "statistics", "evidence", "intervals", "rates", "likelihood", "cyclic", "phases",
-        "alignment", "recover", "compiled", "kernels", "masks",
+        "alignment", "recover", "compiled", "kernels", "lanes", "masks",
     },
     {"detect", "signature"},
 ]  # fmt: skip

@@ -78,7 +78,6 @@ SENTINELS = {
     "scan/cluster.py": 1,
     "schemes/canvas.py": 2,
     "schemes/rules.py": 1,
-    "statistics/block_best.py": 1,
     "translation/choice.py": 1,
 }
 

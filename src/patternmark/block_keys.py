@@ -40,7 +40,7 @@ from patternmark.statistics.blocks import BlockStatistic, Coins
 _KEPT_BYTES = 2**28  # coins up to this size are kept; more are derived for every batch
 _AT_ONCE = 64 * LANES  # lanes whose table is laid out together: it should fit a cache
 _CLOSER = 256  # keys whose best stretch is looked at more closely
-_PIECE = Component(2, 0.004, "anywhere")
+_PIECES = (Component(2, 0.004, "anywhere"), Component(2, 0.004, "inside"))
 
 Planes = NDArray[np.uint64]
 
@@ -93,44 +93,60 @@ class BlockKeyScreen:
     ) -> NDArray[np.float32]:
         """Score them by the exact ratio of the best stretches; -inf where it is not worth it."""
         spoken = self._spoken(readings)
-        shape = (len(readings), len(self._coins))
-        best, nonces = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        shifts = np.zeros((len(spoken), len(self._coins)), dtype=np.int64)
-        for keys, tables in self._in_turn(spoken, progress):
-            found = [best_stretches(chain, tables[number]) for _, number, chain in spoken]
-            total = np.zeros((len(readings), (keys.stop - keys.start) * self._nonces), np.int64)
-            for own, (scores, _) in zip(spoken, found, strict=True):
-                total[own.record] += scores
-            nonces[:, keys] = self._by_key(total).argmax(axis=2)
-            best[:, keys] = self._by_key(total).max(axis=2)
-            for row, (own, (_, places)) in enumerate(zip(spoken, found, strict=True)):
-                chosen = nonces[own.record, keys, None]
-                shifts[row, keys] = np.take_along_axis(self._by_key(places), chosen, axis=1)[:, 0]
-        result = np.full((*shape, 1), -np.inf, dtype=np.float32)
-        for record in range(len(readings)):
-            few = np.argsort(-best[record], kind="stable")[:_CLOSER]
-            own = [(row, one) for row, one in enumerate(spoken) if one.record == record]
-            ratios = [
-                self._exact(one, few, nonces[record, few], shifts[row, few]) for row, one in own
-            ]
-            result[record, few, 0] = sum(ratios, np.zeros(len(few)))
+        best, nonces, shifts = self._stretches(len(readings), spoken, progress)
+        result = np.full((*best.shape, 1), -np.inf, dtype=np.float32)
+        for record, scores in enumerate(best):
+            few = np.argsort(-scores, kind="stable")[:_CLOSER]
+            result[record, few, 0] = 0.0
+            for row, one in enumerate(spoken):
+                if one.record == record:
+                    ratios = self._exact(one, few, nonces[record, few], shifts[row, few])
+                    result[record, few, 0] += ratios
         return result
 
+    def _stretches(
+        self, records: int, spoken: Sequence[_Spoken], progress: Progress | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the best score and its nonce [B, K], and the shift of each chain [chains, K]."""
+        num_keys = len(self._coins)
+        best, nonces = np.zeros((2, records, num_keys), dtype=np.int64)
+        shifts = np.zeros((len(spoken), num_keys), dtype=np.int64)
+        for keys, tables in self._in_turn(spoken, progress):
+            total = np.zeros((records, (keys.stop - keys.start) * self._nonces), np.int64)
+            places = []
+            for record, number, chain in spoken:
+                scores, place = best_stretches(chain, tables[number])
+                total[record] += scores
+                places.append(self._by_key(place))
+            best[:, keys] = self._by_key(total).max(axis=2)
+            nonces[:, keys] = self._by_key(total).argmax(axis=2)
+            for row, (one, place) in enumerate(zip(spoken, places, strict=True)):
+                chosen = nonces[one.record, keys, None]
+                shifts[row, keys] = np.take_along_axis(place, chosen, axis=1)[:, 0]
+        return best, nonces, shifts
+
     def _exact(
-        self, spoken: _Spoken, keys: NDArray[np.int64], nonces: NDArray[np.int64],
+        self,
+        spoken: _Spoken,
+        keys: NDArray[np.int64],
+        nonces: NDArray[np.int64],
         shifts: NDArray[np.int64],
-    ) -> NDArray[np.float64]:  # fmt: skip
+    ) -> NDArray[np.float64]:
         """Return ln of the ratio of a chain under some keys, each with a nonce and a shift."""
-        blocks = num_blocks(spoken.chain.length, self._block, [_PIECE])
+        blocks = num_blocks(spoken.chain.length, self._block, _PIECES)
         words = np.stack(
             [
                 self._coins[key].words(spoken.number, blocks)[:, nonce]
                 for key, nonce in zip(keys.tolist(), nonces.tolist(), strict=True)
             ]
         )
-        looks = [Look(0, np.array([row]), shift) for row, shift in enumerate(shifts.tolist())]
-        found = log_ratios(spoken.chain, halves_of(words), self._block, [_PIECE], looks)[:, 0]
-        return np.maximum(found, 0.0)  # a chain of several may carry no mark
+        looks = [
+            Look(component, np.array([row]), shift)
+            for row, shift in enumerate(shifts.tolist())
+            for component in range(len(_PIECES))
+        ]
+        found = log_ratios(spoken.chain, halves_of(words), self._block, _PIECES, looks)
+        return np.maximum(found.max(axis=1), 0.0)  # a chain of several may carry no mark
 
     def _spoken(self, readings: Sequence[Reading]) -> list[_Spoken]:
         return [

@@ -36,6 +36,7 @@ from patternmark.statistics.block_paths import (
 )
 
 LANES = 64
+_WORDS_AT_ONCE = 8  # that coins are turned into
 SEGMENT = 32  # letters that are counted together
 _ABREAST = 8  # shifts are scored in groups of eight blocks
 _DRIFT = SEGMENT  # how far a path may stray from the start of the schedule
@@ -92,25 +93,31 @@ def coin_planes(coins: NDArray[np.uint16]) -> NDArray[np.uint64]:
     Several keys share words by putting their nonces one after the other.
     """
     blocks, lanes = coins.shape
-    num_words, pairs = -(-lanes // LANES), len(PROTEIN_PAIRS)
-    filled = np.zeros((blocks, num_words * LANES), dtype="<u2")
-    filled[:, :lanes] = coins
-    octets = filled.view(np.uint8).reshape(blocks, -1, 8, 2)  # lower and upper byte of a coin word
-    planes = np.empty((num_words, pairs, blocks, LANES // 8), dtype=np.uint8)
-    for half in range(2):
-        eight_lanes = np.ascontiguousarray(octets[..., half]).view("<u8")
-        bits = _turned(eight_lanes).view(np.uint8).reshape(blocks, num_words, LANES // 8, 8)
-        some = slice(8 * half, min(8 * half + 8, pairs))
-        planes[:, some] = bits[..., : some.stop - some.start].transpose(1, 3, 0, 2)
+    pairs = len(PROTEIN_PAIRS)
+    planes = np.empty((-(-lanes // LANES), pairs, blocks, LANES // 8), dtype=np.uint8)
+    for first in range(0, len(planes), _WORDS_AT_ONCE):  # few: they stay in the processor's cache
+        words = planes[first : first + _WORDS_AT_ONCE]
+        some = coins[:, first * LANES : (first + len(words)) * LANES]
+        octets = np.zeros((blocks, len(words) * LANES), dtype=np.uint8)
+        for low in range(0, pairs, 8):
+            octets[:, : some.shape[1]] = some >> np.uint16(low) & np.uint16(0xFF)
+            bits = _turned(octets.view("<u8")).view(np.uint8)
+            bits = bits.reshape(blocks, len(words), LANES // 8, 8)
+            own = words[:, low : low + 8]
+            own[:] = bits[..., : own.shape[1]].transpose(1, 3, 0, 2)
     return planes.view("<u8")[..., 0]
 
 
 def _turned(squares: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Turn squares of 8 x 8 bits over: bit j of byte i becomes bit i of byte j."""
+    squares = squares.copy()
     for distance, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0xF0F0F0F0)):
-        by = np.uint64(distance)
-        differ = (squares ^ (squares >> by)) & np.uint64(mask)
-        squares = squares ^ differ ^ (differ << by)
+        differ = squares >> np.uint64(distance)
+        differ ^= squares
+        differ &= np.uint64(mask)
+        squares ^= differ
+        differ <<= np.uint64(distance)
+        squares ^= differ
     return squares
 
 
@@ -176,7 +183,8 @@ def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
 
 def _whole_weights(chain: Chain) -> Integers:
     """Return what each letter adds to a score, for a mark of middle strength."""
-    return np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
+    whole: Integers = np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
+    return whole
 
 
 def _check_length(chain: Chain, packed: Packed) -> None:

@@ -34,7 +34,7 @@ from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
-from patternmark.statistics.block_screen import Packed, looks, pack, score
+from patternmark.statistics.block_screen import Packed, blocks_reached, looks, pack, score
 
 SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
 UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
@@ -227,12 +227,12 @@ class BlockStatistic:
         ]
 
     def _packed(self, chain: int, length: int) -> Packed:
-        """Return the halves that a chain may reach as bits."""
+        """Return the coins that a chain may reach as bits."""
         known = self._bits.get(chain)
         if known is None or known.longest < length:
             longest = length + length // 4
-            halves = self.halves(chain, longest, self.mixture.components)
-            known = self._bits[chain] = pack(halves, self.coins.block, longest)
+            words = self.coins.words(chain, blocks_reached(self.coins.block, longest))
+            known = self._bits[chain] = pack(words, self.coins.block, longest)
         return known
 
     def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:

@@ -113,7 +113,7 @@ class Numbered(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """Components that E averages over, for chains whose numbers differ by a shift from the design's."""
+    """What E averages over where the numbers of chains differ by a shift from the design's."""
 
     shift: int  # chain c of the record is chain c + shift of the design
     components: tuple[Component, ...]
@@ -195,7 +195,7 @@ class BlockStatistic:
     def _of_chains(
         self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
     ) -> NDArray[np.float64]:
-        """Multiply the ratios of a record's chains: [R, C]; chains before the design's say nothing."""
+        """Multiply the ratios of a record's chains, those before the design's left out: [R, C]."""
         total = np.zeros((self.coins.nonces, len(components)))
         pieces = [piece for piece in pieces if piece.number + shift >= 0]
         chosen = self._looks(pieces, shift, components)

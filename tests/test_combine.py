@@ -16,7 +16,7 @@ from patternmark.combine import (
     spread_log_ratio,
 )
 from patternmark.core.blocks import halves_of
-from patternmark.core.reading import read
+from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
@@ -246,7 +246,7 @@ class _AllCoins:
 
 def test_letters_that_meet_one_coin_have_mean_one_together() -> None:
     texts = ["AEA", "AAA", "KRE", "AAA", "XSA"]
-    readings = [read(PROTEIN.encode(text), PROTEIN, mask_repeats=False) for text in texts]
+    readings = read_many([PROTEIN.encode(text) for text in texts], PROTEIN, [None] * 5)
     logs = shared_log_ratios(readings, _AllCoins(), 3)  # type: ignore[arg-type]
     np.testing.assert_allclose(np.exp(logs).mean(axis=0), 1.0, atol=1e-12)
 

@@ -59,7 +59,7 @@ def test_every_detector_gives_the_same_numbers(
     either: Callable[[Callable[[], Any]], tuple[Any, Any]],
 ) -> None:
     key = Key.of(Secret(bytes(32)), PROFILES[name])
-    readings = read_many(chains(rng), key.profile.alphabet, [None] * 6, mask_repeats=False)
+    readings = read_many(chains(rng), key.profile.alphabet, [None] * 6)
 
     def measured() -> Any:
         return make_statistic(detector, key).measure(readings)
@@ -75,7 +75,7 @@ def test_strong_marks_give_the_same_numbers_too(
     key = Key.of(Secret(bytes(32)), PROFILES["one nonce"])
     promoted = key.schedule.promoted(0)
     marked = np.array([np.flatnonzero(promoted[i % 512])[i % 10] for i in range(3000)])
-    readings = read_many([marked], key.profile.alphabet, [None], mask_repeats=False)
+    readings = read_many([marked], key.profile.alphabet, [None])
     fast, plain = either(lambda: make_statistic("auto", key).measure(readings))
     assert fast == plain
     assert fast[0].log_p < -1000

@@ -11,7 +11,6 @@ from types import ModuleType
 RESCALE = 8  # steps between rescalings of a sum over paths
 NEGLIGIBLE = 1e-24  # beside the largest state; eight steps later it is still no denormal number
 LANES = 8  # in which a sum over phases runs
-STARTS_AT_ONCE = 16  # that are scored side by side, 16 bits each
 
 _PER_ADDITION, _PER_CALL = 1e-9, 5e-6  # seconds that numpy takes, about
 _TO_LOAD = 0.7  # seconds that it takes to import numba and the loops

@@ -1,8 +1,8 @@
 """The loops that take most of the time, compiled by numba (`pip install 'patternmark[fast]'`).
 
 Every function gives the very numbers of the numpy code that calls it (`phases`, `cyclic`,
-`bit_screen`, `statistics.phases`), to the last bit: sums run in the same order or are exact, scales
-are powers of two. Import this module through `compiled.kernels`.
+`statistics.phases`), to the last bit: sums run in the same order or are exact, scales are powers of
+two. Import this module through `compiled.kernels`.
 
 `windows` hold what each symbol is worth under each key, once around the period and once more: from
 place i on, [V + 1, 2P] shows a symbol at position i under every phase. UNREAD, -1, comes last.
@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from patternmark.compiled import LANES, NEGLIGIBLE, RESCALE, STARTS_AT_ONCE
+from patternmark.compiled import LANES, NEGLIGIBLE, RESCALE
 
 _NEGLIGIBLE = np.float32(NEGLIGIBLE)
 _NOTHING = np.float32(0.0)
@@ -188,45 +188,6 @@ def best_in_part(
             best[b, r] = top
             for p in range(0, period, share):
                 best[b, r] = max(best[b, r], whole[p] + bonus)
-
-
-@njit(cache=True, nogil=True)
-def best_starts(
-    bits: NDArray[np.uint8], tables: NDArray[np.uint64], best: NDArray[np.int64]
-) -> None:
-    """Add up what each chain's best start is worth: bits [S, bytes] -> [S].
-
-    `tables` say what each byte is worth in its place, four starts to a word so that one addition
-    serves them all: [chains, groups of 16 starts, bytes, 256, 4]. Rows are multiples of four long.
-    """
-    sums = np.zeros(4, np.uint64)
-    of_starts = sums.view(np.uint16)
-    for s in range(bits.shape[0]):
-        row = bits[s]
-        total = 0
-        for chain in range(tables.shape[0]):
-            top = 0
-            for group in range(tables.shape[1]):
-                sums[:] = 0
-                worth = tables[chain, group]
-                for at in range(0, bits.shape[1], 4):
-                    w0 = worth[at, row[at]]
-                    w1 = worth[at + 1, row[at + 1]]
-                    w2 = worth[at + 2, row[at + 2]]
-                    w3 = worth[at + 3, row[at + 3]]
-                    # All loads come before the stores, which might alias them.
-                    first = (w0[0] + w1[0]) + (w2[0] + w3[0])
-                    second = (w0[1] + w1[1]) + (w2[1] + w3[1])
-                    third = (w0[2] + w1[2]) + (w2[2] + w3[2])
-                    fourth = (w0[3] + w1[3]) + (w2[3] + w3[3])
-                    sums[0] += first
-                    sums[1] += second
-                    sums[2] += third
-                    sums[3] += fourth
-                for k in range(STARTS_AT_ONCE):
-                    top = max(top, int(of_starts[k]))
-            total += top
-        best[s] = total
 
 
 @njit(cache=True, nogil=True)

@@ -183,16 +183,11 @@ def run_validity_benchmark(
 ) -> dict[str, Any]:
     """Count false positives; `step` hears of every finished backbone and key.
 
-        `per_key` natural sequences are judged by every key, by those of many nonces a fifth as many
-    <<<<<<< HEAD
-        unless `per_default_key` says otherwise. `samples` are designed on each of the `backbones`,
-        without a mark and with that of another key of each kind. Sequences written on purpose are
-        judged by `draws` likely keys, records of many chains by `record_keys` fresh ones. With
-        `partial`, a file that keeps finished jobs, a run goes on where another stopped.
-    =======
-        unless `per_default_key` says otherwise. `samples` are designed on each of the `backbones`.
-        With `partial`, a file that keeps finished jobs, a run goes on where another stopped.
-    >>>>>>> plan
+    `per_key` natural sequences are judged by every key, by those of many nonces a fifth as many
+    unless `per_default_key` says otherwise. `samples` are designed on each of the `backbones`,
+    without a mark and with that of another key of each kind. Sequences written on purpose are
+    judged by `draws` likely keys, records of many chains by `record_keys` fresh ones. With
+    `partial`, a file that keeps finished jobs, a run goes on where another stopped.
     """
     if num_keys < 2:
         raise ParameterError("keys differ: give at least two, better some hundred")

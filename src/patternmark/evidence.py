@@ -13,11 +13,13 @@ Which rule holds for several records of one key is decided by `combine.combine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import log
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.core.verdict import LN10, Verdict, p_value_of
 from patternmark.errors import ParameterError
 
 DEFAULT_FPR = 1e-3  # the false positive rate wherever none is given
@@ -100,3 +102,23 @@ def benjamini_hochberg(log_ps: ArrayLike, tests: int) -> Callable[[float], float
     corrected = ranked + log(max(tests, 1)) - np.log(np.arange(1, len(ranked) + 1))
     smallest = np.minimum(np.minimum.accumulate(corrected[::-1])[::-1], 0.0)
     return lambda log_p: float(smallest[np.searchsorted(ranked, log_p)])
+
+
+def called_by_rank(verdict: Verdict, p_keys: float, num_keys: int, *, decides: bool) -> Verdict:
+    """Return a verdict with its rank among fresh keys; where the rank `decides`, call by it."""
+    if not decides:
+        signature = f"{verdict.signature}|null_keys:{num_keys}"
+        return replace(verdict, p_keys=p_keys, signature=signature)
+    called = verdict.called(is_below(log(p_keys), verdict.fpr), f"call:rank{num_keys}")
+    return replace(called, p_keys=p_keys)
+
+
+def called_exactly(verdict: Verdict, log_p: float, error: float, draws: int, seed: int) -> Verdict:
+    """Return a verdict called by the p-value of this very sequence, from drawn keys."""
+    how = f"exact:{draws}|seed:{seed}|call:exact"
+    return replace(
+        verdict.called(is_below(log_p, verdict.fpr), how),
+        p_exact=p_value_of(log_p),
+        log10_p_exact=log_p / LN10 + 0.0,  # never minus zero
+        p_exact_error=error,
+    )

@@ -20,6 +20,7 @@ NO_KEY = -1  # a position that carries no key: fixed, prompt, or an unscored sym
 NO_COIN = -2  # a symbol that rests on no secret coin, where SEPARATOR keeps its meaning
 NO_SYMBOL = -2  # a character that no symbol is written with
 
+FEW_SYMBOLS = 64  # up to this size a schedule is laid out whole; of larger ones, what is used
 MANY_SYMBOLS = 512  # from this size on a sequence meets most symbols seldom or never
 
 

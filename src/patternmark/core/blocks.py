@@ -81,9 +81,10 @@ class BlockSchedule:
         """Return +1 where a block promotes a letter, -1 where not, 0 for X: [R, blocks, V]."""
         return halves_of(self.words(chain, blocks)).transpose(1, 0, 2)
 
-    def keys(self, chain: int, nonce: int, length: int) -> NDArray[np.int64]:
-        """Return the numbers of the keys along a chain, one for each position: [length]."""
-        return (chain * self.nonces + nonce) * MAX_BLOCKS + np.arange(length) // self.block
+    def keys(self, chain: int, nonce: int | NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """Return the numbers of the keys along a chain: [length]; of nonces [n, 1]: [n, length]."""
+        first = (chain * self.nonces + nonce) * MAX_BLOCKS
+        return np.asarray(first + np.arange(length) // self.block)
 
     def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which letters some keys promote: [len(keys), V]."""

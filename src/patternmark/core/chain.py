@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from patternmark.errors import ParameterError
 
+MAX_FAVOURED = 100_000  # patterns
 _SUM_TOLERANCE = 1e-9
 
 
@@ -60,12 +61,12 @@ class KeyChain:
 
     @classmethod
     def alternating(cls) -> KeyChain:
-        """The paper's chain: two keys in turn, either of them first."""
+        """Make the paper's chain: two keys in turn, either of them first."""
         return cls.cycle(2)
 
     @classmethod
     def cycle(cls, num_keys: int) -> KeyChain:
-        """Keys 0, 1, ..., l-1, 0, ... from a uniform start."""
+        """Make the chain 0, 1, ..., l-1, 0, ... from a uniform start."""
         shift = np.roll(np.eye(num_keys), 1, axis=1)
         return cls.of(shift, [1.0 / num_keys] * num_keys)
 
@@ -116,18 +117,58 @@ class KeyChain:
             return "uniform"
         if set(self.transition) == {self.initial}:
             return ",".join(map(repr, self.initial))
-        return (
-            "markov-"
-            + hashlib.sha256(repr((self.transition, self.initial)).encode()).hexdigest()[:8]
-        )
+        content = repr((self.transition, self.initial)).encode()
+        return f"markov-{hashlib.sha256(content).hexdigest()[:8]}"
 
     def likeliest_next(self) -> NDArray[np.intp]:
         """Return the key the chain is most likely to move to, for each key."""
         return np.array([np.argmax(row) for row in self.transition])
 
+    def favoured_steps(self, length: int) -> NDArray[np.bool_]:
+        """Return which steps are likelier than by chance (1/l): [l, l].
+
+        Refuse the chain if no pattern of this length has such steps alone, or too many have.
+        """
+        if length < 2:
+            raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
+        steps = np.asarray(self.transition) > (1.0 + 1e-12) / self.num_keys
+        patterns_from = np.ones(self.num_keys)  # how many patterns begin with each key
+        for _ in range(length - 1):
+            patterns_from = steps @ patterns_from
+            if patterns_from.sum() > MAX_FAVOURED:
+                raise ParameterError(
+                    f"this chain favours more than {MAX_FAVOURED} patterns of length {length}: "
+                    "choose a smaller m or name the target patterns"
+                )
+        if not patterns_from.any():
+            raise ParameterError(
+                "this chain favours no pattern over chance (its rows are uniform): "
+                "choose another transition matrix A or name the target patterns"
+            )
+        return steps
+
     @cached_property
     def _cumulative_rows(self) -> list[list[float]]:
         return [_cumulative(row) for row in self.transition]
+
+
+def check_patterns(patterns: Collection[Sequence[int]], num_keys: int) -> int:
+    """Return the length m of the patterns of a target set T, or say why it cannot be one."""
+    if not patterns:
+        raise ParameterError("the target set T holds no pattern")
+    lengths = sorted({len(pattern) for pattern in patterns})
+    if len(lengths) > 1:
+        raise ParameterError(
+            f"the target set T mixes lengths {lengths}: all patterns need the same length m"
+        )
+    if lengths[0] < 1:
+        raise ParameterError("a target pattern has at least one key")
+    if len(set(patterns)) != len(patterns):
+        raise ParameterError("the target set T holds a pattern twice")
+    for pattern in patterns:
+        if not all(0 <= key < num_keys for key in pattern):
+            raise ParameterError(f"pattern {list(pattern)} uses a key outside 0..{num_keys - 1}")
+    return lengths[0]
 
 
 def _check_distribution(row: tuple[float, ...], size: int, what: str) -> None:

@@ -11,10 +11,8 @@ from functools import cached_property
 from patternmark.core.blocks import BlockSchedule
 from patternmark.core.partition import Partition, Parts
 from patternmark.core.profile import Profile
-from patternmark.core.schedule import PartitionSchedule
-from patternmark.core.schemes import Schedule, blocks_of, circle_of
+from patternmark.core.schemes import Circle, Schedule, blocks_of, circle_of, split_of
 from patternmark.core.secret import Secret
-from patternmark.core.turns import TurnSchedule
 from patternmark.errors import KeyFileError, ParameterError
 
 KEY_ID_DIGITS = 16
@@ -73,7 +71,7 @@ class Key:
         )
 
     @property
-    def circle(self) -> PartitionSchedule | TurnSchedule:
+    def circle(self) -> Circle:
         """The schedule of a scheme whose keys come round: that of the paper, or of text."""
         return circle_of(self.schedule)
 
@@ -85,10 +83,7 @@ class Key:
     @property
     def partition(self) -> Partition:
         """Which key promotes which symbol, where parts split the alphabet: the paper's scheme."""
-        schedule = self.schedule
-        if not isinstance(schedule, PartitionSchedule):
-            raise ParameterError(f"a key of the scheme {self.profile.scheme.name!r} has no parts")
-        return schedule.partition
+        return split_of(self.profile.scheme, self.schedule)
 
     def require_secret(self) -> Secret:
         """Return the secret, or say that this is only the public half."""

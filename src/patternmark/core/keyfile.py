@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,13 @@ _PUBLIC_HEADER = """\
 # The public half of a patternmark key: it names the mark and its parameters, and holds no secret.
 """
 
-_DIGITS = re.compile(
-    rb'(?P<before>.*\nkey_id = ")(?P<id>[0-9a-f]{16})(?P<between>"\n.*\nkey = ")'
-    rb'(?P<secret>[0-9a-f]{64})(?P<after>"\n.*)',
-    re.DOTALL,
-)
+_PUBLIC_TABLES = re.compile(rb"\n\[.*(?=\n\[secret\])", re.DOTALL)
+_OWN_FIELDS = {"format", "version", "key_id", "commitment", "secret"}  # may differ in sub-keys
 _COMMITMENT = re.compile("[0-9a-f]{64}")
 _CHANGED = (
     "its contents do not fit its {what}: the file was changed after it was made. Restore it, or "
     "make a new key with 'patternmark keygen'"
 )
-_MOST_FRAMES = 64
-_profile_of: dict[tuple[bytes, bytes, bytes], Profile] = {}
 
 _log = logging.getLogger(__name__)
 
@@ -67,17 +63,14 @@ def load_key(
         raise KeyFileError(f"{file}: cannot be read: {error.strerror}") from None
     try:
         key = _parse(content)
+        if with_secret:
+            key.require_secret()
     except PatternmarkError as error:
         raise KeyFileError(f"{file}: {error}") from None
     if key.secret is not None and os.name == "posix" and mode & 0o077 and not allow_open:
         raise KeyFileError(
             f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
             "or pass --allow-open-key if another mechanism guards it"
-        )
-    if with_secret and key.secret is None:
-        raise KeyFileError(
-            f"{file}: this is the public half of key {key.key_id}, without its secret: marking and "
-            "detecting need the key file itself"
         )
     _log.debug("loaded key %s from %s", key.key_id, file)
     return key
@@ -126,34 +119,7 @@ def _line(field: str, value: Any) -> str:
 
 
 def _parse(content: bytes) -> Key:
-    """Read the text of a key file.
-
-    Sub-keys differ in their secrets and ids alone, and the rest takes far longer to read. Where
-    that was seen before, so was what it says: to put other hexadecimal digits into the place of
-    some can change no more than the two values these were found to be.
-    """
-    digits = _DIGITS.fullmatch(content)
-    if digits is None:
-        return _read(content)
-    stated_id, hidden = digits["id"].decode(), digits["secret"].decode()
-    frame = (digits["before"], digits["between"], digits["after"])
-    profile = _profile_of.get(frame)
-    if profile is not None:
-        return _with_secret(profile, {"key": hidden}, stated_id)
-    key = _read(content)
-    is_plain = key.parts is None and key.secret == Secret(bytes.fromhex(hidden))
-    if is_plain and key.key_id == stated_id:
-        if len(_profile_of) >= _MOST_FRAMES:
-            _profile_of.clear()
-        _profile_of[frame] = key.profile
-    return key
-
-
-def _read(content: bytes) -> Key:
-    try:
-        tables = tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
+    tables, public = _split(content)
     if tables.pop("format", None) != FORMAT:
         raise KeyFileError(f"this is not a patternmark key file (no line format = {FORMAT!r})")
     version = tables.pop("version", None)
@@ -169,13 +135,36 @@ def _read(content: bytes) -> Key:
         raise KeyFileError("the key file has no key_id")
     commitment = _commitment(tables.pop("commitment", None), stated_id)
     hidden = tables.pop("secret", None)
-    profile = Profile.from_tables(tables)
+    profile = _profile_of(public) if public else Profile.from_tables(tables)
     if hidden is None:
         return Key(profile, stated_id, commitment=commitment)
     key = _with_secret(profile, hidden, stated_id)
     if commitment not in (None, key.commitment):
         raise KeyFileError(_CHANGED.format(what=f"commitment {commitment}"))
     return key
+
+
+def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Read TOML, but return the public tables unread if they stand together before [secret]."""
+    public = _PUBLIC_TABLES.search(content)
+    if public is not None:
+        own = _toml(content[: public.start()] + content[public.end() :])
+        if own.keys() <= _OWN_FIELDS:
+            return own, public[0]
+    return _toml(content), b""
+
+
+@lru_cache(maxsize=64)
+def _profile_of(public: bytes) -> Profile:
+    """Read public tables, once for all sub-keys that share them: there may be thousands."""
+    return Profile.from_tables(_toml(public))
+
+
+def _toml(content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
 
 
 def _commitment(stated: Any, key_id: str) -> str | None:

@@ -16,6 +16,7 @@ from patternmark.core.promote import (
     different_keys,
     strength_of,
 )
+from patternmark.core.schemes import Draw
 from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 
@@ -73,8 +74,8 @@ class Marker:
         numbers = list(range(len(lengths))) if indices is None else list(indices)
         label = f"{fresh_seed() if seed is None else seed}"
         chosen = self.nonces(label, numbers) if nonces is None else self._checked(nonces)
-        scheme = self.key.profile.scheme
-        keys = scheme.draw_keys(self._secret, longest, label, numbers, chosen, chain)
+        draw = Draw(longest, label, numbers, chosen, chain)
+        keys = self.key.profile.scheme.draw_keys(self._secret, draw)
         if min(lengths, default=0) < longest:
             keys[np.arange(longest) >= np.array(lengths, dtype=int)[:, None]] = NO_KEY
         return keys

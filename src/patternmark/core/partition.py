@@ -1,4 +1,4 @@
-"""Split the scored symbols of an alphabet into l parts, one for each key."""
+"""The paper's scheme splits the scored symbols of an alphabet into l parts, one for each key."""
 
 from __future__ import annotations
 
@@ -18,23 +18,52 @@ from patternmark.errors import ParameterError
 _log = logging.getLogger(__name__)
 
 MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
-_PATIENCE = 16  # so many shuffles are tried before the tolerance doubles
-
+_PATIENCE = 16  # shuffles that are tried before the tolerance doubles
 
 Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """`part_of[symbol]` is the key that promotes the symbol, or NO_KEY if it is never scored."""
+    """The split of an alphabet, and so the schedule of the paper's scheme: key k promotes part k.
+
+    `part_of[symbol]` is the key that promotes the symbol, or NO_KEY if it is never scored.
+    """
 
     part_of: NDArray[np.int64]  # [V]
     num_parts: int
 
+    nonces = 1
+    symbols = slice(None)  # all of the alphabet
+    fresh_length = -1  # halves of equal size are not quite independent coins
+
+    @property
+    def period(self) -> int:
+        return self.num_parts
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The keys a sequence may begin with: any."""
+        return np.arange(self.num_parts)
+
     @cached_property
     def members(self) -> NDArray[np.bool_]:
         """Which symbols each key promotes: [l, V]."""
-        return np.asarray(self.part_of == np.arange(self.num_parts)[:, None])
+        return self.promoted_rows(self.starts)
+
+    def promoted(self, nonce: int) -> NDArray[np.bool_]:
+        """Return the same; there is only one nonce."""
+        del nonce
+        return self.members
+
+    def promoted_to(self, nonce: int, symbols: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some symbols each key promotes: [l, len(symbols)]."""
+        del nonce
+        return np.asarray(self.part_of[symbols] == self.starts[:, None])
+
+    def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which symbols some keys promote: [len(keys), V]."""
+        return np.asarray(self.part_of == np.asarray(keys)[:, None])
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -42,33 +71,26 @@ class Partition:
         return np.bincount(self.part_of[self.part_of != NO_KEY], minlength=self.num_parts)
 
     @property
-    def is_even(self) -> bool:
-        """Whether all parts have as many symbols, but for one that may be left over."""
+    def shares(self) -> NDArray[np.float64]:
+        """How often chance agrees with each key: its share of the scored symbols, [l]."""
+        return np.asarray(self.sizes / self.sizes.sum())
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether every key promotes as many symbols as any other, or one more."""
         return int(self.sizes.max() - self.sizes.min()) <= 1
 
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
         """Return each part's share of a background distribution over symbols."""
-        weights = np.asarray(background, dtype=float)
-        mass = self.members @ weights
+        mass = self.members @ np.asarray(background, dtype=float)
         return np.asarray(mass / mass.sum())
+
+    def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether positions at these distances may meet the same secret: all may."""
+        return np.ones(len(lags), dtype=bool)
 
     def __repr__(self) -> str:  # membership is as secret as the key it comes from
         return f"Partition({self.num_parts} parts of {self.sizes.tolist()} symbols, hidden)"
-
-
-def partition_of(
-    secret: Secret,
-    alphabet: Alphabet,
-    num_parts: int,
-    background: Sequence[int] | None,
-    parts: Parts | None,
-) -> Partition:
-    """Return the partition of a key: adopted from elsewhere, or derived from its secret."""
-    if parts is None:
-        return derive_partition(secret, alphabet, num_parts, background)
-    if len(parts) != num_parts:
-        raise ParameterError(f"{len(parts)} parts were given for {num_parts} keys")
-    return adopt_partition(parts, alphabet)
 
 
 def derive_partition(
@@ -83,7 +105,11 @@ def derive_partition(
     every 16 shuffles the tolerance doubles, since one symbol may outweigh a part. All partitions
     that meet the bound are equally likely.
     """
-    _check_enough_symbols(alphabet, num_parts)
+    if not 2 <= num_parts <= alphabet.num_scored:
+        raise ParameterError(
+            f"alphabet {alphabet.name!r} has {alphabet.num_scored} scored symbols: "
+            f"it splits into 2 to {alphabet.num_scored} parts, not {num_parts}"
+        )
     label = f"partition/{alphabet.sha256}/{num_parts}"
     if background is None:
         return _deal(secret, f"{label}/0", alphabet, num_parts)
@@ -108,17 +134,12 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
         ids = alphabet.encode(part)
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
-        is_again = np.ones(len(ids), dtype=bool)
-        is_again[np.unique(ids, return_index=True)[1]] = False
-        is_scored = alphabet.is_scored(ids)
-        bad = np.flatnonzero(~is_scored | (part_of[ids] != NO_KEY) | is_again)
-        if bad.size:
-            symbol = int(ids[bad[0]])
-            if symbol == SEPARATOR:
-                raise ParameterError(f"part {key + 1} holds a chain separator, which is no symbol")
+        for symbol in ids[~alphabet.is_scored(ids)].tolist():
+            what = "a chain separator" if symbol == SEPARATOR else _symbol_name(alphabet, symbol)
+            raise ParameterError(f"part {key + 1} holds {what}, which is never scored")
+        used, times = np.unique(ids, return_counts=True)
+        for symbol in used[(times > 1) | (part_of[used] != NO_KEY)].tolist():
             name = _symbol_name(alphabet, symbol)
-            if not is_scored[bad[0]]:
-                raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
             raise ParameterError(f"{name} stands in two parts, or twice in one")
         part_of[ids] = key
     missing = alphabet.scored[part_of[alphabet.scored] == NO_KEY]
@@ -134,14 +155,6 @@ def _deal(secret: Secret, label: str, alphabet: Alphabet, num_parts: int) -> Par
     part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
     part_of[alphabet.scored[order]] = np.arange(alphabet.num_scored) % num_parts
     return Partition(part_of, num_parts)
-
-
-def _check_enough_symbols(alphabet: Alphabet, num_parts: int) -> None:
-    if not 2 <= num_parts <= alphabet.num_scored:
-        raise ParameterError(
-            f"alphabet {alphabet.name!r} has {alphabet.num_scored} scored symbols: "
-            f"it splits into 2 to {alphabet.num_scored} parts, not {num_parts}"
-        )
 
 
 def _check_background(background: Sequence[int], alphabet: Alphabet) -> NDArray[np.int64]:

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import exp, isfinite, log
 
-from patternmark.evidence import is_below
-
 LN10 = log(10.0)
 CALL_BY_P = "call:p"  # in a signature: the p-value decides
 SMALLEST_POSITIVE = 5e-324
@@ -70,26 +68,8 @@ class Verdict:
             table[name] = finite_or_none(table[name])
         return json.dumps(table | more, ensure_ascii=False, allow_nan=False)
 
-    def compared(self, p_keys: float, num_keys: int, *, decides: bool) -> Verdict:
-        """Return the verdict with its rank among fresh keys; where that `decides`, call by it."""
-        if not decides:
-            signature = f"{self.signature}|null_keys:{num_keys}"
-            return replace(self, p_keys=p_keys, signature=signature)
-        called = self._called(is_below(log(p_keys), self.fpr), f"call:rank{num_keys}")
-        return replace(called, p_keys=p_keys)
-
-    def called_exactly(self, log_p: float, error: float, draws: int, seed: int) -> Verdict:
-        """Return the verdict called by the p-value of this very sequence, from drawn keys."""
-        called = self._called(is_below(log_p, self.fpr), f"exact:{draws}|seed:{seed}|call:exact")
-        return replace(
-            called,
-            p_exact=p_value_of(log_p),
-            log10_p_exact=log_p / LN10 + 0.0,  # never minus zero
-            p_exact_error=error,
-        )
-
-    def _called(self, is_marked: bool, how: str) -> Verdict:
-        """Return the verdict with a call that something else than its p-value decided."""
+    def called(self, is_marked: bool, how: str) -> Verdict:
+        """Return the verdict with a call decided by something else than its p-value."""
         status = self.status if self.status is not Status.MARKED else Status.NO_MARK
         return replace(
             self,

@@ -12,7 +12,6 @@ from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import Excerpt
 from patternmark.core.schemes import Paper
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
 from patternmark.evidence import markov
@@ -33,6 +32,7 @@ from patternmark.statistics.base import (
     batches,
     likeliest_nonce,
 )
+from patternmark.statistics.excerpts import Excerpt
 
 
 class RatioStatistic:

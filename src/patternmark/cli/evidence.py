@@ -20,10 +20,10 @@ from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.verdict import Status, format_p
+from patternmark.core.verdict import Status
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import called_by_rank
+from patternmark.evidence import called_by_rank, format_p
 
 DEFAULT_NULL_KEYS = 999
 

@@ -10,10 +10,10 @@ from rich.progress import Progress
 
 from patternmark.cli.evidence import readings_of
 from patternmark.core.key import Key
-from patternmark.core.verdict import Verdict, format_p
+from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import called_exactly
+from patternmark.evidence import called_exactly, format_p
 from patternmark.statistics.block_exact import DRAWS, EXACT
 
 if TYPE_CHECKING:

@@ -50,10 +50,9 @@ class Alphabet:
         unscored: Iterable[int],
         *,
         written_in_letters: bool = False,
-        unscored_aliases: str = "",
-        separators: str = "",
+        **characters: str,
     ) -> Alphabet:
-        """Make an alphabet of the symbols in their id order."""
+        """Make an alphabet of the symbols in their id order; `characters` are further fields."""
         if len(set(symbols)) != len(symbols):
             twice = next(s for i, s in enumerate(symbols) if s in symbols[:i])
             raise ParameterError(f"alphabet {name!r}: symbol {twice!r} stands twice")
@@ -67,8 +66,7 @@ class Alphabet:
             unscored=ids,
             sha256=hashlib.sha256(content.encode()).hexdigest(),
             letters="".join(symbols) if written_in_letters else "",
-            unscored_aliases=unscored_aliases,
-            separators=separators,
+            **characters,
         )
 
     @cached_property

@@ -35,23 +35,20 @@ _WORD_BYTES = 2
 @cache
 def pair_of_letter() -> NDArray[np.int64]:
     """Return the number of each letter's pair, -1 where it has none: [V]."""
-    return _pairing()[0]
+    return _by_letter([(number, number) for number in range(len(PROTEIN_PAIRS))], other=-1)
 
 
 @cache
 def side_of_letter() -> NDArray[np.int64]:
     """Return +1 for the first letter of a pair, -1 for the second, 0 for others: [V]."""
-    return _pairing()[1]
+    return _by_letter([(1, -1)] * len(PROTEIN_PAIRS), other=0)
 
 
-def _pairing() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    pair, side = np.full(PROTEIN.size, -1), np.zeros(PROTEIN.size, dtype=np.int64)
-    for number, letters in enumerate(PROTEIN_PAIRS):
-        pair[PROTEIN.encode(letters)] = number
-        side[PROTEIN.encode(letters)] = (1, -1)
-    pair.setflags(write=False)  # shared by all callers
-    side.setflags(write=False)
-    return pair, side
+def _by_letter(values: list[tuple[int, int]], other: int) -> NDArray[np.int64]:
+    table = np.full(PROTEIN.size, other, dtype=np.int64)
+    table[PROTEIN.encode("".join(PROTEIN_PAIRS))] = np.ravel(values)
+    table.setflags(write=False)  # shared by all callers
+    return table
 
 
 class BlockSchedule:

@@ -6,7 +6,6 @@ keys follow a chain as well, with uniform transitions. Both are a :class:`KeyCha
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -39,10 +38,8 @@ class KeyChain:
         if self.num_keys < 2:
             raise ParameterError("a chain needs at least 2 keys")
         if len(self.transition) != self.num_keys:
-            raise ParameterError(
-                f"the transition matrix A has {len(self.transition)} rows, "
-                f"but the initial distribution Q has {self.num_keys} entries"
-            )
+            sizes = f"{len(self.transition)} rows, but Q has {self.num_keys} entries"
+            raise ParameterError(f"the transition matrix A has {sizes}")
         for number, row in enumerate(self.transition, start=1):
             _check_distribution(row, self.num_keys, f"row {number} of the transition matrix A")
         _check_distribution(self.initial, self.num_keys, "the initial distribution Q")
@@ -51,13 +48,11 @@ class KeyChain:
     def of(cls, transition: Iterable[Iterable[float]], initial: Iterable[float]) -> KeyChain:
         """Make a chain from anything that looks like a matrix and a vector."""
         try:
-            rows = [[float(x) for x in row] for row in transition]
-            start = [float(x) for x in initial]
+            rows = tuple(tuple(float(x) for x in row) for row in transition)
+            start = tuple(float(x) for x in initial)
         except (TypeError, ValueError):
-            raise ParameterError(
-                "A must be a list of rows of numbers and Q a list of numbers"
-            ) from None
-        return cls(tuple(map(tuple, rows)), tuple(start))
+            raise ParameterError("A is a list of rows of numbers, Q a list of numbers") from None
+        return cls(rows, start)
 
     @classmethod
     def alternating(cls) -> KeyChain:
@@ -110,16 +105,6 @@ class KeyChain:
             jump = jump[jump]
         return keys[:, :length]
 
-    @property
-    def signature(self) -> str:
-        """A short name that tells chains apart: uniform, the probabilities, or a hash."""
-        if self == KeyChain.uniform(self.num_keys):
-            return "uniform"
-        if set(self.transition) == {self.initial}:
-            return ",".join(map(repr, self.initial))
-        content = repr((self.transition, self.initial)).encode()
-        return f"markov-{hashlib.sha256(content).hexdigest()[:8]}"
-
     def likeliest_next(self) -> NDArray[np.intp]:
         """Return the key the chain is most likely to move to, for each key."""
         return np.array([np.argmax(row) for row in self.transition])
@@ -158,9 +143,7 @@ def check_patterns(patterns: Collection[Sequence[int]], num_keys: int) -> int:
         raise ParameterError("the target set T holds no pattern")
     lengths = sorted({len(pattern) for pattern in patterns})
     if len(lengths) > 1:
-        raise ParameterError(
-            f"the target set T mixes lengths {lengths}: all patterns need the same length m"
-        )
+        raise ParameterError(f"the target set T mixes lengths {lengths}: all need one length m")
     if lengths[0] < 1:
         raise ParameterError("a target pattern has at least one key")
     if len(set(patterns)) != len(patterns):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import NO_KEY, SEPARATOR, Alphabet
 from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
-
-_log = logging.getLogger(__name__)
 
 MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
 _PATIENCE = 16  # shuffles that are tried before the tolerance doubles
@@ -121,7 +118,6 @@ def derive_partition(
         error = max(abs(m * num_parts - sum(mass)) for m in mass) / sum(mass)
         if error <= MASS_TOLERANCE * 2 ** (attempt // _PATIENCE):
             break
-    _log.debug("parts miss equal mass by %.3f after %d shuffles", error, attempt + 1)
     return candidate
 
 

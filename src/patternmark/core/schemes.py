@@ -123,7 +123,7 @@ class Paper:
         detection = {"pattern_length": self.pattern_length, "patterns": named or "favoured"}
         return {"scheme": scheme, "detection": detection}
 
-    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None = None) -> Partition:
+    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> Partition:
         if parts is None:
             return derive_partition(secret, alphabet, self.num_keys, self.background)
         if len(parts) != self.num_keys:
@@ -189,15 +189,14 @@ class Blocks(_OfSizes):
                 "take 'turns' or 'paper'"
             )
 
-    def schedule(
-        self, secret: Secret, alphabet: Alphabet = PROTEIN, parts: Parts | None = None
-    ) -> BlockSchedule:
+    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> BlockSchedule:
         del alphabet, parts  # always proteins, always derived
         return BlockSchedule(secret, block=self.block, nonces=self.nonces)
 
     def draw_keys(self, secret: Secret, draw: Draw) -> NDArray[np.int64]:
         # Nothing is random: the nonce decides everything.
-        return self.schedule(secret).keys(draw.chain, draw.nonces[:, None], draw.length)
+        schedule = self.schedule(secret, PROTEIN, None)
+        return schedule.keys(draw.chain, draw.nonces[:, None], draw.length)
 
 
 @dataclass(frozen=True)
@@ -214,19 +213,14 @@ class Turns(_OfSizes):
     nonces: int = 1
 
     def __post_init__(self) -> None:
-        if self.period < 2 or self.period % 2 or self.period > MAX_TURN_KEYS:
-            raise ParameterError(
-                f"a period is an even number up to {MAX_TURN_KEYS}, not {self.period}"
-            )
-        if self.block < 2 or self.block % 2 or self.period % self.block:
-            raise ParameterError(
-                f"a block is an even number that divides the period, not {self.block}"
-            )
-        if self.starts < 1 or self.period % self.starts:
-            raise ParameterError(
-                f"starts divide the period of {self.period} evenly, which {self.starts} does not"
-            )
-        _check_whole("nonces are", self.nonces, MAX_TURN_KEYS // self.period)
+        period, block, starts = self.period, self.block, self.starts
+        if period < 2 or period % 2 or period > MAX_TURN_KEYS:
+            raise ParameterError(f"a period is an even number up to {MAX_TURN_KEYS}, not {period}")
+        if block < 2 or block % 2 or period % block:
+            raise ParameterError(f"a block is an even number that divides the period, not {block}")
+        if starts < 1 or period % starts:
+            raise ParameterError(f"starts divide the period of {period}, which {starts} does not")
+        _check_whole("nonces are", self.nonces, MAX_TURN_KEYS // period)
 
     @property
     def num_keys(self) -> int:
@@ -240,9 +234,7 @@ class Turns(_OfSizes):
         if alphabet == PROTEIN:
             raise ParameterError("the scheme 'turns' marks text: take 'blocks' for proteins")
 
-    def schedule(
-        self, secret: Secret, alphabet: Alphabet, parts: Parts | None = None
-    ) -> TurnSchedule:
+    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> TurnSchedule:
         del parts  # always derived
         return TurnSchedule(secret, alphabet, **asdict(self))
 

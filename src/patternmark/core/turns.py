@@ -41,6 +41,9 @@ class TurnSchedule:
         self.period, self.block, self.nonces = period, block, nonces
         self.starts = np.arange(starts) * (period // starts)
         self.shares = np.array([0.5])  # of chance: every bit is a fair coin
+        self._pairs = (alphabet.num_scored + 1) // 2
+        self.bits = period // block * self._pairs  # secret bits of one nonce
+        self._label = f"schedule/{alphabet.sha256}/{period}/{block}"
         self._known_places: dict[int, NDArray[np.int32]] = {}
 
     symbols = slice(None)  # all of the alphabet
@@ -82,18 +85,14 @@ class TurnSchedule:
             own = np.flatnonzero(nonce_of == nonce)
             block_of = keys[own] % self.period // self.block
             for block in np.unique(block_of).tolist():
-                bits = self._bits_of_block(nonce, block)
+                first = block * self._pairs
+                octets = self._secret_bits[nonce][first >> 3 : (first + self._pairs + 7) >> 3]
+                bits = np.unpackbits(octets)[first & 7 :]  # [pairs], and up to seven more
                 half = (bits[pair] ^ is_second).view(bool) & scored
                 complement = half ^ scored
                 for row in own[block_of == block].tolist():
                     rows[row] = complement if keys[row] % 2 else half
         return rows
-
-    def _bits_of_block(self, nonce: int, block: int) -> NDArray[np.uint8]:
-        """Return a block's bits: [pairs], and up to seven more."""
-        first = block * self._pairs
-        octets = self._secret_bits[nonce][first >> 3 : (first + self._pairs + 7) >> 3]
-        return np.unpackbits(octets)[first & 7 :]
 
     def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether positions at these distances may meet one block: neighbours, or after a round.
@@ -110,10 +109,6 @@ class TurnSchedule:
         octets = self._secret.octets(self._label, self.nonces * each)
         return octets.reshape(self.nonces, each)
 
-    @cached_property
-    def _label(self) -> str:
-        return f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}"
-
     def _places(self, nonce: int) -> NDArray[np.int32]:
         """Return where each symbol stands in the order of pairs, -1 where it is unscored: [V].
 
@@ -128,15 +123,6 @@ class TurnSchedule:
             places[self._alphabet.scored[order]] = np.arange(len(order))
             self._known_places[nonce] = places
         return self._known_places[nonce]
-
-    @cached_property
-    def _pairs(self) -> int:
-        return (self._alphabet.num_scored + 1) // 2
-
-    @cached_property
-    def bits(self) -> int:
-        """How many secret bits one schedule holds."""
-        return self.period // self.block * self._pairs
 
     def __repr__(self) -> str:
         return f"TurnSchedule({self.nonces} nonces of {self.period} keys, hidden)"

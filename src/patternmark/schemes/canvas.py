@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from patternmark.core.arrays import library_of
+from patternmark.core.promote import library_of
 
 EMPTY = -1  # a token that is open
 OUTSIDE = -2  # no token: before the first, behind the last, between two chains

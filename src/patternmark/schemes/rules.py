@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from patternmark.core.arrays import library_of
+from patternmark.core.promote import library_of
 from patternmark.errors import ParameterError
 from patternmark.schemes.canvas import Canvas
 

@@ -116,20 +116,17 @@ class KeyChain:
         """
         if length < 2:
             raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
+        advice = "or name the target patterns"
         steps = np.asarray(self.transition) > (1.0 + 1e-12) / self.num_keys
         patterns_from = np.ones(self.num_keys)  # how many patterns begin with each key
         for _ in range(length - 1):
             patterns_from = steps @ patterns_from
             if patterns_from.sum() > MAX_FAVOURED:
-                raise ParameterError(
-                    f"this chain favours more than {MAX_FAVOURED} patterns of length {length}: "
-                    "choose a smaller m or name the target patterns"
-                )
+                many = f"more than {MAX_FAVOURED} patterns of length {length}"
+                raise ParameterError(f"this chain favours {many}: choose a smaller m {advice}")
         if not patterns_from.any():
-            raise ParameterError(
-                "this chain favours no pattern over chance (its rows are uniform): "
-                "choose another transition matrix A or name the target patterns"
-            )
+            none = "no pattern over chance (its rows are uniform)"
+            raise ParameterError(f"this chain favours {none}: choose another matrix A {advice}")
         return steps
 
     @cached_property

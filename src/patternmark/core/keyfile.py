@@ -36,10 +36,6 @@ _PUBLIC_HEADER = """\
 _PUBLIC_TABLES = re.compile(rb"\n\[.*(?=\n\[secret\])", re.DOTALL)
 _OWN_FIELDS = {"format", "version", "key_id", "commitment", "secret"}  # may differ in sub-keys
 _COMMITMENT = re.compile("[0-9a-f]{64}")
-_CHANGED = (
-    "its contents do not fit its {what}: the file was changed after it was made. Restore it, or "
-    "make a new key with 'patternmark keygen'"
-)
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +52,8 @@ def load_key(
         content = file.read_bytes()
         mode = stat.S_IMODE(file.stat().st_mode)
     except FileNotFoundError:
-        raise KeyFileError(
-            f"{file}: there is no such key file (make one with 'patternmark keygen')"
-        ) from None
+        advice = "make one with 'patternmark keygen'"
+        raise KeyFileError(f"{file}: there is no such key file ({advice})") from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be read: {error.strerror}") from None
     try:
@@ -70,7 +65,7 @@ def load_key(
     if key.secret is not None and os.name == "posix" and mode & 0o077 and not allow_open:
         raise KeyFileError(
             f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
-            "or pass --allow-open-key if another mechanism guards it"
+            "or allow an open key file if another mechanism guards it"
         )
     _log.debug("loaded key %s from %s", key.key_id, file)
     return key
@@ -84,9 +79,8 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise KeyFileError(
-            f"{file}: exists already and is not overwritten, since a lost key cannot be replaced"
-        ) from None
+        why = "is not overwritten, since a lost key cannot be replaced"
+        raise KeyFileError(f"{file}: exists already and {why}") from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
     try:
@@ -126,21 +120,28 @@ def _parse(content: bytes) -> Key:
     if not isinstance(version, int) or version < 1:
         raise KeyFileError("the key file has no valid version")
     if version > VERSION:
-        raise KeyFileError(
-            f"the key file has version {version}, this patternmark reads up to {VERSION}: "
-            "upgrade patternmark"
-        )
+        here = f"this patternmark reads up to {VERSION}: upgrade patternmark"
+        raise KeyFileError(f"the key file has version {version}, {here}")
     stated_id = tables.pop("key_id", None)
     if not isinstance(stated_id, str):
         raise KeyFileError("the key file has no key_id")
-    commitment = _commitment(tables.pop("commitment", None), stated_id)
+    commitment = tables.pop("commitment", None)
+    if commitment is not None:
+        if not isinstance(commitment, str) or not _COMMITMENT.fullmatch(commitment):
+            raise KeyFileError("the field 'commitment' must be 64 hexadecimal digits")
+        if not commitment.startswith(stated_id):
+            raise KeyFileError(f"its commitment does not begin with its key id {stated_id}")
     hidden = tables.pop("secret", None)
     profile = _profile_of(public) if public else Profile.from_tables(tables)
     if hidden is None:
         return Key(profile, stated_id, commitment=commitment)
-    key = _with_secret(profile, hidden, stated_id)
-    if commitment not in (None, key.commitment):
-        raise KeyFileError(_CHANGED.format(what=f"commitment {commitment}"))
+    key = _with_secret(profile, hidden)
+    if key.key_id != stated_id or commitment not in (None, key.commitment):
+        stated = "commitment" if key.key_id == stated_id else f"key id {stated_id}"
+        raise KeyFileError(
+            f"its contents do not fit its {stated}: the file was changed after it was made. "
+            "Restore it, or make a new key with 'patternmark keygen'"
+        )
     return key
 
 
@@ -167,18 +168,7 @@ def _toml(content: bytes) -> dict[str, Any]:
         raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
 
 
-def _commitment(stated: Any, key_id: str) -> str | None:
-    """Return what a file says it commits to, if it does; the key id must begin it."""
-    if stated is None:
-        return None
-    if not isinstance(stated, str) or not _COMMITMENT.fullmatch(stated):
-        raise KeyFileError("the field 'commitment' must be 64 hexadecimal digits")
-    if not stated.startswith(key_id):
-        raise KeyFileError(f"its commitment does not begin with its key id {key_id}")
-    return stated
-
-
-def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
+def _with_secret(profile: Profile, hidden: Any) -> Key:
     if not isinstance(hidden, dict) or not set(hidden) <= {"key", "parts"}:
         raise KeyFileError("the table [secret] holds 'key' and, if adopted, 'parts' alone")
     try:
@@ -186,11 +176,7 @@ def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
     except (KeyError, TypeError, ValueError):
         raise KeyFileError("the field 'key' in [secret] must be 64 hexadecimal digits") from None
     parts = hidden.get("parts")
-    if parts is not None and not (
-        isinstance(parts, list) and all(isinstance(p, str | list) for p in parts)
-    ):
+    is_list = isinstance(parts, list) and all(isinstance(part, str | list) for part in parts)
+    if parts is not None and not is_list:
         raise KeyFileError("the field 'parts' in [secret] must be a list")
-    key = Key.of(secret, profile, parts)
-    if key.key_id != stated_id:
-        raise KeyFileError(_CHANGED.format(what=f"key id {stated_id}"))
-    return key
+    return Key.of(secret, profile, parts)

@@ -95,6 +95,7 @@ class Marker:
         `like` is an array of logits, or any tensor, on the device where the bias is to be kept.
         Only the keys that occur are worked out, so that the size of the vocabulary matters little.
 
+        >>> from patternmark import Key, Marker, Profile
         >>> marker = Marker(Key.generate(Profile()))
         >>> bias = marker.prepare(marker.key_sequences([6, 4]), temperature=1.0)
         >>> bias.add_to(np.zeros((2, 6, 21))).sum(axis=2).tolist()  # the second is shorter
@@ -130,9 +131,8 @@ def _checked_payload(key: Key, payload: int | None) -> int | None:
     if payload is None:
         return None
     if key.profile.scheme.nonces == 1:
-        raise ParameterError(
-            f"key {key.key_id} has one nonce and carries no payload: make a key with more nonces"
-        )
+        advice = "make a key with more nonces"
+        raise ParameterError(f"key {key.key_id} has one nonce and carries no payload: {advice}")
     return int(_checked(key, [payload])[0])
 
 

@@ -31,8 +31,6 @@ class Partition:
     num_parts: int
 
     nonces = 1
-    symbols = slice(None)  # all of the alphabet
-    fresh_length = -1  # halves of equal size are not quite independent coins
 
     @property
     def period(self) -> int:
@@ -91,10 +89,7 @@ class Partition:
 
 
 def derive_partition(
-    secret: Secret,
-    alphabet: Alphabet,
-    num_parts: int,
-    background: Sequence[int] | None = None,
+    secret: Secret, alphabet: Alphabet, num_parts: int, background: Sequence[int] | None = None
 ) -> Partition:
     """Deal the keyed shuffle of the scored symbols out to the parts in turn.
 
@@ -103,10 +98,9 @@ def derive_partition(
     that meet the bound are equally likely.
     """
     if not 2 <= num_parts <= alphabet.num_scored:
-        raise ParameterError(
-            f"alphabet {alphabet.name!r} has {alphabet.num_scored} scored symbols: "
-            f"it splits into 2 to {alphabet.num_scored} parts, not {num_parts}"
-        )
+        name, most = alphabet.name, alphabet.num_scored
+        wrong = f"it splits into 2 to {most} parts, not {num_parts}"
+        raise ParameterError(f"alphabet {name!r} has {most} scored symbols: {wrong}")
     label = f"partition/{alphabet.sha256}/{num_parts}"
     if background is None:
         return _deal(secret, f"{label}/0", alphabet, num_parts)
@@ -130,12 +124,14 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
         ids = alphabet.encode(part)
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
-        for symbol in ids[~alphabet.is_scored(ids)].tolist():
-            what = "a chain separator" if symbol == SEPARATOR else _symbol_name(alphabet, symbol)
-            raise ParameterError(f"part {key + 1} holds {what}, which is never scored")
+        unscored = ids[~alphabet.is_scored(ids)]
+        if unscored.size:
+            name = _symbol_name(alphabet, int(unscored[0]))
+            raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
         used, times = np.unique(ids, return_counts=True)
-        for symbol in used[(times > 1) | (part_of[used] != NO_KEY)].tolist():
-            name = _symbol_name(alphabet, symbol)
+        again = used[(times > 1) | (part_of[used] != NO_KEY)]
+        if again.size:
+            name = _symbol_name(alphabet, int(again[0]))
             raise ParameterError(f"{name} stands in two parts, or twice in one")
         part_of[ids] = key
     missing = alphabet.scored[part_of[alphabet.scored] == NO_KEY]
@@ -156,13 +152,14 @@ def _deal(secret: Secret, label: str, alphabet: Alphabet, num_parts: int) -> Par
 def _check_background(background: Sequence[int], alphabet: Alphabet) -> NDArray[np.int64]:
     weights = np.asarray(background)
     if weights.shape != (alphabet.size,) or not np.issubdtype(weights.dtype, np.integer):
-        raise ParameterError(
-            f"a background is a list of {alphabet.size} whole numbers, one for each symbol"
-        )
+        size = alphabet.size
+        raise ParameterError(f"a background is a list of {size} whole numbers, one for each symbol")
     if np.any(weights < 0) or np.any(weights > 2**31) or weights[alphabet.scored].sum() == 0:
         raise ParameterError("background weights lie in 0..2^31 and cannot all be 0")
     return weights.astype(np.int64)
 
 
 def _symbol_name(alphabet: Alphabet, symbol: int) -> str:
+    if symbol == SEPARATOR:
+        return "a chain separator"
     return repr(alphabet.letters[symbol]) if alphabet.letters else f"token {symbol}"

@@ -7,8 +7,8 @@ divides its logits by a temperature T, so *where* delta is added decides what it
     delta_at = "tempered"   softmax(logits / T + delta)      Eq. 1 on the sampled distribution
 
 The second is the first with delta * T, so there is one operation: add a bias to raw logits. It
-works for numpy arrays and torch tensors: both name most operations alike. A tensor exists only where
-torch has been imported already, so torch is never imported from here.
+works for numpy arrays and torch tensors, which name most operations alike. Torch is never imported
+from here: where there is a tensor, torch has been imported already.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Promotion:
             )
         chosen = own.promoted[rows]
         if is_tensor(logits):
-            return library_of(logits).add(logits, chosen, alpha=self.strength)
+            return logits.add(chosen, alpha=self.strength)
         return logits + logits.dtype.type(self.strength) * chosen
 
 
@@ -105,11 +105,6 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
 def is_tensor(array: Any) -> bool:
     """Tell whether it is a torch tensor."""
     return hasattr(array, "new_tensor")
-
-
-def library_of(array: Any) -> Any:
-    """Return numpy, or torch where `array` is a tensor."""
-    return sys.modules["torch"] if is_tensor(array) else np
 
 
 def beside(array: Any, like: Any) -> Any:

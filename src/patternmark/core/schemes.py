@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,9 @@ MAX_NONCES = 2**12
 MAX_TURN_KEYS = 2**20  # period times nonces
 
 Circle = Partition | TurnSchedule  # schedules whose keys follow each other in a circle
+CIRCLES: tuple[type[Circle], ...] = (Partition, TurnSchedule)
 Schedule = Circle | BlockSchedule
+_Kind = TypeVar("_Kind")
 
 
 class Draw(NamedTuple):
@@ -184,10 +186,8 @@ class Blocks(_OfSizes):
 
     def check(self, alphabet: Alphabet) -> None:
         if alphabet != PROTEIN:
-            raise ParameterError(
-                f"the scheme 'blocks' marks proteins, not alphabet {alphabet.name!r}: "
-                "take 'turns' or 'paper'"
-            )
+            other = f"alphabet {alphabet.name!r}: take 'turns' or 'paper'"
+            raise ParameterError(f"the scheme 'blocks' marks proteins, not {other}")
 
     def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> BlockSchedule:
         del alphabet, parts  # always proteins, always derived
@@ -256,24 +256,12 @@ def default_scheme(alphabet: Alphabet) -> Scheme:
     return Blocks() if alphabet == PROTEIN else Turns()
 
 
-def circle_of(schedule: Schedule) -> Circle:
-    """Return a schedule whose keys come round, or refuse one that never does."""
-    if isinstance(schedule, BlockSchedule):
-        raise ParameterError("keys of the scheme 'blocks' never come round: they have no phases")
-    return schedule
-
-
-def blocks_of(schedule: Schedule) -> BlockSchedule:
-    """Return a schedule of blocks, or refuse another."""
-    if not isinstance(schedule, BlockSchedule):
-        raise ParameterError("only keys of the scheme 'blocks' have blocks of one half")
-    return schedule
-
-
-def split_of(scheme: Scheme, schedule: Schedule) -> Partition:
-    """Return the parts that a schedule promotes, or refuse a scheme that has none."""
-    if not isinstance(schedule, Partition):
-        raise ParameterError(f"a key of the scheme {scheme.name!r} has no parts")
+def of_kind(
+    scheme: Scheme, schedule: Schedule, kind: type[_Kind] | tuple[type[_Kind], ...], what: str
+) -> _Kind:
+    """Return a schedule of some kind, or say that keys of its scheme do not have it."""
+    if not isinstance(schedule, kind):
+        raise ParameterError(f"a key of the scheme {scheme.name!r} has no {what}")
     return schedule
 
 
@@ -299,9 +287,8 @@ def _paper_of(scheme: Table, detection: Table) -> Paper:
     chain = KeyChain.of(scheme.take("transition", list), scheme.take("initial", list))
     num_keys = scheme.take("num_keys", int)
     if num_keys != chain.num_keys:
-        raise ParameterError(
-            f"[scheme] num_keys is {num_keys}, but the chain has {chain.num_keys} keys"
-        )
+        has = f"the chain has {chain.num_keys} keys"
+        raise ParameterError(f"[scheme] num_keys is {num_keys}, but {has}")
     background = scheme.take("background", list, None)
     if background is not None:
         background = whole_numbers(background, "background")
@@ -311,7 +298,7 @@ def _paper_of(scheme: Table, detection: Table) -> Paper:
         patterns = tuple(whole_numbers(pattern, "a pattern") for pattern in patterns)
     elif patterns != "favoured":
         raise ParameterError(
-            '[detection] patterns is "favoured" or a list of patterns such as [[0, 1], [1, 0]]'
+            '[detection] patterns is "favoured" or a list such as [[0, 1], [1, 0]]'
         )
     scheme.finish()
     detection.finish()

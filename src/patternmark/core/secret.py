@@ -65,7 +65,7 @@ class Secret:
         return hmac.digest(self._master, label.encode() + b"\x01", "sha256")
 
     def words(self, label: str, which: int | Sequence[int]) -> NDArray[np.uint64]:
-        """Return 64-bit words of the stream named `label`: the first ones, or those of given numbers."""
+        """Return 64-bit words of the stream `label`: the first `which`, or those of its numbers."""
         subkey = self.subkey(label)
         if isinstance(which, int):
             return _words(subkey, range(-(-which // _WORDS_PER_BLOCK)))[:which]

@@ -46,17 +46,7 @@ class TurnSchedule:
         self._label = f"schedule/{alphabet.sha256}/{period}/{block}"
         self._known_places: dict[int, NDArray[np.int32]] = {}
 
-    symbols = slice(None)  # all of the alphabet
     is_fair = True
-
-    @property
-    def fresh_length(self) -> int:
-        """Up to which length of a chain no path meets a block twice, whatever the text.
-
-        A path that slips moves on by half to one and a half places for each position, because it
-        slips at most every second one.
-        """
-        return 2 * (self.period - self.block) // 3
 
     def promoted(self, nonce: int) -> NDArray[np.bool_]:
         """Which symbols each key of a nonce promotes: [P, V]."""

@@ -57,11 +57,3 @@ def test_rounding_never_lets_an_impossible_key_through() -> None:
     never_first = KeyChain.independent([0.0, 1.0])
     assert never_first.draw_first(np.array([0.0])).tolist() == [1]
     assert never_first.follow(1, [0.0]).tolist() == [1, 1]
-
-
-def test_signatures_tell_nulls_apart() -> None:
-    assert KeyChain.uniform(2).signature == "uniform"
-    assert KeyChain.independent([0.25, 0.75]).signature == "0.25,0.75"
-    markov = [KeyChain.cycle(2).signature, KeyChain.cycle(3).signature]
-    assert markov[0] != markov[1]
-    assert all(s.startswith("markov-") for s in markov)

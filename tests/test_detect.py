@@ -17,7 +17,8 @@ from patternmark import (
 )
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.core.verdict import Status, format_p, p_value_of
+from patternmark.core.verdict import Status
+from patternmark.evidence import format_p, p_value_of
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
 

@@ -10,6 +10,7 @@ from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
 from patternmark.core.promote import strength_of
 from patternmark.core.schemes import Blocks, Paper, Scheme, Turns
 from patternmark.core.secret import Secret
+from patternmark.design.plan import promoted_bits
 from tests.synthetic import vocabulary
 
 
@@ -207,7 +208,7 @@ def test_keys_that_are_none_are_refused(key: Key) -> None:
 def test_the_bits_of_a_position_are_its_promoted_letters(secret: Secret, scheme: Scheme) -> None:
     marker = Marker(Key.of(secret, Profile(scheme=scheme)))
     keys = marker.key_sequences([30, 12], seed=3)
-    bits = marker.promoted_bits(keys)
+    bits = promoted_bits(marker, keys)
     assert (bits.shape, bits.dtype) == ((2, 30), np.int32)
     promoted = marker.bias(keys, temperature=1.0) > 0
     np.testing.assert_array_equal((bits[..., None] >> np.arange(21)) & 1, promoted)
@@ -217,4 +218,4 @@ def test_the_bits_of_a_position_are_its_promoted_letters(secret: Secret, scheme:
 def test_a_vocabulary_does_not_fit_into_bits(secret: Secret) -> None:
     marker = Marker(Key.of(secret, Profile(alphabet=vocabulary(300), scheme=Paper())))
     with pytest.raises(ParameterError, match="300 symbols do not fit"):
-        marker.promoted_bits(np.array([0]))
+        promoted_bits(marker, np.array([0]))

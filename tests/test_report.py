@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.core.verdict import format_p
+from patternmark.evidence import format_p
 from patternmark.report import ReportEntry, render_report
 from tests.conftest import SECRET_HEX
 

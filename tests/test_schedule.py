@@ -10,9 +10,9 @@ from patternmark import Alphabet, Key, ParameterError, Profile
 from patternmark.core import turns as module
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.partition import derive_partition
-from patternmark.core.schedule import Excerpt, PartitionSchedule
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
+from patternmark.statistics.excerpts import Excerpt
 from vectors import port_turns
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(21)], unscored=[20])
@@ -165,7 +165,7 @@ def test_a_partition_gives_rows_and_columns_too(data: st.DataObject) -> None:
     tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(23)], [0, 22])
     parts = data.draw(st.integers(2, 5))
     raw = data.draw(st.binary(min_size=32, max_size=32))
-    made = PartitionSchedule(derive_partition(Secret(raw), tokens, parts))
+    made = derive_partition(Secret(raw), tokens, parts)
     whole = made.promoted(0)
     some = np.array(data.draw(st.lists(st.integers(0, 22), max_size=9)), dtype=np.int64)
     np.testing.assert_array_equal(made.promoted_to(0, some), whole[:, some])

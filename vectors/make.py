@@ -35,6 +35,7 @@ from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
 from patternmark.null.blocks import log_c
+from patternmark.patterns import target_patterns
 from patternmark.rates import agreement_rates
 from patternmark.recover import recover
 from patternmark.statistics.blocks import MIXTURE, BlockStatistic
@@ -210,7 +211,7 @@ def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
     segments, count = list(recovered.segments[0]), int(verdict.statistic)
     scheme = profile.scheme
     assert isinstance(scheme, Paper)  # noqa: S101
-    patterns = [list(p) for p in scheme.target_patterns().patterns]
+    patterns = [list(p) for p in target_patterns(scheme).patterns]
     return {
         "name": name,
         "secret": raw.hex(),

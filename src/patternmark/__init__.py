@@ -21,7 +21,6 @@ from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key, save_key
 from patternmark.core.marker import Marker
 from patternmark.core.partition import Partition
-from patternmark.core.patterns import Patterns
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.verdict import Status, Verdict
@@ -34,6 +33,7 @@ from patternmark.errors import (
     SequenceError,
 )
 from patternmark.null import PatternNull
+from patternmark.patterns import Patterns
 
 __all__ = [
     "NO_KEY",

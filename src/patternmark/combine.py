@@ -50,10 +50,10 @@ from patternmark.core.alphabet import PROTEIN, SEPARATOR, UNREAD, Alphabet
 from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
-from patternmark.core.verdict import LN10, Verdict, finite_or_none, p_value_of
+from patternmark.core.verdict import LN10, Verdict, finite_or_none
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import bonferroni, fisher, is_below, markov
+from patternmark.evidence import bonferroni, fisher, is_below, markov, p_value_of
 from patternmark.likelihood import log_mean_exp
 from patternmark.signature import joined
 from patternmark.statistics.block_best import STRETCHES

@@ -14,10 +14,10 @@ from patternmark._version import __version__
 from patternmark.core.alphabet import SEPARATOR
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
-from patternmark.core.reading import Reading, checked_rates, read_many
-from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict, p_value_of
-from patternmark.errors import SequenceError
-from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below
+from patternmark.core.reading import Reading, read_many
+from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict
+from patternmark.errors import ParameterError, SequenceError
+from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below, p_value_of
 from patternmark.masks import said_before
 from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
@@ -148,7 +148,7 @@ class Detector:
             return readings
         pairs = zip(readings, rates, strict=True)
         return [
-            reading._replace(rates=checked_rates(expected, len(reading.symbols)))
+            reading._replace(rates=_checked_rates(expected, len(reading.symbols)))
             for reading, expected in pairs
         ]
 
@@ -218,3 +218,14 @@ class Detector:
                 f"about {needed} scored symbols are the least"
             )
         return ""
+
+
+def _checked_rates(rates: NDArray[np.float64] | None, length: int) -> NDArray[np.float64] | None:
+    """Refuse rates that are not probabilities of that many positions: [levels, n]."""
+    if rates is None:
+        return None
+    if rates.ndim != 2 or rates.shape[1] != length:
+        raise ParameterError(f"rates have the shape [levels, {length}], not {rates.shape}")
+    if not np.all((rates > 0.0) & (rates < 1.0)):  # nan is neither
+        raise ParameterError("rates lie between 0 and 1")
+    return rates

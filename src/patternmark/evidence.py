@@ -13,14 +13,17 @@ Which rule holds for several records of one key is decided by `combine.combine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import log
+from dataclasses import replace
+from math import exp, isfinite, log
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict
 from patternmark.errors import ParameterError
 
 DEFAULT_FPR = 1e-3  # the false positive rate wherever none is given
+SMALLEST_POSITIVE = 5e-324
 
 
 def checked_fpr(fpr: float) -> float:
@@ -33,6 +36,28 @@ def checked_fpr(fpr: float) -> float:
 def is_below(log_p: float, fpr: float) -> bool:
     """Whether a p-value is small enough to call a sequence marked: p <= FPR."""
     return log_p <= log(fpr)
+
+
+def p_value_of(log_p: float) -> float:
+    """Return exp(log_p), rounded up to a positive float where it would underflow.
+
+    >>> p_value_of(-3465.0)
+    5e-324
+    """
+    return max(exp(log_p), SMALLEST_POSITIVE) if isfinite(log_p) else 0.0
+
+
+def format_p(log10_p: float) -> str:
+    """Write a p-value of any size for people.
+
+    >>> format_p(-2.5), format_p(-1504.85)
+    ('0.0032', '10^-1504.8')
+    """
+    if not isfinite(log10_p):
+        return "0"
+    if log10_p < -300:
+        return f"10^{log10_p:.1f}"
+    return f"{10.0**log10_p:.2g}"
 
 
 def bonferroni(log_p: ArrayLike, chances: ArrayLike) -> NDArray[np.float64]:
@@ -100,3 +125,36 @@ def benjamini_hochberg(log_ps: ArrayLike, tests: int) -> Callable[[float], float
     corrected = ranked + log(max(tests, 1)) - np.log(np.arange(1, len(ranked) + 1))
     smallest = np.minimum(np.minimum.accumulate(corrected[::-1])[::-1], 0.0)
     return lambda log_p: float(smallest[np.searchsorted(ranked, log_p)])
+
+
+def called_by_rank(verdict: Verdict, p_keys: float, num_keys: int, *, decides: bool) -> Verdict:
+    """Return a verdict with its rank among fresh keys; where the rank `decides`, call by it."""
+    if not decides:
+        signature = f"{verdict.signature}|null_keys:{num_keys}"
+        return replace(verdict, p_keys=p_keys, signature=signature)
+    called = _called(verdict, is_below(log(p_keys), verdict.fpr), f"call:rank{num_keys}")
+    return replace(called, p_keys=p_keys)
+
+
+def called_exactly(verdict: Verdict, log_p: float, error: float, draws: int, seed: int) -> Verdict:
+    """Return a verdict called by the p-value of this very sequence, from drawn keys."""
+    how = f"exact:{draws}|seed:{seed}|call:exact"
+    return replace(
+        _called(verdict, is_below(log_p, verdict.fpr), how),
+        p_exact=p_value_of(log_p),
+        log10_p_exact=log_p / LN10 + 0.0,  # never minus zero
+        p_exact_error=error,
+    )
+
+
+def _called(verdict: Verdict, is_marked: bool, how: str) -> Verdict:
+    """Return a verdict with a call decided by something else than its p-value."""
+    status = verdict.status if verdict.status is not Status.MARKED else Status.NO_MARK
+    return replace(
+        verdict,
+        prediction=is_marked,
+        status=Status.MARKED if is_marked else status,
+        payload=verdict.payload if is_marked else None,
+        payload_error=verdict.payload_error if is_marked else None,
+        signature=verdict.signature.replace(f"|{CALL_BY_P}", f"|{how}"),
+    )

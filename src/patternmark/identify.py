@@ -29,10 +29,10 @@ from patternmark.caution import caution_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
-from patternmark.core.verdict import LN10, p_value_of
+from patternmark.core.verdict import LN10
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
+from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below, p_value_of
 from patternmark.screen import KeyScreen, Progress, Screen
 from patternmark.signature import joined, keys_part, scored_part, short_hash
 from patternmark.statistics import Measurement

@@ -30,10 +30,10 @@ from patternmark.core.alphabet import SEPARATOR, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
-from patternmark.core.verdict import LN10, p_value_of
+from patternmark.core.verdict import LN10
 from patternmark.detect import Detector
 from patternmark.errors import SequenceError
-from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below
+from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below, p_value_of
 from patternmark.null.local import LocalRules
 from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
-from patternmark.core.alphabet import UNREAD
-from patternmark.core.schedule import FEW_SYMBOLS
+from patternmark.core.alphabet import FEW_SYMBOLS, UNREAD
 from patternmark.likelihood import Worth, with_unread
 
 Value = TypeVar("Value", bound=np.generic)

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.core.verdict import LN10, Verdict, format_p
+from patternmark.core.verdict import LN10, Verdict
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.evidence import format_p
 from patternmark.recover import running_mean
 from patternmark.statistics import NullCurve
 from patternmark.track import WINDOW, Track, Tracker

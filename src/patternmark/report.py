@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_KEY, Alphabet
-from patternmark.core.verdict import Verdict, format_p
+from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
+from patternmark.evidence import format_p
 from patternmark.intervals import mean_interval
 from patternmark.report_figures import dot_plot, null_plot, track_plot
 from patternmark.track import AGREES, DIFFERS, Tracker

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import log
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import PartitionSchedule
-from patternmark.core.turns import TurnSchedule
 from patternmark.rates import agreement_rates, with_chance
 
 LEVEL = 1  # the strength that is looked for: delta 0.75
@@ -57,7 +55,7 @@ class Screen:
         self._keys = list(keys)
         first = self._keys[0]
         self._size = first.profile.alphabet.size
-        schedule = cast("PartitionSchedule | TurnSchedule", first.schedule)
+        schedule = first.circle
         self._period, self._nonces = schedule.period, schedule.nonces
         self._starts = schedule.starts
         scheme = first.profile.scheme
@@ -105,10 +103,7 @@ class Screen:
                 [
                     schedule.promoted(nonce)
                     # A copy, since a key keeps every schedule it was asked for.
-                    for schedule in (
-                        cast("PartitionSchedule | TurnSchedule", replace(k).schedule)
-                        for k in self._keys[at : at + self._at_once]
-                    )
+                    for schedule in (replace(k).circle for k in self._keys[at : at + self._at_once])
                     for nonce in range(self._nonces)
                 ]
             )

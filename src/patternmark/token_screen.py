@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import Excerpt
 from patternmark.likelihood import worth
 from patternmark.phases import NonceScreen
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.screen import LEVEL, Progress, Stage
 from patternmark.statistics.base import padded
-from patternmark.statistics.excerpts import excerpt_of, in_parts
+from patternmark.statistics.excerpts import Excerpt, excerpt_of, in_parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ import pytest
 from patternmark import load_key
 from patternmark.core.profile import TEXT_DELTA
 from patternmark.core.schemes import Blocks, Paper, Turns
+from patternmark.patterns import target_patterns
 from tests.conftest import SECRET_HEX, Outcome
 
 Run = Callable[..., Outcome]
@@ -93,7 +94,7 @@ def test_the_default_marks_blocks_of_proteins_and_turns_of_text(run: Run, tmp_pa
 def test_more_keys_follow_in_a_cycle(run: Run, tmp_path: Path) -> None:
     assert run("keygen", "-l", "4", "--m", "3", "-o", tmp_path / "x.key").status == 0
     scheme = load_key(tmp_path / "x.key").profile.scheme
-    assert scheme.target_patterns().patterns == ((0, 1, 2), (1, 2, 3), (2, 3, 0), (3, 0, 1))
+    assert target_patterns(scheme).patterns == ((0, 1, 2), (1, 2, 3), (2, 3, 0), (3, 0, 1))
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,10 @@ EDITS = {
     "short": (SECRET_HEX, SECRET_HEX[:10], "64 hexadecimal digits"),
     "secret table": ("[secret]", "[secret]\nhint = 1", r"table \[secret\] holds"),
     "bad parts": ("[secret]", "[secret]\nparts = 3", "'parts' in .* must be a list"),
+    "twice": ("[secret]", "[secret]\nx = 1\n[promotion]\ndelta = 1.0", "not valid TOML"),
+    "secret twice": ("[promotion]", "[secret]\n[promotion]", r"unknown table \[secret\]"),
+    "field": ("version = 1", "version = 1\nx = 1", r"unknown table \[x\]"),
+    "public TOML": ("[scheme]", "[scheme", "not valid TOML"),
     "no TOML": ("[secret]", "[secret", "not valid TOML"),
 }
 
@@ -217,6 +221,13 @@ def test_an_edited_file_is_refused_and_says_why(
         load_key(key_file)
     assert str(key_file) in str(caught.value)
     assert SECRET_HEX[8:24] not in str(caught.value)
+
+
+def test_tables_may_stand_in_any_order(key: Key, key_file: Path) -> None:
+    head, *tables = key_file.read_text().split("\n[")
+    for order in (tables, tables[::-1], tables[1:] + tables[:1]):
+        key_file.write_text("\n[".join([head, *(f"{table.rstrip()}\n" for table in order)]))
+        assert load_key(key_file) == key
 
 
 def test_what_cannot_be_read_or_written_is_named(tmp_path: Path, key: Key) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from patternmark import PROTEIN, Key, Marker
+from patternmark.design.plan import promoted_bits
 from patternmark.errors import PatternmarkError
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu, sampler
@@ -45,7 +46,7 @@ def test_a_sequence_that_overflows_is_sampled_again_and_the_others_stay(
     is_online: bool,
 ) -> None:
     prepared, marker = prepared_on(backbone), Marker(key)
-    marks = marker.promoted_bits(marker.key_sequences([len(backbone.sequence)] * 4, seed=0))
+    marks = promoted_bits(marker, marker.key_sequences([len(backbone.sequence)] * 4, seed=0))
     task = task_on(backbone, [[r] for r in range(20, 32)], indices=range(4), temperature=0.5)
     task = replace(task, marks=marks, strength=np.array([1.0, 2.0, 0.5, 1.0]), name="7abc")
 

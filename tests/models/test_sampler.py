@@ -13,6 +13,7 @@ import torch
 from patternmark import Key, Marker
 from patternmark.bench.published import features_of
 from patternmark.core.secret import Secret
+from patternmark.design.plan import promoted_bits
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu
 from patternmark.models.cpu import draw
@@ -171,7 +172,7 @@ def test_the_law_with_a_mark(monkeypatch: pytest.MonkeyPatch, backbone: Backbone
     assert_replays(monkeypatch, backbone, bias=bias, temperature=0.7, seed=2)
     # ... and the bits of its keys say the same as that bias.
     task = task_on(backbone, temperature=0.7)
-    marked = replace(task, marks=marker.promoted_bits(keys[None]), strength=marker.strength(0.7))
+    marked = replace(task, marks=promoted_bits(marker, keys[None]), strength=marker.strength(0.7))
     biased = replace(task, bias=task.bias + bias)
     letters = backbone.sequence[task.steps[0, :, 0]].tolist()
     one, two = (replayed(monkeypatch, prepared_on(backbone), t, letters) for t in (marked, biased))
@@ -352,7 +353,7 @@ def test_sequences_are_the_same_in_any_batch(backbone: Backbone, tied: bool, key
     if tied:
         groups = [[r, r + 20] for r in range(15, 35)] + [[r] for r in range(5)]
     prepared, marker = prepared_on(backbone), Marker(key)
-    marks = marker.promoted_bits(marker.key_sequences([length] * 7, seed=0))
+    marks = promoted_bits(marker, marker.key_sequences([length] * 7, seed=0))
 
     def sampled(indices: range) -> Any:
         task = task_on(backbone, groups, indices=indices, temperature=0.5)

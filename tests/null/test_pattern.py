@@ -13,6 +13,7 @@ from patternmark import KeyChain, PatternNull, Patterns
 from patternmark.bench.literal import algorithm_3
 from patternmark.null import automaton
 from patternmark.null.direct import distributions
+from patternmark.null.pattern import signature_of
 from patternmark.null.tilted import TiltedCount
 from tests.oracles import algorithm_4, convolve, enumerate_distribution, log_ratio
 
@@ -260,3 +261,11 @@ def test_where_nothing_can_be_exact_the_p_value_errs_to_the_safe_side(
     for m, n, count in ((26, 400, 1), (40, 500, 150)):
         exact = log_ratio(sum(algorithm_4(n, m)[count:]), 2 ** (n - 1))
         assert TiltedCount(PatternNull(alternating(m)).chain, [n]).log_tail(count) >= exact
+
+
+def test_signatures_tell_nulls_apart() -> None:
+    assert signature_of(KeyChain.uniform(2)) == "uniform"
+    assert signature_of(KeyChain.independent([0.25, 0.75])) == "0.25,0.75"
+    markov = [signature_of(KeyChain.cycle(2)), signature_of(KeyChain.cycle(3))]
+    assert markov[0] != markov[1]
+    assert all(s.startswith("markov-") for s in markov)

@@ -17,11 +17,11 @@ import numpy as np
 from patternmark.bench.literal import algorithm_3
 from patternmark.bench.report import environment
 from patternmark.core.chain import KeyChain
-from patternmark.core.patterns import Patterns
 from patternmark.null import PatternNull
 from patternmark.null.automaton import CountingChain
 from patternmark.null.direct import distributions
 from patternmark.null.tilted import TiltedCount
+from patternmark.patterns import Patterns
 
 PATTERN_LENGTH = 5
 TABLE_LENGTH = 500

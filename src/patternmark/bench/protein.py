@@ -124,7 +124,7 @@ def design_all(
 ) -> dict[str, NDArray[Any]]:
     """Sample all conditions in one batch, each with its own keys and strength."""
     from patternmark.design.batch import designs_of, unmarked_task  # noqa: PLC0415
-    from patternmark.design.plan import plan_design  # noqa: PLC0415
+    from patternmark.design.plan import plan_design, promoted_bits  # noqa: PLC0415
     from patternmark.models.sampler import sample  # noqa: PLC0415
 
     plan = plan_design(backbone)
@@ -133,7 +133,7 @@ def design_all(
     for row, (key, delta) in enumerate(conditions):
         if key is not None:
             marker = Marker(key, delta=delta)
-            marks[row] = marker.promoted_bits(plan.keys(marker, seed, [row])[0])
+            marks[row] = promoted_bits(marker, plan.keys(marker, seed, [row])[0])
             strength[row] = marker.strength(TEMPERATURE)
     task = unmarked_task(plan, seed, range(len(conditions)), TEMPERATURE)
     task = replace(task, marks=marks, strength=strength)

@@ -36,7 +36,7 @@ from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.design.batch import designs_of, unmarked_task
-from patternmark.design.plan import DesignPlan, plan_design
+from patternmark.design.plan import DesignPlan, plan_design, promoted_bits
 from patternmark.intervals import mean_interval
 from patternmark.io.nonce_counter import counted_nonces
 from patternmark.models.mpnn import Prepared, ProteinMPNN
@@ -127,7 +127,7 @@ def _designs(
     marks = np.zeros((len(wanted), plan.length), dtype=np.int32)
     for row, (_, key, nonce) in enumerate(wanted):
         marker = Marker(key)
-        marks[row] = marker.promoted_bits(plan.keys(marker, seed, [row], [nonce])[0])
+        marks[row] = promoted_bits(marker, plan.keys(marker, seed, [row], [nonce])[0])
     task = unmarked_task(plan, seed, range(len(wanted)), TEMPERATURE)
     task = replace(task, marks=marks, strength=DELTA)
     made = designs_of(plan, sample(prepared, task))

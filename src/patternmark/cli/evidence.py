@@ -20,9 +20,10 @@ from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.verdict import Status, format_p
+from patternmark.core.verdict import Status
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
+from patternmark.evidence import called_by_rank, format_p
 
 DEFAULT_NULL_KEYS = 999
 
@@ -75,7 +76,7 @@ def compare_with_keys(
     ranks = rank_p_values(make_detector, judge.key, readings, num_keys, lambda: bar.advance(task))
     bar.remove_task(task)
     return [
-        (verdict.compared(p, num_keys, decides=decides), item)
+        (called_by_rank(verdict, p, num_keys, decides=decides), item)
         for (verdict, item), p in zip(judged, ranks, strict=True)
     ]
 

@@ -10,9 +10,10 @@ from rich.progress import Progress
 
 from patternmark.cli.evidence import readings_of
 from patternmark.core.key import Key
-from patternmark.core.verdict import Verdict, format_p
+from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
+from patternmark.evidence import called_exactly, format_p
 from patternmark.statistics.block_exact import DRAWS, EXACT
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def judge_exactly(
             seed=drawing.seed,
             step=lambda: bar.advance(task),
         )
-        called = verdict.called_exactly(
-            exact.log_p, exact.relative_error, drawing.draws, drawing.seed
+        called = called_exactly(
+            verdict, exact.log_p, exact.relative_error, drawing.draws, drawing.seed
         )
         found.append((called, item))
     bar.remove_task(task)

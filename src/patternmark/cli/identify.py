@@ -14,9 +14,9 @@ from rich.table import Table
 from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.core.keyfile import load_key
-from patternmark.core.verdict import LN10, format_p
+from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, KeyFileError, ParameterError
-from patternmark.evidence import DEFAULT_FPR
+from patternmark.evidence import DEFAULT_FPR, format_p
 from patternmark.identify import Candidate, Identification, Identifier
 
 

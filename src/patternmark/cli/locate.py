@@ -15,9 +15,9 @@ from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
-from patternmark.core.verdict import LN10, format_p, p_value_of
+from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, ParameterError, SequenceError
-from patternmark.evidence import DEFAULT_FPR
+from patternmark.evidence import DEFAULT_FPR, format_p, p_value_of
 from patternmark.io.records import Problem
 from patternmark.locate import Located, Locator, num_residues
 from patternmark.translate import looks_like_dna

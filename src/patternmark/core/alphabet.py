@@ -20,6 +20,7 @@ NO_KEY = -1  # a position that carries no key: fixed, prompt, or an unscored sym
 NO_COIN = -2  # a symbol that rests on no secret coin, where SEPARATOR keeps its meaning
 NO_SYMBOL = -2  # a character that no symbol is written with
 
+FEW_SYMBOLS = 64  # up to this size a schedule is laid out whole; of larger ones, what is used
 MANY_SYMBOLS = 512  # from this size on a sequence meets most symbols seldom or never
 
 
@@ -49,10 +50,9 @@ class Alphabet:
         unscored: Iterable[int],
         *,
         written_in_letters: bool = False,
-        unscored_aliases: str = "",
-        separators: str = "",
+        **characters: str,
     ) -> Alphabet:
-        """Make an alphabet of the symbols in their id order."""
+        """Make an alphabet of the symbols in their id order; `characters` are further fields."""
         if len(set(symbols)) != len(symbols):
             twice = next(s for i, s in enumerate(symbols) if s in symbols[:i])
             raise ParameterError(f"alphabet {name!r}: symbol {twice!r} stands twice")
@@ -60,27 +60,19 @@ class Alphabet:
         if ids and not (ids[0] >= 0 and ids[-1] < len(symbols)):
             raise ParameterError(f"alphabet {name!r}: unscored ids must be 0..{len(symbols) - 1}")
         content = json.dumps({"symbols": list(symbols), "unscored": ids}, separators=(",", ":"))
-        return cls(
-            name=name,
-            size=len(symbols),
-            unscored=ids,
-            sha256=hashlib.sha256(content.encode()).hexdigest(),
-            letters="".join(symbols) if written_in_letters else "",
-            unscored_aliases=unscored_aliases,
-            separators=separators,
-        )
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        letters = "".join(symbols) if written_in_letters else ""
+        return cls(name, len(symbols), ids, digest, letters, **characters)
 
     @cached_property
     def scored(self) -> NDArray[np.intp]:
         """The ids that can carry the mark, ascending."""
-        mask = np.ones(self.size, dtype=bool)
-        mask[list(self.unscored)] = False
-        return np.flatnonzero(mask)
+        return np.flatnonzero(self._is_scored)
 
     @cached_property
     def _is_scored(self) -> NDArray[np.bool_]:
-        is_scored = np.zeros(self.size + 1, dtype=bool)  # SEPARATOR, -1, finds the last
-        is_scored[self.scored] = True
+        is_scored = np.ones(self.size + 1, dtype=bool)
+        is_scored[[*self.unscored, SEPARATOR]] = False  # SEPARATOR, -1, finds the last
         return is_scored
 
     def is_scored(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -108,10 +100,8 @@ class Alphabet:
         bad = np.flatnonzero((ids < lowest) | (ids >= self.size))
         if bad.size:
             at = int(bad[0])
-            raise SequenceError(
-                f"token id {ids[at]} at position {at + 1} is not in alphabet {self.name!r} "
-                f"of {self.size} symbols"
-            )
+            where = f"alphabet {self.name!r} of {self.size} symbols"
+            raise SequenceError(f"token id {ids[at]} at position {at + 1} is not in {where}")
         return ids
 
     def decode(self, ids: ArrayLike) -> str:
@@ -134,10 +124,8 @@ class Alphabet:
         bad = np.flatnonzero(ids == NO_SYMBOL)
         if bad.size:
             at = int(bad[0])
-            raise SequenceError(
-                f"character {text[at]!r} at position {at + 1} is not a letter of alphabet "
-                f"{self.name!r}"
-            )
+            where = f"position {at + 1} is not a letter of alphabet {self.name!r}"
+            raise SequenceError(f"character {text[at]!r} at {where}")
         return ids
 
     @cached_property

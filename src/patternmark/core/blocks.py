@@ -35,23 +35,20 @@ _WORD_BYTES = 2
 @cache
 def pair_of_letter() -> NDArray[np.int64]:
     """Return the number of each letter's pair, -1 where it has none: [V]."""
-    return _pairing()[0]
+    return _by_letter([(number, number) for number in range(len(PROTEIN_PAIRS))], other=-1)
 
 
 @cache
 def side_of_letter() -> NDArray[np.int64]:
     """Return +1 for the first letter of a pair, -1 for the second, 0 for others: [V]."""
-    return _pairing()[1]
+    return _by_letter([(1, -1)] * len(PROTEIN_PAIRS), other=0)
 
 
-def _pairing() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    pair, side = np.full(PROTEIN.size, -1), np.zeros(PROTEIN.size, dtype=np.int64)
-    for number, letters in enumerate(PROTEIN_PAIRS):
-        pair[PROTEIN.encode(letters)] = number
-        side[PROTEIN.encode(letters)] = (1, -1)
-    pair.setflags(write=False)  # shared by all callers
-    side.setflags(write=False)
-    return pair, side
+def _by_letter(values: list[tuple[int, int]], other: int) -> NDArray[np.int64]:
+    table = np.full(PROTEIN.size, other, dtype=np.int64)
+    table[PROTEIN.encode("".join(PROTEIN_PAIRS))] = np.ravel(values)
+    table.setflags(write=False)  # shared by all callers
+    return table
 
 
 class BlockSchedule:
@@ -81,9 +78,10 @@ class BlockSchedule:
         """Return +1 where a block promotes a letter, -1 where not, 0 for X: [R, blocks, V]."""
         return halves_of(self.words(chain, blocks)).transpose(1, 0, 2)
 
-    def keys(self, chain: int, nonce: int, length: int) -> NDArray[np.int64]:
-        """Return the numbers of the keys along a chain, one for each position: [length]."""
-        return (chain * self.nonces + nonce) * MAX_BLOCKS + np.arange(length) // self.block
+    def keys(self, chain: int, nonce: int | NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """Return the numbers of the keys along a chain: [length]; of nonces [n, 1]: [n, length]."""
+        first = (chain * self.nonces + nonce) * MAX_BLOCKS
+        return np.asarray(first + np.arange(length) // self.block)
 
     def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which letters some keys promote: [len(keys), V]."""

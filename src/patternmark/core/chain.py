@@ -6,9 +6,8 @@ keys follow a chain as well, with uniform transitions. Both are a :class:`KeyCha
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from patternmark.errors import ParameterError
 
+MAX_FAVOURED = 100_000  # patterns
 _SUM_TOLERANCE = 1e-9
 
 
@@ -38,10 +38,8 @@ class KeyChain:
         if self.num_keys < 2:
             raise ParameterError("a chain needs at least 2 keys")
         if len(self.transition) != self.num_keys:
-            raise ParameterError(
-                f"the transition matrix A has {len(self.transition)} rows, "
-                f"but the initial distribution Q has {self.num_keys} entries"
-            )
+            sizes = f"{len(self.transition)} rows, but Q has {self.num_keys} entries"
+            raise ParameterError(f"the transition matrix A has {sizes}")
         for number, row in enumerate(self.transition, start=1):
             _check_distribution(row, self.num_keys, f"row {number} of the transition matrix A")
         _check_distribution(self.initial, self.num_keys, "the initial distribution Q")
@@ -50,22 +48,20 @@ class KeyChain:
     def of(cls, transition: Iterable[Iterable[float]], initial: Iterable[float]) -> KeyChain:
         """Make a chain from anything that looks like a matrix and a vector."""
         try:
-            rows = [[float(x) for x in row] for row in transition]
-            start = [float(x) for x in initial]
+            rows = tuple(tuple(float(x) for x in row) for row in transition)
+            start = tuple(float(x) for x in initial)
         except (TypeError, ValueError):
-            raise ParameterError(
-                "A must be a list of rows of numbers and Q a list of numbers"
-            ) from None
-        return cls(tuple(map(tuple, rows)), tuple(start))
+            raise ParameterError("A is a list of rows of numbers, Q a list of numbers") from None
+        return cls(rows, start)
 
     @classmethod
     def alternating(cls) -> KeyChain:
-        """The paper's chain: two keys in turn, either of them first."""
+        """Make the paper's chain: two keys in turn, either of them first."""
         return cls.cycle(2)
 
     @classmethod
     def cycle(cls, num_keys: int) -> KeyChain:
-        """Keys 0, 1, ..., l-1, 0, ... from a uniform start."""
+        """Make the chain 0, 1, ..., l-1, 0, ... from a uniform start."""
         shift = np.roll(np.eye(num_keys), 1, axis=1)
         return cls.of(shift, [1.0 / num_keys] * num_keys)
 
@@ -109,25 +105,50 @@ class KeyChain:
             jump = jump[jump]
         return keys[:, :length]
 
-    @property
-    def signature(self) -> str:
-        """A short name that tells chains apart: uniform, the probabilities, or a hash."""
-        if self == KeyChain.uniform(self.num_keys):
-            return "uniform"
-        if set(self.transition) == {self.initial}:
-            return ",".join(map(repr, self.initial))
-        return (
-            "markov-"
-            + hashlib.sha256(repr((self.transition, self.initial)).encode()).hexdigest()[:8]
-        )
-
     def likeliest_next(self) -> NDArray[np.intp]:
         """Return the key the chain is most likely to move to, for each key."""
         return np.array([np.argmax(row) for row in self.transition])
 
+    def favoured_steps(self, length: int) -> NDArray[np.bool_]:
+        """Return which steps are likelier than by chance (1/l): [l, l].
+
+        Refuse the chain if no pattern of this length has such steps alone, or too many have.
+        """
+        if length < 2:
+            raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
+        advice = "or name the target patterns"
+        steps = np.asarray(self.transition) > (1.0 + 1e-12) / self.num_keys
+        patterns_from = np.ones(self.num_keys)  # how many patterns begin with each key
+        for _ in range(length - 1):
+            patterns_from = steps @ patterns_from
+            if patterns_from.sum() > MAX_FAVOURED:
+                many = f"more than {MAX_FAVOURED} patterns of length {length}"
+                raise ParameterError(f"this chain favours {many}: choose a smaller m {advice}")
+        if not patterns_from.any():
+            none = "no pattern over chance (its rows are uniform)"
+            raise ParameterError(f"this chain favours {none}: choose another matrix A {advice}")
+        return steps
+
     @cached_property
     def _cumulative_rows(self) -> list[list[float]]:
         return [_cumulative(row) for row in self.transition]
+
+
+def check_patterns(patterns: Collection[Sequence[int]], num_keys: int) -> int:
+    """Return the length m of the patterns of a target set T, or say why it cannot be one."""
+    if not patterns:
+        raise ParameterError("the target set T holds no pattern")
+    lengths = sorted({len(pattern) for pattern in patterns})
+    if len(lengths) > 1:
+        raise ParameterError(f"the target set T mixes lengths {lengths}: all need one length m")
+    if lengths[0] < 1:
+        raise ParameterError("a target pattern has at least one key")
+    if len(set(patterns)) != len(patterns):
+        raise ParameterError("the target set T holds a pattern twice")
+    for pattern in patterns:
+        if not all(0 <= key < num_keys for key in pattern):
+            raise ParameterError(f"pattern {list(pattern)} uses a key outside 0..{num_keys - 1}")
+    return lengths[0]
 
 
 def _check_distribution(row: tuple[float, ...], size: int, what: str) -> None:

@@ -11,13 +11,12 @@ from functools import cached_property
 from patternmark.core.blocks import BlockSchedule
 from patternmark.core.partition import Partition, Parts
 from patternmark.core.profile import Profile
-from patternmark.core.schedule import PartitionSchedule
-from patternmark.core.schemes import Schedule, blocks_of, circle_of
+from patternmark.core.schemes import CIRCLES, Circle, Schedule, of_kind
 from patternmark.core.secret import Secret
-from patternmark.core.turns import TurnSchedule
 from patternmark.errors import KeyFileError, ParameterError
 
 KEY_ID_DIGITS = 16
+_GivenParts = Sequence[str | Sequence[int]] | None
 
 
 @dataclass(frozen=True)
@@ -40,25 +39,18 @@ class Key:
     commitment: str | None = None
 
     @classmethod
-    def generate(cls, profile: Profile, parts: Sequence[str | Sequence[int]] | None = None) -> Key:
+    def generate(cls, profile: Profile, parts: _GivenParts = None) -> Key:
         """Make a key with a fresh secret."""
         return cls.of(Secret.generate(), profile, parts)
 
     @classmethod
-    def of(
-        cls,
-        secret: Secret,
-        profile: Profile,
-        parts: Sequence[str | Sequence[int]] | None = None,
-    ) -> Key:
+    def of(cls, secret: Secret, profile: Profile, parts: _GivenParts = None) -> Key:
         """Make a key from its secret, its parameters and, if adopted, its parts."""
         adopted: Parts | None = None
         if parts is not None:
             if not profile.scheme.takes_parts:
-                raise ParameterError(
-                    "parts belong to the paper's scheme: this profile has the scheme "
-                    f"{profile.scheme.name!r}"
-                )
+                other = f"this profile has the scheme {profile.scheme.name!r}"
+                raise ParameterError(f"parts belong to the paper's scheme: {other}")
             adopted = tuple(p if isinstance(p, str) else tuple(p) for p in parts)
         commitment = commitment_to(secret, profile, adopted)
         key = cls(profile, commitment[:KEY_ID_DIGITS], secret, adopted, commitment)
@@ -68,35 +60,29 @@ class Key:
     @cached_property
     def schedule(self) -> Schedule:
         """Which symbols each key promotes."""
-        return self.profile.scheme.schedule(
-            self.require_secret(), self.profile.alphabet, self.parts
-        )
+        secret, profile = self.require_secret(), self.profile
+        return profile.scheme.schedule(secret, profile.alphabet, self.parts)
 
     @property
-    def circle(self) -> PartitionSchedule | TurnSchedule:
+    def circle(self) -> Circle:
         """The schedule of a scheme whose keys come round: that of the paper, or of text."""
-        return circle_of(self.schedule)
+        return of_kind(self.profile.scheme, self.schedule, CIRCLES, "keys that come round")
 
     @property
     def blocks(self) -> BlockSchedule:
         """The schedule of a scheme of blocks."""
-        return blocks_of(self.schedule)
+        return of_kind(self.profile.scheme, self.schedule, BlockSchedule, "blocks of one half")
 
     @property
     def partition(self) -> Partition:
         """Which key promotes which symbol, where parts split the alphabet: the paper's scheme."""
-        schedule = self.schedule
-        if not isinstance(schedule, PartitionSchedule):
-            raise ParameterError(f"a key of the scheme {self.profile.scheme.name!r} has no parts")
-        return schedule.partition
+        return of_kind(self.profile.scheme, self.schedule, Partition, "parts")
 
     def require_secret(self) -> Secret:
         """Return the secret, or say that this is only the public half."""
         if self.secret is None:
-            raise KeyFileError(
-                f"key {self.key_id} is a public half, without its secret: "
-                "marking and detecting need the key file itself"
-            )
+            need = "marking and detecting need the key file itself"
+            raise KeyFileError(f"key {self.key_id} is a public half, without its secret: {need}")
         return self.secret
 
     def derive(self, id: str) -> Key:
@@ -116,9 +102,8 @@ class Key:
                 "sub-keys would make the same mark. Derive from a key without adopted parts"
             )
         if not id.isprintable() or not id.strip() or id != id.strip():
-            raise ParameterError(
-                f"{id!r} is no name for a sub-key: give printable characters, no blanks around them"
-            )
+            advice = "give printable characters, no blanks around them"
+            raise ParameterError(f"{id!r} is no name for a sub-key: {advice}")
         return Key.of(Secret(secret.subkey(f"sub-key/{id}")), self.profile)
 
     def public(self) -> Key:
@@ -127,9 +112,8 @@ class Key:
 
     def __repr__(self) -> str:
         half = "secret hidden" if self.secret is not None else "public half"
-        return (
-            f"Key({self.key_id}, {self.profile.scheme.name}, {self.profile.alphabet.name}, {half})"
-        )
+        scheme, alphabet = self.profile.scheme.name, self.profile.alphabet.name
+        return f"Key({self.key_id}, {scheme}, {alphabet}, {half})"
 
 
 def commitment_to(secret: Secret, profile: Profile, parts: Parts | None) -> str:
@@ -141,5 +125,4 @@ def commitment_to(secret: Secret, profile: Profile, parts: Parts | None) -> str:
     """
     adopted = json.dumps(parts, separators=(",", ":"))
     canonical = f'{{"parts":{adopted},"public":{profile.canonical}}}'
-    digest = hmac.digest(secret.subkey("key id"), canonical.encode(), "sha256")
-    return digest.hex()
+    return hmac.digest(secret.subkey("key id"), canonical.encode(), "sha256").hex()

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,9 @@ _PUBLIC_HEADER = """\
 # The public half of a patternmark key: it names the mark and its parameters, and holds no secret.
 """
 
-_DIGITS = re.compile(
-    rb'(?P<before>.*\nkey_id = ")(?P<id>[0-9a-f]{16})(?P<between>"\n.*\nkey = ")'
-    rb'(?P<secret>[0-9a-f]{64})(?P<after>"\n.*)',
-    re.DOTALL,
-)
+_PUBLIC_TABLES = re.compile(rb"\n\[.*(?=\n\[secret\])", re.DOTALL)
+_OWN_FIELDS = {"format", "version", "key_id", "commitment", "secret"}  # may differ in sub-keys
 _COMMITMENT = re.compile("[0-9a-f]{64}")
-_CHANGED = (
-    "its contents do not fit its {what}: the file was changed after it was made. Restore it, or "
-    "make a new key with 'patternmark keygen'"
-)
-_MOST_FRAMES = 64
-_profile_of: dict[tuple[bytes, bytes, bytes], Profile] = {}
 
 _log = logging.getLogger(__name__)
 
@@ -60,24 +52,20 @@ def load_key(
         content = file.read_bytes()
         mode = stat.S_IMODE(file.stat().st_mode)
     except FileNotFoundError:
-        raise KeyFileError(
-            f"{file}: there is no such key file (make one with 'patternmark keygen')"
-        ) from None
+        advice = "make one with 'patternmark keygen'"
+        raise KeyFileError(f"{file}: there is no such key file ({advice})") from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be read: {error.strerror}") from None
     try:
         key = _parse(content)
+        if with_secret:
+            key.require_secret()
     except PatternmarkError as error:
         raise KeyFileError(f"{file}: {error}") from None
     if key.secret is not None and os.name == "posix" and mode & 0o077 and not allow_open:
         raise KeyFileError(
             f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
-            "or pass --allow-open-key if another mechanism guards it"
-        )
-    if with_secret and key.secret is None:
-        raise KeyFileError(
-            f"{file}: this is the public half of key {key.key_id}, without its secret: marking and "
-            "detecting need the key file itself"
+            "or allow an open key file if another mechanism guards it"
         )
     _log.debug("loaded key %s from %s", key.key_id, file)
     return key
@@ -91,9 +79,8 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise KeyFileError(
-            f"{file}: exists already and is not overwritten, since a lost key cannot be replaced"
-        ) from None
+        why = "is not overwritten, since a lost key cannot be replaced"
+        raise KeyFileError(f"{file}: exists already and {why}") from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
     try:
@@ -126,70 +113,62 @@ def _line(field: str, value: Any) -> str:
 
 
 def _parse(content: bytes) -> Key:
-    """Read the text of a key file.
-
-    Sub-keys differ in their secrets and ids alone, and the rest takes far longer to read. Where
-    that was seen before, so was what it says: to put other hexadecimal digits into the place of
-    some can change no more than the two values these were found to be.
-    """
-    digits = _DIGITS.fullmatch(content)
-    if digits is None:
-        return _read(content)
-    stated_id, hidden = digits["id"].decode(), digits["secret"].decode()
-    frame = (digits["before"], digits["between"], digits["after"])
-    profile = _profile_of.get(frame)
-    if profile is not None:
-        return _with_secret(profile, {"key": hidden}, stated_id)
-    key = _read(content)
-    is_plain = key.parts is None and key.secret == Secret(bytes.fromhex(hidden))
-    if is_plain and key.key_id == stated_id:
-        if len(_profile_of) >= _MOST_FRAMES:
-            _profile_of.clear()
-        _profile_of[frame] = key.profile
-    return key
-
-
-def _read(content: bytes) -> Key:
-    try:
-        tables = tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
+    tables, public = _split(content)
     if tables.pop("format", None) != FORMAT:
         raise KeyFileError(f"this is not a patternmark key file (no line format = {FORMAT!r})")
     version = tables.pop("version", None)
     if not isinstance(version, int) or version < 1:
         raise KeyFileError("the key file has no valid version")
     if version > VERSION:
-        raise KeyFileError(
-            f"the key file has version {version}, this patternmark reads up to {VERSION}: "
-            "upgrade patternmark"
-        )
+        here = f"this patternmark reads up to {VERSION}: upgrade patternmark"
+        raise KeyFileError(f"the key file has version {version}, {here}")
     stated_id = tables.pop("key_id", None)
     if not isinstance(stated_id, str):
         raise KeyFileError("the key file has no key_id")
-    commitment = _commitment(tables.pop("commitment", None), stated_id)
+    commitment = tables.pop("commitment", None)
+    if commitment is not None:
+        if not isinstance(commitment, str) or not _COMMITMENT.fullmatch(commitment):
+            raise KeyFileError("the field 'commitment' must be 64 hexadecimal digits")
+        if not commitment.startswith(stated_id):
+            raise KeyFileError(f"its commitment does not begin with its key id {stated_id}")
     hidden = tables.pop("secret", None)
-    profile = Profile.from_tables(tables)
+    profile = _profile_of(public) if public else Profile.from_tables(tables)
     if hidden is None:
         return Key(profile, stated_id, commitment=commitment)
-    key = _with_secret(profile, hidden, stated_id)
-    if commitment not in (None, key.commitment):
-        raise KeyFileError(_CHANGED.format(what=f"commitment {commitment}"))
+    key = _with_secret(profile, hidden)
+    if key.key_id != stated_id or commitment not in (None, key.commitment):
+        stated = "commitment" if key.key_id == stated_id else f"key id {stated_id}"
+        raise KeyFileError(
+            f"its contents do not fit its {stated}: the file was changed after it was made. "
+            "Restore it, or make a new key with 'patternmark keygen'"
+        )
     return key
 
 
-def _commitment(stated: Any, key_id: str) -> str | None:
-    """Return what a file says it commits to, if it does; the key id must begin it."""
-    if stated is None:
-        return None
-    if not isinstance(stated, str) or not _COMMITMENT.fullmatch(stated):
-        raise KeyFileError("the field 'commitment' must be 64 hexadecimal digits")
-    if not stated.startswith(key_id):
-        raise KeyFileError(f"its commitment does not begin with its key id {key_id}")
-    return stated
+def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Read TOML, but return the public tables unread if they stand together before [secret]."""
+    public = _PUBLIC_TABLES.search(content)
+    if public is not None:
+        own = _toml(content[: public.start()] + content[public.end() :])
+        if own.keys() <= _OWN_FIELDS:
+            return own, public[0]
+    return _toml(content), b""
 
 
-def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
+@lru_cache(maxsize=64)
+def _profile_of(public: bytes) -> Profile:
+    """Read public tables, once for all sub-keys that share them: there may be thousands."""
+    return Profile.from_tables(_toml(public))
+
+
+def _toml(content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
+
+
+def _with_secret(profile: Profile, hidden: Any) -> Key:
     if not isinstance(hidden, dict) or not set(hidden) <= {"key", "parts"}:
         raise KeyFileError("the table [secret] holds 'key' and, if adopted, 'parts' alone")
     try:
@@ -197,11 +176,7 @@ def _with_secret(profile: Profile, hidden: Any, stated_id: str) -> Key:
     except (KeyError, TypeError, ValueError):
         raise KeyFileError("the field 'key' in [secret] must be 64 hexadecimal digits") from None
     parts = hidden.get("parts")
-    if parts is not None and not (
-        isinstance(parts, list) and all(isinstance(p, str | list) for p in parts)
-    ):
+    is_list = isinstance(parts, list) and all(isinstance(part, str | list) for part in parts)
+    if parts is not None and not is_list:
         raise KeyFileError("the field 'parts' in [secret] must be a list")
-    key = Key.of(secret, profile, parts)
-    if key.key_id != stated_id:
-        raise KeyFileError(_CHANGED.format(what=f"key id {stated_id}"))
-    return key
+    return Key.of(secret, profile, parts)

@@ -1,8 +1,7 @@
-"""Split the scored symbols of an alphabet into l parts, one for each key."""
+"""The paper's scheme splits the scored symbols of an alphabet into l parts, one for each key."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,26 +14,51 @@ from patternmark.core.alphabet import NO_KEY, SEPARATOR, Alphabet
 from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 
-_log = logging.getLogger(__name__)
-
 MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
-_PATIENCE = 16  # so many shuffles are tried before the tolerance doubles
-
+_PATIENCE = 16  # shuffles that are tried before the tolerance doubles
 
 Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """`part_of[symbol]` is the key that promotes the symbol, or NO_KEY if it is never scored."""
+    """The split of an alphabet, and so the schedule of the paper's scheme: key k promotes part k.
+
+    `part_of[symbol]` is the key that promotes the symbol, or NO_KEY if it is never scored.
+    """
 
     part_of: NDArray[np.int64]  # [V]
     num_parts: int
 
+    nonces = 1
+
+    @property
+    def period(self) -> int:
+        return self.num_parts
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The keys a sequence may begin with: any."""
+        return np.arange(self.num_parts)
+
     @cached_property
     def members(self) -> NDArray[np.bool_]:
         """Which symbols each key promotes: [l, V]."""
-        return np.asarray(self.part_of == np.arange(self.num_parts)[:, None])
+        return self.promoted_rows(self.starts)
+
+    def promoted(self, nonce: int) -> NDArray[np.bool_]:
+        """Return the same; there is only one nonce."""
+        del nonce
+        return self.members
+
+    def promoted_to(self, nonce: int, symbols: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some symbols each key promotes: [l, len(symbols)]."""
+        del nonce
+        return np.asarray(self.part_of[symbols] == self.starts[:, None])
+
+    def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which symbols some keys promote: [len(keys), V]."""
+        return np.asarray(self.part_of == np.asarray(keys)[:, None])
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -42,40 +66,30 @@ class Partition:
         return np.bincount(self.part_of[self.part_of != NO_KEY], minlength=self.num_parts)
 
     @property
-    def is_even(self) -> bool:
-        """Whether all parts have as many symbols, but for one that may be left over."""
+    def shares(self) -> NDArray[np.float64]:
+        """How often chance agrees with each key: its share of the scored symbols, [l]."""
+        return np.asarray(self.sizes / self.sizes.sum())
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether every key promotes as many symbols as any other, or one more."""
         return int(self.sizes.max() - self.sizes.min()) <= 1
 
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
         """Return each part's share of a background distribution over symbols."""
-        weights = np.asarray(background, dtype=float)
-        mass = self.members @ weights
+        mass = self.members @ np.asarray(background, dtype=float)
         return np.asarray(mass / mass.sum())
+
+    def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether positions at these distances may meet the same secret: all may."""
+        return np.ones(len(lags), dtype=bool)
 
     def __repr__(self) -> str:  # membership is as secret as the key it comes from
         return f"Partition({self.num_parts} parts of {self.sizes.tolist()} symbols, hidden)"
 
 
-def partition_of(
-    secret: Secret,
-    alphabet: Alphabet,
-    num_parts: int,
-    background: Sequence[int] | None,
-    parts: Parts | None,
-) -> Partition:
-    """Return the partition of a key: adopted from elsewhere, or derived from its secret."""
-    if parts is None:
-        return derive_partition(secret, alphabet, num_parts, background)
-    if len(parts) != num_parts:
-        raise ParameterError(f"{len(parts)} parts were given for {num_parts} keys")
-    return adopt_partition(parts, alphabet)
-
-
 def derive_partition(
-    secret: Secret,
-    alphabet: Alphabet,
-    num_parts: int,
-    background: Sequence[int] | None = None,
+    secret: Secret, alphabet: Alphabet, num_parts: int, background: Sequence[int] | None = None
 ) -> Partition:
     """Deal the keyed shuffle of the scored symbols out to the parts in turn.
 
@@ -83,7 +97,10 @@ def derive_partition(
     every 16 shuffles the tolerance doubles, since one symbol may outweigh a part. All partitions
     that meet the bound are equally likely.
     """
-    _check_enough_symbols(alphabet, num_parts)
+    if not 2 <= num_parts <= alphabet.num_scored:
+        name, most = alphabet.name, alphabet.num_scored
+        wrong = f"it splits into 2 to {most} parts, not {num_parts}"
+        raise ParameterError(f"alphabet {name!r} has {most} scored symbols: {wrong}")
     label = f"partition/{alphabet.sha256}/{num_parts}"
     if background is None:
         return _deal(secret, f"{label}/0", alphabet, num_parts)
@@ -95,7 +112,6 @@ def derive_partition(
         error = max(abs(m * num_parts - sum(mass)) for m in mass) / sum(mass)
         if error <= MASS_TOLERANCE * 2 ** (attempt // _PATIENCE):
             break
-    _log.debug("parts miss equal mass by %.3f after %d shuffles", error, attempt + 1)
     return candidate
 
 
@@ -108,17 +124,14 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
         ids = alphabet.encode(part)
         if ids.size == 0:
             raise ParameterError(f"part {key + 1} is empty")
-        is_again = np.ones(len(ids), dtype=bool)
-        is_again[np.unique(ids, return_index=True)[1]] = False
-        is_scored = alphabet.is_scored(ids)
-        bad = np.flatnonzero(~is_scored | (part_of[ids] != NO_KEY) | is_again)
-        if bad.size:
-            symbol = int(ids[bad[0]])
-            if symbol == SEPARATOR:
-                raise ParameterError(f"part {key + 1} holds a chain separator, which is no symbol")
-            name = _symbol_name(alphabet, symbol)
-            if not is_scored[bad[0]]:
-                raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
+        unscored = ids[~alphabet.is_scored(ids)]
+        if unscored.size:
+            name = _symbol_name(alphabet, int(unscored[0]))
+            raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
+        used, times = np.unique(ids, return_counts=True)
+        again = used[(times > 1) | (part_of[used] != NO_KEY)]
+        if again.size:
+            name = _symbol_name(alphabet, int(again[0]))
             raise ParameterError(f"{name} stands in two parts, or twice in one")
         part_of[ids] = key
     missing = alphabet.scored[part_of[alphabet.scored] == NO_KEY]
@@ -136,24 +149,17 @@ def _deal(secret: Secret, label: str, alphabet: Alphabet, num_parts: int) -> Par
     return Partition(part_of, num_parts)
 
 
-def _check_enough_symbols(alphabet: Alphabet, num_parts: int) -> None:
-    if not 2 <= num_parts <= alphabet.num_scored:
-        raise ParameterError(
-            f"alphabet {alphabet.name!r} has {alphabet.num_scored} scored symbols: "
-            f"it splits into 2 to {alphabet.num_scored} parts, not {num_parts}"
-        )
-
-
 def _check_background(background: Sequence[int], alphabet: Alphabet) -> NDArray[np.int64]:
     weights = np.asarray(background)
     if weights.shape != (alphabet.size,) or not np.issubdtype(weights.dtype, np.integer):
-        raise ParameterError(
-            f"a background is a list of {alphabet.size} whole numbers, one for each symbol"
-        )
+        size = alphabet.size
+        raise ParameterError(f"a background is a list of {size} whole numbers, one for each symbol")
     if np.any(weights < 0) or np.any(weights > 2**31) or weights[alphabet.scored].sum() == 0:
         raise ParameterError("background weights lie in 0..2^31 and cannot all be 0")
     return weights.astype(np.int64)
 
 
 def _symbol_name(alphabet: Alphabet, symbol: int) -> str:
+    if symbol == SEPARATOR:
+        return "a chain separator"
     return repr(alphabet.letters[symbol]) if alphabet.letters else f"token {symbol}"

@@ -7,12 +7,14 @@ divides its logits by a temperature T, so *where* delta is added decides what it
     delta_at = "tempered"   softmax(logits / T + delta)      Eq. 1 on the sampled distribution
 
 The second is the first with delta * T, so there is one operation: add a bias to raw logits. It
-reads arrays through their own methods and works for numpy arrays and torch tensors alike.
+works for numpy arrays and torch tensors, which name most operations alike. Torch is never imported
+from here: where there is a tensor, torch has been imported already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, get_args
 
@@ -20,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_KEY
-from patternmark.core.arrays import beside, is_tensor, library_of
 from patternmark.errors import ParameterError
 
 DeltaAt = Literal["logits", "tempered"]
@@ -28,7 +29,7 @@ DELTA_AT: tuple[str, ...] = get_args(DeltaAt)
 
 
 def check_delta(delta: float) -> float:
-    """Return a strength, or refuse what is none."""
+    """Return a strength, or refuse a number that cannot be one."""
     if not (isfinite(delta) and delta >= 0):
         raise ParameterError(f"delta must be a number of 0 or more, not {delta}")
     return delta
@@ -37,10 +38,8 @@ def check_delta(delta: float) -> float:
 def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
     """Return what is added to raw logits, for a sampler that divides them by a temperature."""
     if not temperature > 0:
-        raise ParameterError(
-            f"a temperature must be positive, not {temperature}: "
-            "for greedy decoding add the bias to the logits and take the argmax"
-        )
+        advice = "for greedy decoding add the bias to the logits and take the argmax"
+        raise ParameterError(f"a temperature must be positive, not {temperature}: {advice}")
     return delta if delta_at == "logits" else delta * temperature
 
 
@@ -60,10 +59,6 @@ class Promotion:
         if not is_tensor(logits):
             return self
         return Promotion(beside(self.promoted, logits), beside(self.row_of, logits), self.strength)
-
-    def at(self, row_of: Any) -> Promotion:
-        """Return the same bias for positions with other rows."""
-        return replace(self, row_of=beside(row_of, self.promoted))
 
     def add_to(self, logits: Any, positions: Any = None) -> Any:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
@@ -85,7 +80,7 @@ class Promotion:
             )
         chosen = own.promoted[rows]
         if is_tensor(logits):
-            return library_of(logits).add(logits, chosen, alpha=self.strength)
+            return logits.add(chosen, alpha=self.strength)
         return logits + logits.dtype.type(self.strength) * chosen
 
 
@@ -94,8 +89,12 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
 
     The place of NO_KEY is after the last. A tensor is copied from its device.
     """
-    index = _checked(keys, num_keys)
-    used, place = np.unique(index, return_inverse=True)
+    index = keys.detach().cpu().numpy() if is_tensor(keys) else np.asarray(keys)
+    if index.size and not (
+        np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
+    ):
+        raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
+    used, place = np.unique(index.astype(np.int64), return_inverse=True)
     place = place.reshape(index.shape)
     if used.size and used[0] == NO_KEY:
         used = used[1:]
@@ -103,10 +102,13 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
     return used, place
 
 
-def _checked(keys: Any, num_keys: int) -> NDArray[np.int64]:
-    index = keys.detach().cpu().numpy() if is_tensor(keys) else np.asarray(keys)
-    if index.size and not (
-        np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
-    ):
-        raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
-    return np.asarray(index.astype(np.int64, copy=False))
+def is_tensor(array: Any) -> bool:
+    """Tell whether it is a torch tensor."""
+    return hasattr(array, "new_tensor")
+
+
+def beside(array: Any, like: Any) -> Any:
+    """Return an array as one of the kind of `like`, on its device; without a like, in numpy."""
+    if is_tensor(like):
+        return sys.modules["torch"].as_tensor(array, device=like.device)
+    return np.asarray(array)

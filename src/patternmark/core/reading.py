@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
-from patternmark.errors import ParameterError
 
 
 class Reading(NamedTuple):
@@ -53,50 +52,21 @@ def read_many(
     are copies of an earlier one.
     """
     masks = [None] * len(records) if repeats is None else repeats
-    return [
-        _read(ids, alphabet, mask, again, drop_copies)
-        for ids, mask, again in zip(records, scored, masks, strict=True)
-    ]
-
-
-def _read(
-    ids: NDArray[np.int64],
-    alphabet: Alphabet,
-    scored: NDArray[np.bool_] | None,
-    repeats: NDArray[np.bool_] | None,
-    drop_copies: bool,
-) -> Reading:
-    symbols = np.where(alphabet.is_scored(ids), ids, UNREAD)
-    separators = np.flatnonzero(ids == SEPARATOR)
-    edges = [-1, *separators.tolist(), len(ids)]
-    chains = tuple(slice(a + 1, b) for a, b in pairwise(edges))
-    if repeats is not None:
-        symbols[repeats] = UNREAD
-    if drop_copies:
-        _silence_copies(symbols, ids, chains)
-    if scored is not None:
-        symbols[~scored] = UNREAD
-    return Reading(symbols, chains)
-
-
-def _silence_copies(
-    symbols: NDArray[np.int64], ids: NDArray[np.int64], chains: tuple[slice, ...]
-) -> None:
-    """Leave a chain out that is another's copy, however short."""
-    seen: set[bytes] = set()
-    for chain in chains:
-        content = ids[chain].tobytes()
-        if content in seen:
-            symbols[chain] = UNREAD
-        seen.add(content)
-
-
-def checked_rates(rates: NDArray[np.float64] | None, length: int) -> NDArray[np.float64] | None:
-    """Refuse rates that are not probabilities of that many positions: [levels, n]."""
-    if rates is None:
-        return None
-    if rates.ndim != 2 or rates.shape[1] != length:
-        raise ParameterError(f"rates have the shape [levels, {length}], not {rates.shape}")
-    if not np.all((rates > 0.0) & (rates < 1.0)):  # nan is neither
-        raise ParameterError("rates lie between 0 and 1")
-    return rates
+    readings = []
+    for ids, is_scored, is_repeat in zip(records, scored, masks, strict=True):
+        symbols = np.where(alphabet.is_scored(ids), ids, UNREAD)
+        edges = [-1, *np.flatnonzero(ids == SEPARATOR).tolist(), len(ids)]
+        chains = tuple(slice(a + 1, b) for a, b in pairwise(edges))
+        if is_repeat is not None:
+            symbols[is_repeat] = UNREAD
+        if is_scored is not None:
+            symbols[~is_scored] = UNREAD
+        if drop_copies:
+            seen: set[bytes] = set()
+            for chain in chains:
+                content = ids[chain].tobytes()
+                if content in seen:
+                    symbols[chain] = UNREAD
+                seen.add(content)
+        readings.append(Reading(symbols, chains))
+    return readings

@@ -4,24 +4,34 @@
     Blocks    the default for proteins: blocks of one half with secret coins (see `blocks`)
     Turns     the default for tokens of text: halves and complements take turns (see `turns`)
 
-No code outside asks which scheme it has: it uses what every scheme offers.
+No code outside asks which scheme it has. It uses what every scheme offers:
+
+    name, signature       the name alone, and with all sizes for the signatures of verdicts
+    nonces                how many independent schedules there are; a nonce may carry a payload
+    num_keys, chance      keys are 0..num_keys-1; how often a symbol agrees with its key by chance
+    is_cycle              whether keys follow each other in a circle, from any start or some
+    has_default_shape     whether the simulated nulls that ship with the package hold for it
+    masks_repeats         whether p-values need repeated evidence to be left out
+    takes_parts           whether a partition may be adopted from elsewhere
+    check(alphabet)       refuses an alphabet that the scheme is not made for
+    tables()              the parameters as the tables of a key file
+    schedule(secret, alphabet, parts)    which symbols each key promotes
+    draw_keys(secret, draw)              the keys of a batch of sequences: [batch, length]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Protocol
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN, Alphabet
 from patternmark.core.blocks import MAX_BLOCKS, MAX_CHAINS, BlockSchedule
-from patternmark.core.chain import KeyChain
-from patternmark.core.partition import Parts, partition_of
-from patternmark.core.patterns import Patterns
-from patternmark.core.schedule import PartitionSchedule
+from patternmark.core.chain import KeyChain, check_patterns
+from patternmark.core.partition import Partition, Parts, adopt_partition, derive_partition
 from patternmark.core.secret import Secret
 from patternmark.core.tables import Table, whole_numbers
 from patternmark.core.turns import TurnSchedule
@@ -32,77 +42,25 @@ DEFAULT_BLOCK = 3
 MAX_NONCES = 2**12
 MAX_TURN_KEYS = 2**20  # period times nonces
 
-Schedule = PartitionSchedule | BlockSchedule | TurnSchedule
+Circle = Partition | TurnSchedule  # schedules whose keys follow each other in a circle
+CIRCLES: tuple[type[Circle], ...] = (Partition, TurnSchedule)
+Schedule = Circle | BlockSchedule
+_Kind = TypeVar("_Kind")
 
 
-def circle_of(schedule: Schedule) -> PartitionSchedule | TurnSchedule:
-    """Return a schedule whose keys come round, or refuse one that never does."""
-    if isinstance(schedule, BlockSchedule):
-        raise ParameterError("keys of the scheme 'blocks' never come round: they have no phases")
-    return schedule
+class Draw(NamedTuple):
+    """Which keys to draw: those of one chain in each sequence of a batch."""
 
-
-def blocks_of(schedule: Schedule) -> BlockSchedule:
-    """Return a schedule of blocks, or refuse another."""
-    if not isinstance(schedule, BlockSchedule):
-        raise ParameterError("only keys of the scheme 'blocks' have blocks of one half")
-    return schedule
-
-
-class Scheme(Protocol):
-    """What every scheme offers to marking and detecting."""
-
-    name: ClassVar[str]
-    masks_repeats: ClassVar[bool]  # whether p-values need repeated evidence to be left out
-    takes_parts: ClassVar[bool]  # whether a partition may be adopted from elsewhere
+    length: int
+    label: str  # selects the randomness, together with the number of a sequence
+    numbers: Sequence[int]  # of the sequences
+    nonces: NDArray[np.int64]  # the schedule of each sequence
+    chain: int  # the number of the chain in its record
 
     @property
-    def signature(self) -> str:
-        """Name and sizes, for signatures of verdicts."""
-
-    @property
-    def is_cycle(self) -> bool:
-        """Whether keys follow each other in a circle, from any start or an even few."""
-
-    @property
-    def has_default_shape(self) -> bool:
-        """Whether the simulated nulls that ship with the package hold for it."""
-
-    @property
-    def nonces(self) -> int:
-        """How many independent schedules there are; a nonce may carry a payload."""
-
-    @property
-    def num_keys(self) -> int:
-        """Keys are numbered from 0 to this."""
-
-    @property
-    def chance(self) -> float:
-        """How often a symbol agrees with its key by chance."""
-
-    def check(self, alphabet: Alphabet) -> None:
-        """Refuse an alphabet that the scheme is not made for."""
-
-    def tables(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters as the tables of a key file."""
-
-    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> Schedule:
-        """Derive which symbols each key promotes."""
-
-    def draw_keys(
-        self,
-        secret: Secret,
-        length: int,
-        label: str,
-        numbers: Sequence[int],
-        nonces: NDArray[np.int64],
-        chain: int,
-    ) -> NDArray[np.int64]:
-        """Draw the keys of sequences: [len(numbers), length].
-
-        `label` and the sequence's number select the randomness, `nonces` [len(numbers)] the
-        schedule of each, and `chain` is the number of the chain in its record.
-        """
+    def chain_label(self) -> str:
+        """The label of this chain; the first chain of a record has the label itself."""
+        return f"{self.label}/{self.chain}" if self.chain else self.label
 
 
 @dataclass(frozen=True)
@@ -120,7 +78,14 @@ class Paper:
     patterns: tuple[tuple[int, ...], ...] | None = None  # None: those the chain favours
 
     def __post_init__(self) -> None:
-        self.target_patterns()  # refuses a target set that does not fit the chain
+        if self.patterns is None:
+            self.chain.favoured_steps(self.pattern_length)  # refuses a chain without patterns
+            return
+        length = check_patterns(self.patterns, self.num_keys)
+        if length != self.pattern_length:
+            raise ParameterError(
+                f"pattern_length is {self.pattern_length}, but the patterns have {length} keys"
+            )
 
     @property
     def num_keys(self) -> int:
@@ -146,24 +111,6 @@ class Paper:
 
     def check(self, alphabet: Alphabet) -> None:
         """Accept any alphabet."""
-        del alphabet
-
-    def target_patterns(self, length: int | None = None) -> Patterns:
-        """Return T; another `length` than the key's only where T follows from the chain."""
-        if self.patterns is None:
-            return Patterns.favoured(self.chain, self.pattern_length if length is None else length)
-        targets = Patterns.of(self.patterns, self.num_keys)
-        if targets.length != self.pattern_length:
-            raise ParameterError(
-                f"pattern_length is {self.pattern_length}, but the patterns have "
-                f"{targets.length} keys"
-            )
-        if length not in (None, targets.length):
-            raise ParameterError(
-                f"this key names its target patterns, of length {targets.length}: "
-                f"another length (m = {length}) is not possible"
-            )
-        return targets
 
     def tables(self) -> dict[str, dict[str, Any]]:
         scheme: dict[str, Any] = {
@@ -178,54 +125,52 @@ class Paper:
         detection = {"pattern_length": self.pattern_length, "patterns": named or "favoured"}
         return {"scheme": scheme, "detection": detection}
 
-    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> Schedule:
-        partition = partition_of(secret, alphabet, self.num_keys, self.background, parts)
-        return PartitionSchedule(partition)
+    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> Partition:
+        if parts is None:
+            return derive_partition(secret, alphabet, self.num_keys, self.background)
+        if len(parts) != self.num_keys:
+            raise ParameterError(f"{len(parts)} parts were given for {self.num_keys} keys")
+        return adopt_partition(parts, alphabet)
 
-    def draw_keys(
-        self,
-        secret: Secret,
-        length: int,
-        label: str,
-        numbers: Sequence[int],
-        nonces: NDArray[np.int64],
-        chain: int,
-    ) -> NDArray[np.int64]:
-        del nonces  # there is only one
-        label = f"{label}/{chain}" if chain else label
-        first = self.chain.draw_first(secret.uniforms(f"key start/{label}", numbers))
+    def draw_keys(self, secret: Secret, draw: Draw) -> NDArray[np.int64]:
+        label, length = draw.chain_label, draw.length
+        first = self.chain.draw_first(secret.uniforms(f"key start/{label}", draw.numbers))
         if self.chain.is_deterministic:  # no further randomness: one look-up for the whole batch
             return self.chain.orbits(length)[first]
-        keys = np.empty((len(numbers), length), dtype=np.int64)
-        for row, number in enumerate(numbers):
+        keys = np.empty((len(draw.numbers), length), dtype=np.int64)
+        for row, number in enumerate(draw.numbers):
             uniforms = secret.uniforms(f"key sequence/{label}/{number}", max(length - 1, 0))
             keys[row] = self.chain.follow(int(first[row]), uniforms.tolist())[:length]
         return keys
 
 
 @dataclass(frozen=True)
-class Blocks:
+class _OfSizes:
+    """What schemes share whose parameters are a few sizes, and whose coins are fair."""
+
+    name: ClassVar[str]
+    takes_parts: ClassVar[bool] = False
+    chance: ClassVar[float] = 0.5
+
+    @property
+    def signature(self) -> str:
+        sizes = (f"{name}:{size}" for name, size in asdict(self).items())
+        return "|".join([f"scheme:{self.name}", *sizes])
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        return {"scheme": {"name": self.name, **asdict(self)}}
+
+
+@dataclass(frozen=True)
+class Blocks(_OfSizes):
     """Blocks of one half for proteins: secret, hardy, and exact for any sequence."""
 
     name: ClassVar[str] = "blocks"
     masks_repeats: ClassVar[bool] = False
-    takes_parts: ClassVar[bool] = False
-    chance: ClassVar[float] = 0.5  # every coin is fair
-
     is_cycle: ClassVar[bool] = False
 
-    block: int = (
-        DEFAULT_BLOCK  # positions that promote one half; chosen by `bench secrecy`, see the docs
-    )
+    block: int = DEFAULT_BLOCK  # positions that promote one half; chosen by `bench secrecy`
     nonces: int = 32
-
-    @property
-    def signature(self) -> str:
-        return _signature(self.tables())
-
-    @property
-    def has_default_shape(self) -> bool:
-        return self.block == DEFAULT_BLOCK
 
     def __post_init__(self) -> None:
         _check_whole("a block has", self.block, 64)
@@ -235,43 +180,31 @@ class Blocks:
     def num_keys(self) -> int:
         return MAX_CHAINS * self.nonces * MAX_BLOCKS
 
+    @property
+    def has_default_shape(self) -> bool:
+        return self.block == DEFAULT_BLOCK
+
     def check(self, alphabet: Alphabet) -> None:
         if alphabet != PROTEIN:
-            raise ParameterError(
-                f"the scheme 'blocks' marks proteins, not alphabet {alphabet.name!r}: "
-                "take 'turns' or 'paper'"
-            )
+            other = f"alphabet {alphabet.name!r}: take 'turns' or 'paper'"
+            raise ParameterError(f"the scheme 'blocks' marks proteins, not {other}")
 
-    def tables(self) -> dict[str, dict[str, Any]]:
-        return {"scheme": {"name": self.name, "block": self.block, "nonces": self.nonces}}
-
-    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> Schedule:
-        del alphabet, parts
+    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> BlockSchedule:
+        del alphabet, parts  # always proteins, always derived
         return BlockSchedule(secret, block=self.block, nonces=self.nonces)
 
-    def draw_keys(
-        self,
-        secret: Secret,
-        length: int,
-        label: str,
-        numbers: Sequence[int],
-        nonces: NDArray[np.int64],
-        chain: int,
-    ) -> NDArray[np.int64]:
-        del label, numbers  # the nonce decides everything
-        schedule = BlockSchedule(secret, block=self.block, nonces=self.nonces)
-        first = schedule.keys(chain, 0, length)
-        return np.asarray(first[None] + np.asarray(nonces)[:, None] * MAX_BLOCKS)
+    def draw_keys(self, secret: Secret, draw: Draw) -> NDArray[np.int64]:
+        # Nothing is random: the nonce decides everything.
+        schedule = self.schedule(secret, PROTEIN, None)
+        return schedule.keys(draw.chain, draw.nonces[:, None], draw.length)
 
 
 @dataclass(frozen=True)
-class Turns:
+class Turns(_OfSizes):
     """Halves of a vocabulary that take turns with their complements, for tokens of text."""
 
     name: ClassVar[str] = "turns"
     masks_repeats: ClassVar[bool] = True
-    takes_parts: ClassVar[bool] = False
-    chance: ClassVar[float] = 0.5
     is_cycle: ClassVar[bool] = True
 
     period: int = 512  # keys of one nonce
@@ -280,27 +213,18 @@ class Turns:
     nonces: int = 1
 
     def __post_init__(self) -> None:
-        if self.period < 2 or self.period % 2 or self.period > MAX_TURN_KEYS:
-            raise ParameterError(
-                f"a period is an even number up to {MAX_TURN_KEYS}, not {self.period}"
-            )
-        if self.block < 2 or self.block % 2 or self.period % self.block:
-            raise ParameterError(
-                f"a block is an even number that divides the period, not {self.block}"
-            )
-        if self.starts < 1 or self.period % self.starts:
-            raise ParameterError(
-                f"starts divide the period of {self.period} evenly, which {self.starts} does not"
-            )
-        _check_whole("nonces are", self.nonces, MAX_TURN_KEYS // self.period)
+        period, block, starts = self.period, self.block, self.starts
+        if period < 2 or period % 2 or period > MAX_TURN_KEYS:
+            raise ParameterError(f"a period is an even number up to {MAX_TURN_KEYS}, not {period}")
+        if block < 2 or block % 2 or period % block:
+            raise ParameterError(f"a block is an even number that divides the period, not {block}")
+        if starts < 1 or period % starts:
+            raise ParameterError(f"starts divide the period of {period}, which {starts} does not")
+        _check_whole("nonces are", self.nonces, MAX_TURN_KEYS // period)
 
     @property
     def num_keys(self) -> int:
         return self.period * self.nonces
-
-    @property
-    def signature(self) -> str:
-        return _signature(self.tables())
 
     @property
     def has_default_shape(self) -> bool:
@@ -310,37 +234,18 @@ class Turns:
         if alphabet == PROTEIN:
             raise ParameterError("the scheme 'turns' marks text: take 'blocks' for proteins")
 
-    def tables(self) -> dict[str, dict[str, Any]]:
-        fields = ("period", "block", "starts", "nonces")
-        return {"scheme": {"name": self.name} | {name: getattr(self, name) for name in fields}}
+    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> TurnSchedule:
+        del parts  # always derived
+        return TurnSchedule(secret, alphabet, **asdict(self))
 
-    def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> Schedule:
-        del parts
-        return TurnSchedule(
-            secret,
-            alphabet,
-            self.period,
-            block=self.block,
-            nonces=self.nonces,
-            starts=self.starts,
-        )
-
-    def draw_keys(
-        self,
-        secret: Secret,
-        length: int,
-        label: str,
-        numbers: Sequence[int],
-        nonces: NDArray[np.int64],
-        chain: int,
-    ) -> NDArray[np.int64]:
-        label = f"{label}/{chain}" if chain else label
-        drawn = secret.uniforms(f"schedule start/{label}", numbers) * self.starts
+    def draw_keys(self, secret: Secret, draw: Draw) -> NDArray[np.int64]:
+        drawn = secret.uniforms(f"schedule start/{draw.chain_label}", draw.numbers) * self.starts
         first = drawn.astype(np.int64) * (self.period // self.starts)
-        step = (first[:, None] + np.arange(length)) % self.period
-        return np.asarray(np.asarray(nonces)[:, None] * self.period + step)
+        step = (first[:, None] + np.arange(draw.length)) % self.period
+        return np.asarray(draw.nonces[:, None] * self.period + step)
 
 
+Scheme = Paper | Blocks | Turns
 SCHEMES: dict[str, type[Paper] | type[Blocks] | type[Turns]] = {
     scheme.name: scheme for scheme in (Blocks, Turns, Paper)
 }
@@ -349,6 +254,15 @@ SCHEMES: dict[str, type[Paper] | type[Blocks] | type[Turns]] = {
 def default_scheme(alphabet: Alphabet) -> Scheme:
     """Return the safe choice for an alphabet."""
     return Blocks() if alphabet == PROTEIN else Turns()
+
+
+def of_kind(
+    scheme: Scheme, schedule: Schedule, kind: type[_Kind] | tuple[type[_Kind], ...], what: str
+) -> _Kind:
+    """Return a schedule of some kind, or say that keys of its scheme do not have it."""
+    if not isinstance(schedule, kind):
+        raise ParameterError(f"a key of the scheme {scheme.name!r} has no {what}")
+    return schedule
 
 
 def scheme_of(tables: dict[str, Any]) -> Scheme:
@@ -373,31 +287,22 @@ def _paper_of(scheme: Table, detection: Table) -> Paper:
     chain = KeyChain.of(scheme.take("transition", list), scheme.take("initial", list))
     num_keys = scheme.take("num_keys", int)
     if num_keys != chain.num_keys:
-        raise ParameterError(
-            f"[scheme] num_keys is {num_keys}, but the chain has {chain.num_keys} keys"
-        )
+        has = f"the chain has {chain.num_keys} keys"
+        raise ParameterError(f"[scheme] num_keys is {num_keys}, but {has}")
     background = scheme.take("background", list, None)
-    patterns = detection.take("patterns", (str, list))
-    if isinstance(patterns, str) and patterns != "favoured":
-        raise ParameterError(
-            '[detection] patterns is "favoured" or a list of patterns such as [[0, 1], [1, 0]]'
-        )
+    if background is not None:
+        background = whole_numbers(background, "background")
     length = detection.take("pattern_length", int)
+    patterns = detection.take("patterns", (str, list))
+    if isinstance(patterns, list):
+        patterns = tuple(whole_numbers(pattern, "a pattern") for pattern in patterns)
+    elif patterns != "favoured":
+        raise ParameterError(
+            '[detection] patterns is "favoured" or a list such as [[0, 1], [1, 0]]'
+        )
     scheme.finish()
     detection.finish()
-    return Paper(
-        chain=chain,
-        background=None if background is None else whole_numbers(background, "background"),
-        pattern_length=length,
-        patterns=None
-        if isinstance(patterns, str)
-        else tuple(whole_numbers(pattern, "a pattern") for pattern in patterns),
-    )
-
-
-def _signature(tables: dict[str, dict[str, Any]]) -> str:
-    sizes = dict(tables["scheme"])
-    return "|".join([f"scheme:{sizes.pop('name')}", *(f"{n}:{x}" for n, x in sizes.items())])
+    return Paper(chain, background, length, None if patterns == "favoured" else patterns)
 
 
 def _check_whole(what: str, value: int, largest: int) -> None:

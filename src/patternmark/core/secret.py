@@ -49,7 +49,7 @@ class Secret:
         if len(raw) != SECRET_BYTES:
             raise ParameterError(f"a secret has {SECRET_BYTES} bytes, not {len(raw)}")
         self._raw = bytes(raw)
-        self._master = _hmac(_EXTRACT_SALT, self._raw)
+        self._master = hmac.digest(_EXTRACT_SALT, self._raw, "sha256")
 
     @classmethod
     def generate(cls) -> Secret:
@@ -62,10 +62,10 @@ class Secret:
 
     def subkey(self, label: str) -> bytes:
         """Return 32 bytes bound to `label`."""
-        return _hmac(self._master, label.encode() + b"\x01")
+        return hmac.digest(self._master, label.encode() + b"\x01", "sha256")
 
     def words(self, label: str, which: int | Sequence[int]) -> NDArray[np.uint64]:
-        """Return 64-bit words of the stream named `label`: the first so many, or those named."""
+        """Return 64-bit words of the stream `label`: the first `which`, or those of its numbers."""
         subkey = self.subkey(label)
         if isinstance(which, int):
             return _words(subkey, range(-(-which // _WORDS_PER_BLOCK)))[:which]
@@ -110,7 +110,3 @@ def _words(subkey: bytes, blocks: Iterable[int]) -> NDArray[np.uint64]:
         tag.update(message.digest())
         stream.append(tag.digest())
     return np.frombuffer(b"".join(stream), dtype=">u8").astype(np.uint64)
-
-
-def _hmac(key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, "sha256")

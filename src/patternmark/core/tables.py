@@ -29,9 +29,8 @@ class Table:
     def finish(self) -> None:
         """Refuse fields that nobody took: they could change the mark."""
         if self._content:
-            raise ParameterError(
-                f"[{self._name}] has an unknown field {next(iter(self._content))!r}"
-            )
+            field = next(iter(self._content))
+            raise ParameterError(f"[{self._name}] has an unknown field {field!r}")
 
 
 def whole_numbers(value: Any, what: str) -> tuple[int, ...]:

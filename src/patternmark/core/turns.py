@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import Alphabet
-from patternmark.core.schedule import FEW_SYMBOLS
 from patternmark.core.secret import Secret
 
 _KEPT_PLACES = 2**24  # symbols times nonces whose shuffles are kept: 64 MiB
@@ -36,50 +35,29 @@ class TurnSchedule:
     """
 
     def __init__(
-        self,
-        secret: Secret,
-        alphabet: Alphabet,
-        period: int,
-        *,
-        block: int,
-        nonces: int,
-        starts: int,
+        self, secret: Secret, alphabet: Alphabet, period: int, block: int, starts: int, nonces: int
     ) -> None:
-        self._secret = secret
-        self._alphabet = alphabet
+        self._secret, self._alphabet = secret, alphabet
         self.period, self.block, self.nonces = period, block, nonces
         self.starts = np.arange(starts) * (period // starts)
         self.shares = np.array([0.5])  # of chance: every bit is a fair coin
-        self._known: dict[int, NDArray[np.bool_]] = {}
+        self._pairs = (alphabet.num_scored + 1) // 2
+        self.bits = period // block * self._pairs  # secret bits of one nonce
+        self._label = f"schedule/{alphabet.sha256}/{period}/{block}"
         self._known_places: dict[int, NDArray[np.int32]] = {}
 
-    symbols = slice(None)  # all of the alphabet
     is_fair = True
-
-    @property
-    def fresh_length(self) -> int:
-        """Up to which length of a chain no path meets a block twice, whatever the text.
-
-        A path that slips moves on by half to one and a half places for each position, because it
-        slips at most every second one.
-        """
-        return 2 * (self.period - self.block) // 3
 
     def promoted(self, nonce: int) -> NDArray[np.bool_]:
         """Which symbols each key of a nonce promotes: [P, V]."""
-        if nonce in self._known:
-            return self._known[nonce]
-        halves = self.promoted_to(nonce, np.arange(self._alphabet.size))
-        if self._alphabet.size <= FEW_SYMBOLS:
-            self._known[nonce] = halves
-        return halves
+        return self.promoted_to(nonce, np.arange(self._alphabet.size))
 
     def promoted_to(self, nonce: int, symbols: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of some symbols each key of a nonce promotes: [P, len(symbols)]."""
         place = self._places(nonce)[symbols]
         blocks = np.arange(self.period // self.block)
         bit = blocks[:, None] * self._pairs + (place >> 1)  # the number of each symbol's
-        bits = self.secret_bits[nonce][bit >> 3] >> (~bit & 7).astype(np.uint8)
+        bits = self._secret_bits[nonce][bit >> 3] >> (~bit & 7).astype(np.uint8)
         chosen = np.repeat((bits ^ place).astype(np.uint8) & 1, self.block, axis=0).astype(bool)
         chosen[1::2] ^= True  # every second key of a block promotes the complement
         chosen[:, place < 0] = False
@@ -89,10 +67,6 @@ class TurnSchedule:
         """Which symbols some keys promote: [len(keys), V]; key = nonce * period + phase."""
         keys = np.asarray(keys, dtype=np.int64)
         nonce_of = keys // self.period
-        if len(keys) and self._alphabet.size <= FEW_SYMBOLS:  # laid out whole, and kept
-            nonces, which = np.unique(nonce_of, return_inverse=True)
-            halves = np.stack([self.promoted(nonce) for nonce in nonces.tolist()])
-            return np.asarray(halves[which, keys % self.period])
         rows = np.empty((len(keys), self._alphabet.size), dtype=bool)
         for nonce in np.unique(nonce_of).tolist():
             places = self._places(nonce)
@@ -101,21 +75,17 @@ class TurnSchedule:
             own = np.flatnonzero(nonce_of == nonce)
             block_of = keys[own] % self.period // self.block
             for block in np.unique(block_of).tolist():
-                bits = self._bits_of_block(nonce, block)
+                first = block * self._pairs
+                octets = self._secret_bits[nonce][first >> 3 : (first + self._pairs + 7) >> 3]
+                bits = np.unpackbits(octets)[first & 7 :]  # [pairs], and up to seven more
                 half = (bits[pair] ^ is_second).view(bool) & scored
                 complement = half ^ scored
                 for row in own[block_of == block].tolist():
                     rows[row] = complement if keys[row] % 2 else half
         return rows
 
-    def _bits_of_block(self, nonce: int, block: int) -> NDArray[np.uint8]:
-        """Return a block's bits: [pairs], and up to seven more."""
-        first = block * self._pairs
-        octets = self.secret_bits[nonce][first >> 3 : (first + self._pairs + 7) >> 3]
-        return np.unpackbits(octets)[first & 7 :]
-
     def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether positions so far apart may meet the same block: neighbours, or after a round.
+        """Whether positions at these distances may meet one block: neighbours, or after a round.
 
         A round may be some positions longer or shorter, where symbols were lost or gained.
         """
@@ -123,19 +93,11 @@ class TurnSchedule:
         return np.asarray((past < near) | (past > self.period - near))
 
     @cached_property
-    def secret_bits(self) -> NDArray[np.uint8]:
+    def _secret_bits(self) -> NDArray[np.uint8]:
         """The bits of every nonce, block by block and pair by pair, eight a byte: [R, bytes]."""
-        return self.bits_of(self._secret)
-
-    def bits_of(self, secret: Secret) -> NDArray[np.uint8]:
-        """Return the bits that another secret has in a schedule of this shape: [R, bytes]."""
         each = -(-self.bits // 8)
-        octets = secret.octets(self._label, self.nonces * each)
+        octets = self._secret.octets(self._label, self.nonces * each)
         return octets.reshape(self.nonces, each)
-
-    @cached_property
-    def _label(self) -> str:
-        return f"schedule/{self._alphabet.sha256}/{self.period}/{self.block}"
 
     def _places(self, nonce: int) -> NDArray[np.int32]:
         """Return where each symbol stands in the order of pairs, -1 where it is unscored: [V].
@@ -147,23 +109,10 @@ class TurnSchedule:
             order = self._secret.permutation(label, self._alphabet.num_scored)
             if (len(self._known_places) + 1) * self._alphabet.size > _KEPT_PLACES:
                 self._known_places.clear()
-            self._known_places[nonce] = _places_in(self._alphabet.scored[order], self._alphabet)
+            places = np.full(self._alphabet.size, -1, dtype=np.int32)
+            places[self._alphabet.scored[order]] = np.arange(len(order))
+            self._known_places[nonce] = places
         return self._known_places[nonce]
-
-    @cached_property
-    def _pairs(self) -> int:
-        return (self._alphabet.num_scored + 1) // 2
-
-    @cached_property
-    def bits(self) -> int:
-        """How many secret bits one schedule holds."""
-        return self.period // self.block * self._pairs
 
     def __repr__(self) -> str:
         return f"TurnSchedule({self.nonces} nonces of {self.period} keys, hidden)"
-
-
-def _places_in(order: NDArray[np.int64], alphabet: Alphabet) -> NDArray[np.int32]:
-    places = np.full(alphabet.size, -1, dtype=np.int32)
-    places[order] = np.arange(len(order))
-    return places

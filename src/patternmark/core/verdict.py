@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from math import exp, isfinite, log
-
-from patternmark.evidence import is_below
+from math import isfinite, log
 
 LN10 = log(10.0)
 CALL_BY_P = "call:p"  # in a signature: the p-value decides
-SMALLEST_POSITIVE = 5e-324
 
 
 class Status(StrEnum):
@@ -70,59 +67,7 @@ class Verdict:
             table[name] = finite_or_none(table[name])
         return json.dumps(table | more, ensure_ascii=False, allow_nan=False)
 
-    def compared(self, p_keys: float, num_keys: int, *, decides: bool) -> Verdict:
-        """Return the verdict with its rank among fresh keys; where that `decides`, call by it."""
-        if not decides:
-            signature = f"{self.signature}|null_keys:{num_keys}"
-            return replace(self, p_keys=p_keys, signature=signature)
-        called = self._called(is_below(log(p_keys), self.fpr), f"call:rank{num_keys}")
-        return replace(called, p_keys=p_keys)
-
-    def called_exactly(self, log_p: float, error: float, draws: int, seed: int) -> Verdict:
-        """Return the verdict called by the p-value of this very sequence, from drawn keys."""
-        called = self._called(is_below(log_p, self.fpr), f"exact:{draws}|seed:{seed}|call:exact")
-        return replace(
-            called,
-            p_exact=p_value_of(log_p),
-            log10_p_exact=log_p / LN10 + 0.0,  # never minus zero
-            p_exact_error=error,
-        )
-
-    def _called(self, is_marked: bool, how: str) -> Verdict:
-        """Return the verdict with a call that something else than its p-value decided."""
-        status = self.status if self.status is not Status.MARKED else Status.NO_MARK
-        return replace(
-            self,
-            prediction=is_marked,
-            status=Status.MARKED if is_marked else status,
-            payload=self.payload if is_marked else None,
-            payload_error=self.payload_error if is_marked else None,
-            signature=self.signature.replace(f"|{CALL_BY_P}", f"|{how}"),
-        )
-
 
 def finite_or_none(log_p: float | None) -> float | None:
     """Return a logarithm for JSON, which has no infinity."""
     return log_p if log_p is not None and isfinite(log_p) else None
-
-
-def p_value_of(log_p: float) -> float:
-    """Return exp(log_p), rounded up to a positive float where it would underflow.
-
-    >>> p_value_of(-3465.0)
-    5e-324
-    """
-    return max(exp(log_p), SMALLEST_POSITIVE) if isfinite(log_p) else 0.0
-
-
-def format_p(log10_p: float) -> str:
-    """Write a p-value of any size for people.
-
-    >>> format_p(-2.5), format_p(-1504.85)
-    ('0.0032', '10^-1504.8')
-    """
-    if not isfinite(log10_p):
-        return "0"
-    if log10_p < -300:
-        return f"10^{log10_p:.1f}"
-    return f"{10.0**log10_p:.2g}"

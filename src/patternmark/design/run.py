@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
-from patternmark.design.plan import DesignPlan
+from patternmark.design.plan import DesignPlan, promoted_bits
 from patternmark.errors import ParameterError
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
@@ -146,7 +146,7 @@ class Designer:
         else:
             secret, label = marker.key.require_secret(), plan.label(self.seed)
             steps, uniforms = secret_steps(plan.groups, secret, label, indices, plan.length)
-            marks = marker.promoted_bits(plan.keys(marker, self.seed, indices, nonces))
+            marks = promoted_bits(marker, plan.keys(marker, self.seed, indices, nonces))
             strength = marker.strength(options.temperature)
         bias = np.tile(options.letter_bias(), (plan.length, 1))
         if residue_bias is not None:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.chain import KeyChain
-from patternmark.core.patterns import Patterns
 from patternmark.errors import ParameterError
+from patternmark.patterns import Patterns
 
 _ROOT = 0
 

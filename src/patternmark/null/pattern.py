@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from math import log
@@ -10,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.chain import KeyChain
-from patternmark.core.patterns import Patterns
 from patternmark.null.automaton import counting_chain
 from patternmark.null.direct import distributions, tail_from
 from patternmark.null.tilted import TiltedCount
+from patternmark.patterns import Patterns
 
 TABLE_LENGTH = 1024  # up to here one table answers; beyond it, one tail at a time
 _TABLE_WORK = 2e8  # a large target set gets a shorter table: moves times keys times counts
@@ -124,3 +125,17 @@ class PatternNull:
             mean += float(state[chain.source] @ (chain.probability * chain.is_hit))
             state = chain.move(state, chain.probability)
         return mean
+
+
+def signature_of(null: KeyChain) -> str:
+    """Return a short name that tells chains apart: uniform, the probabilities, or a hash.
+
+    >>> signature_of(KeyChain.uniform(3)), signature_of(KeyChain.independent([0.25, 0.75]))
+    ('uniform', '0.25,0.75')
+    """
+    if null == KeyChain.uniform(null.num_keys):
+        return "uniform"
+    if set(null.transition) == {null.initial}:
+        return ",".join(map(repr, null.initial))
+    content = repr((null.transition, null.initial)).encode()
+    return f"markov-{hashlib.sha256(content).hexdigest()[:8]}"

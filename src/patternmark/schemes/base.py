@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.core.alphabet import Alphabet
 from patternmark.core.promote import check_delta
 from patternmark.core.secret import Secret
-from patternmark.core.verdict import p_value_of
+from patternmark.evidence import p_value_of
 from patternmark.null.binomial import binomial_log_tail
 from patternmark.schemes.canvas import Canvas
 from patternmark.schemes.marks import Stack

@@ -7,11 +7,14 @@ numpy arrays or of torch tensors.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from patternmark.core.arrays import library_of
+import numpy as np
+
+from patternmark.core.promote import is_tensor
 
 EMPTY = -1  # a token that is open
 OUTSIDE = -2  # no token: before the first, behind the last, between two chains
@@ -61,3 +64,8 @@ class Canvas:
         alone[:, 0] = 1.0
         ids = library.where(is_known, known[:, None], ids)
         return ids, library.where(is_known, alone, library.where(is_open, p, 0.0 * p))
+
+
+def library_of(array: Any) -> Any:
+    """Return numpy, or torch where `array` is a tensor."""
+    return sys.modules["torch"] if is_tensor(array) else np

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_KEY
-from patternmark.core.arrays import beside, is_tensor, library_of
+from patternmark.core.promote import beside, is_tensor
 from patternmark.errors import ParameterError
-from patternmark.schemes.canvas import Canvas
+from patternmark.schemes.canvas import Canvas, library_of
 from patternmark.schemes.rules import NO_LIST, Picked, Rule
 
 if TYPE_CHECKING:

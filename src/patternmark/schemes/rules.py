@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from patternmark.core.arrays import library_of
 from patternmark.errors import ParameterError
-from patternmark.schemes.canvas import Canvas
+from patternmark.schemes.canvas import Canvas, library_of
 
 NO_LIST = -1
 

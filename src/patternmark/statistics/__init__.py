@@ -5,13 +5,12 @@ from collections.abc import Callable
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
-from patternmark.core.schedule import Excerpt
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.errors import ParameterError
 from patternmark.statistics.backbone import BACKBONE, BackboneStatistic
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 from patternmark.statistics.blocks import BlockStatistic
-from patternmark.statistics.excerpts import OfExcerpts, needs_excerpts
+from patternmark.statistics.excerpts import Excerpt, OfExcerpts, needs_excerpts
 from patternmark.statistics.pattern import PatternStatistic
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic

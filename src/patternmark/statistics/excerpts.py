@@ -9,18 +9,66 @@ sequence is worth does not depend on symbols it does not have: verdicts are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import UNREAD
+from patternmark.core.alphabet import FEW_SYMBOLS, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import FEW_SYMBOLS, Excerpt
+from patternmark.core.schemes import Circle
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 
 _ENTRIES_AT_ONCE = 2**23  # of an excerpt, keys times symbols: what is made of it takes 150 MB
 _LEAST_NONCES = 4  # the tables of one nonce take as much as the bits of some
+
+
+@dataclass(frozen=True, eq=False)
+class Excerpt:
+    """A schedule of some symbols alone, with numbers of its own from 0; all else is the same.
+
+    >>> from patternmark.core.partition import Partition
+    >>> schedule = Partition(np.array([0, 1, 0, 1]), 2)
+    >>> excerpt = Excerpt.of(schedule, np.array([3, 1, 1, 3]))
+    >>> excerpt.numbered(np.array([3, 1, 1, 3])), excerpt.promoted(0).shape
+    (array([1, 0, 0, 1]), (2, 2))
+    """
+
+    whole: Circle
+    symbols: NDArray[np.int64]  # [U], ascending
+
+    @classmethod
+    def of(cls, whole: Circle, symbols: NDArray[np.int64]) -> Excerpt:
+        """Return the schedule of the symbols that occur; UNREAD is not a symbol."""
+        used = np.unique(symbols)
+        return cls(whole, used[used != UNREAD])
+
+    def numbered(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the excerpt's own numbers of symbols; UNREAD stays."""
+        numbers = np.searchsorted(self.symbols, symbols)
+        return np.where(symbols == UNREAD, UNREAD, numbers)
+
+    @property
+    def period(self) -> int:
+        return self.whole.period
+
+    @property
+    def nonces(self) -> int:
+        return self.whole.nonces
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        return self.whole.starts
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """How often chance agrees with each key in the whole alphabet."""
+        return self.whole.shares
+
+    def promoted(self, nonce: int) -> NDArray[np.bool_]:
+        """Which of its symbols each key of a nonce promotes: [P, U]."""
+        return self.whole.promoted_to(nonce, self.symbols)
 
 
 def needs_excerpts(key: Key) -> bool:

@@ -10,6 +10,8 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper
 from patternmark.null import PatternNull
+from patternmark.null.pattern import signature_of
+from patternmark.patterns import target_patterns
 from patternmark.recover import recover
 from patternmark.statistics.base import Measurement, NullCurve
 
@@ -20,9 +22,9 @@ class PatternStatistic:
     name = "pattern"
 
     def __init__(self, key: Key, m: int | None = None, null: KeyChain | None = None) -> None:
-        self.patterns = cast(Paper, key.profile.scheme).target_patterns(m)
+        self.patterns = target_patterns(cast(Paper, key.profile.scheme), m)
         self.null = PatternNull(self.patterns, null)
-        self.signature = f"m:{self.patterns.length}|null:{self.null.null.signature}"
+        self.signature = f"m:{self.patterns.length}|null:{signature_of(self.null.null)}"
         self._partition = key.partition
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:

@@ -15,7 +15,7 @@ from patternmark.compiled import kernels
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import CircularSchedule, Excerpt
+from patternmark.core.schemes import Circle
 from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher
@@ -35,6 +35,7 @@ from patternmark.statistics.base import (
     NullCurve,
     batches,
 )
+from patternmark.statistics.excerpts import Excerpt
 
 SLIP_COST = 6
 _MARKED_RATE = 0.7  # how often marked symbols agree, to choose nonces by
@@ -47,7 +48,7 @@ class _OfPhases(ABC):
     signature = ""
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
-        self._schedule: CircularSchedule | Excerpt = schedule or key.circle
+        self._schedule: Circle | Excerpt = schedule or key.circle
         self.num_phases = self._schedule.period * self._schedule.nonces
         if not _promotes_halves(key):
             raise ParameterError(

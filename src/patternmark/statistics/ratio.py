@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
-from patternmark.core.schedule import Excerpt
-from patternmark.core.schemes import Paper
+from patternmark.core.schemes import Paper, Turns
 from patternmark.cyclic import FEW_NONCES, CyclicRatio
 from patternmark.evidence import markov
 from patternmark.likelihood import (
@@ -33,6 +32,7 @@ from patternmark.statistics.base import (
     batches,
     likeliest_nonce,
 )
+from patternmark.statistics.excerpts import Excerpt
 
 
 class RatioStatistic:
@@ -49,9 +49,7 @@ class RatioStatistic:
         self.ratio = ratio_of(key, self.mixture, schedule)
         self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.circle.nonces
-        self._longest_for_any = (
-            key.circle.fresh_length if key.profile.alphabet.has_many_symbols else -1
-        )
+        self._longest_for_any = _fresh_length(key.profile)
         rates = _rates(key, schedule)
         chance = key.profile.scheme.chance
         best = np.log(np.maximum(rates / chance, (1 - rates) / (1 - chance)))
@@ -213,4 +211,20 @@ def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
     """Return how often each symbol agrees at every level: [levels, V]."""
     scheme = key.profile.scheme
     rates = agreement_rates(key.profile.alphabet, scheme.name)
-    return with_chance(rates[:, (excerpt or key.circle).symbols], scheme.chance)
+    return with_chance(rates if excerpt is None else rates[:, excerpt.symbols], scheme.chance)
+
+
+def _fresh_length(profile: Profile) -> int:
+    """Return up to which length no path meets a secret coin twice, whatever the text; or -1.
+
+    A path that slips moves on by half to one and a half places for each position, because it
+    slips at most every second one. Parts of equal size are not quite independent coins.
+    """
+    length = _FRESH_LENGTHS[profile.scheme.name](profile.scheme)
+    return length if profile.alphabet.has_many_symbols else -1
+
+
+_FRESH_LENGTHS: dict[str, Callable[[Any], int]] = {
+    Paper.name: lambda _: -1,
+    Turns.name: lambda turns: 2 * (turns.period - turns.block) // 3,
+}

@@ -9,10 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.chain import KeyChain
+from patternmark.core.chain import KeyChain, check_patterns
+from patternmark.core.schemes import Paper
 from patternmark.errors import ParameterError
-
-MAX_FAVOURED = 100_000
 
 
 @dataclass(frozen=True)
@@ -29,22 +28,7 @@ class Patterns:
     num_keys: int
 
     def __post_init__(self) -> None:
-        if not self.patterns:
-            raise ParameterError("the target set T holds no pattern")
-        lengths = sorted({len(p) for p in self.patterns})
-        if len(lengths) > 1:
-            raise ParameterError(
-                f"the target set T mixes lengths {lengths}: all patterns need the same length m"
-            )
-        if lengths[0] < 1:
-            raise ParameterError("a target pattern has at least one key")
-        if len(set(self.patterns)) != len(self.patterns):
-            raise ParameterError("the target set T holds a pattern twice")
-        for pattern in self.patterns:
-            if not all(0 <= key < self.num_keys for key in pattern):
-                raise ParameterError(
-                    f"pattern {list(pattern)} uses a key outside 0..{self.num_keys - 1}"
-                )
+        check_patterns(self.patterns, self.num_keys)
 
     @classmethod
     def of(cls, patterns: Iterable[Sequence[int]], num_keys: int) -> Patterns:
@@ -58,23 +42,11 @@ class Patterns:
         For the paper's alternating chain these are its two alternating patterns; for a cycle of
         l keys, the l rotations.
         """
-        if length < 2:
-            raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
-        steps = np.asarray(chain.transition) > (1.0 + 1e-12) / chain.num_keys
+        steps = chain.favoured_steps(length)
         successors = [np.flatnonzero(row).tolist() for row in steps]
         patterns: list[tuple[int, ...]] = [(key,) for key in range(chain.num_keys)]
         for _ in range(length - 1):
             patterns = [(*p, key) for p in patterns for key in successors[p[-1]]]
-            if len(patterns) > MAX_FAVOURED:
-                raise ParameterError(
-                    f"this chain favours more than {MAX_FAVOURED} patterns of length {length}: "
-                    "choose a smaller m or name the target patterns"
-                )
-        if not patterns:
-            raise ParameterError(
-                "this chain favours no pattern over chance (its rows are uniform): "
-                "choose another transition matrix A or name the target patterns"
-            )
         return cls.of(patterns, chain.num_keys)
 
     @property
@@ -85,7 +57,7 @@ class Patterns:
     def hits(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say for each window start whether the next m keys form a target: [n - m + 1].
 
-        A window over a position without a key (NO_KEY) is no hit.
+        A window over a position without a key (NO_KEY) is never a hit.
         """
         windows = max(len(keys) - self.length + 1, 0)
         node = np.zeros(windows, dtype=np.int64)
@@ -113,6 +85,18 @@ class Patterns:
                 node = rows[node][key]
         rows.append([_DEAD] * (self.num_keys + 1))
         return np.array(rows, dtype=np.int64)
+
+
+def target_patterns(scheme: Paper, length: int | None = None) -> Patterns:
+    """Return T of a scheme; another `length` than its own only where T follows from the chain."""
+    if scheme.patterns is None:
+        return Patterns.favoured(scheme.chain, scheme.pattern_length if length is None else length)
+    if length not in (None, scheme.pattern_length):
+        raise ParameterError(
+            f"this key names its target patterns, of length {scheme.pattern_length}: "
+            f"another length (m = {length}) is not possible"
+        )
+    return Patterns.of(scheme.patterns, scheme.num_keys)
 
 
 _DEAD = -1  # indexes the trie's last row, whose every child is itself

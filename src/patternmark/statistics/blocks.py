@@ -122,7 +122,7 @@ class Numbered(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """Components that E averages over, for chains that have other numbers than in their design."""
+    """Components that E averages over, where chain numbers differ from the design's by a shift."""
 
     shift: int  # chain c of the record is chain c + shift of the design
     components: tuple[Component, ...]

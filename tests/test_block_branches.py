@@ -10,6 +10,7 @@ from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.masks import read
 from patternmark.statistics import blocks
+from patternmark.statistics.base import likeliest_nonce
 from patternmark.statistics.block_paths import log_ratios
 from patternmark.statistics.block_screen import log_ratio_of_path
 from patternmark.statistics.blocks import BlockStatistic
@@ -105,3 +106,13 @@ def test_the_estimate_from_the_best_path_is_seldom_too_low(
                 differences.append(log_ratio_of_path(chain, statistic._packed(1, 200))[5] - exact)
     assert len(differences) >= 8
     assert min(differences) > -2.0
+
+
+def test_nonces_that_were_not_looked_at_count_as_ratio_one() -> None:
+    unseen = -np.inf
+    best, error = likeliest_nonce(np.array([unseen, 7.0, unseen, unseen]))
+    assert best == 1
+    assert error == pytest.approx(3.0 / (3.0 + np.exp(7.0)))
+    _, error = likeliest_nonce(np.array([2.0, 7.0, unseen]))
+    others = np.exp(2.0) + 1.0
+    assert error == pytest.approx(others / (others + np.exp(7.0)))

@@ -203,11 +203,11 @@ class BlockStatistic:
 
     def _mixed(self, reading: Reading, pieces: Sequence[Numbered]) -> NDArray[np.float64]:
         first, *shifted = self.branches(reading)
-        logs = [self._of_chains(pieces, first)]
+        logs = [self._of_chains(pieces, first) + first.log_weights]
         if self._screens:
             shown = log_mean_exp(log_mean_exp(logs[0], total=True))
             shifted = [b for b in shifted if shown <= _ENOUGH and self._is_in_reach(pieces, b)]
-        logs += [self._of_chains(pieces, branch) for branch in shifted]
+        logs += [self._of_chains(pieces, branch) + branch.log_weights for branch in shifted]
         return log_mean_exp(np.concatenate(logs, axis=1), total=True)
 
     def _is_in_reach(self, pieces: Sequence[Numbered], branch: Branch) -> bool:
@@ -228,9 +228,9 @@ class BlockStatistic:
         return every + [Branch(shift, (self.mixture.of_other_chain,), share) for shift in shifts]
 
     def _of_chains(self, pieces: Sequence[Numbered], branch: Branch) -> NDArray[np.float64]:
-        """Multiply the ratios of a record's chains, and the weights of a branch: [R, C]."""
-        shift, components, log_weights = branch
-        total = np.tile(log_weights, (self.coins.nonces, 1))
+        """Multiply the ratios of a record's chains: [R, C]."""
+        shift, components, _ = branch
+        total = np.zeros((self.coins.nonces, len(components)))
         pieces = branch.met_by(pieces)
         chosen = self._looks(pieces, shift, components)
         for (number, chain), own in zip(pieces, chosen, strict=True):

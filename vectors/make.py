@@ -269,7 +269,7 @@ def _mixed(statistic: BlockStatistic, reading: Reading) -> dict[str, Any]:
         for component, weight in zip(branch.components, branch.log_weights, strict=True)
     ]
     pieces = statistic.pieces(reading)
-    ratios = [statistic._of_chains(pieces, b.shift, b.components) for b in branches]
+    ratios = [statistic._of_chains(pieces, branch) for branch in branches]
     return {"mixture": kinds, "log_ratios": np.concatenate(ratios, axis=1).tolist()}
 
 

@@ -146,7 +146,8 @@ class BlockKeyScreen:
             for component in range(len(_PIECES))
         ]
         found = log_ratios(spoken.chain, halves_of(words), self._block, _PIECES, looks)
-        return np.maximum(found.max(axis=1), 0.0)  # a chain of several may carry no mark
+        best: NDArray[np.float64] = np.maximum(found.max(axis=1), 0.0)
+        return best  # a chain of several may carry no mark
 
     def _spoken(self, readings: Sequence[Reading]) -> list[_Spoken]:
         return [

@@ -107,13 +107,13 @@ def batches(
 def likeliest_nonce(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | None]:
     """Return the likeliest nonce, and how likely it is another if the sequence is marked.
 
-    Nonces that were not looked at are taken to be as likely as the least likely that was.
+    `by_nonce` are logarithms of ratios. A nonce that was not looked at (-inf) counts as ratio 1:
+    the mean of the ratio of a nonce that marked nothing.
     """
     if len(by_nonce) == 1:
         return None, None
     best = int(np.argmax(by_nonce))
     others = np.delete(by_nonce, best)
-    seen = np.isfinite(others)
-    least = float(others[seen].min()) if seen.any() else float(by_nonce[best])
-    log_others = log_mean_exp(np.where(seen, others, least), total=True) - by_nonce[best]
+    others = np.where(np.isfinite(others), others, 0.0)
+    log_others = log_mean_exp(others, total=True) - by_nonce[best]
     return best, float(1.0 / (1.0 + np.exp(-log_others)))

@@ -100,15 +100,15 @@ def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Gener
     coins = DrawnCoins(statistic.coins.block, statistic.coins.nonces, rng)
     branches = statistic.branches(reading)
     weights = np.concatenate([np.exp(branch.log_weights) for branch in branches])
-    choices = [(b.shift, component) for b in branches for component in b.components]
-    shift, component = choices[int(rng.choice(len(weights), p=weights / weights.sum()))]
+    choices = [(branch, component) for branch in branches for component in branch.components]
+    branch, component = choices[int(rng.choice(len(weights), p=weights / weights.sum()))]
     nonce = int(rng.integers(coins.nonces))
-    pieces = [piece for piece in statistic.pieces(reading) if piece.number + shift >= 0]
+    pieces = branch.met_by(statistic.pieces(reading))
     for piece in pieces:
         if len(pieces) > 1 and rng.random() < UNMARKED:
             continue
         words = _likely_words(piece, coins.block, component, rng)
-        coins.words(piece.number + shift, len(words))[:, nonce] = words
+        coins.words(piece.number + branch.shift, len(words))[:, nonce] = words
     return coins
 
 

@@ -139,9 +139,23 @@ def laid_out(planes: NDArray[np.uint64], lanes: int, block: int, longest: int) -
     return Packed(words, lanes, block, longest)
 
 
-def score(chain: Chain, packed: Packed) -> Scores:
-    """Score all lanes for one chain."""
-    return Scores(best_paths(chain, packed), *best_stretches(chain, packed))
+def score(chain: Chain, packed: Packed, loose: bool = True) -> Scores:
+    """Score all lanes for one chain; without `loose` no stretches are looked for."""
+    nothing = np.zeros(packed.lanes, dtype=np.int64)
+    stretches = best_stretches(chain, packed) if loose else (nothing, nothing)
+    return Scores(best_paths(chain, packed), *stretches)
+
+
+def log_ratio_of_path(chain: Chain, packed: Packed) -> Floats:
+    """Estimate ln of the ratio of a chain that begins at the start, from its best path: [lanes].
+
+    Letters count one by one, as if a block never saw two of one pair, and slips are cheap. So it is
+    seldom too low: of 1,111 chains of 60 to 1,000 letters with 0 to 3 % lost, for which the sum
+    over all paths with slip 0.02 is 6 or more, one estimate was too low by more than 1 (by 1.7).
+    """
+    means = np.log(np.cosh(_middle_weights(chain) / 2.0)).sum()
+    found: Floats = best_paths(chain, packed) / (2.0 * _UNIT) - means
+    return found
 
 
 def best_paths(chain: Chain, packed: Packed) -> Integers:
@@ -181,9 +195,16 @@ def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
     return best, first * block + index
 
 
+def _middle_weights(chain: Chain) -> Floats:
+    """Return the weights of letters for a mark of middle strength."""
+    levels = len(chain.weights)
+    found: Floats = np.full(levels, 1.0 / levels) @ chain.weights
+    return found
+
+
 def _whole_weights(chain: Chain) -> Integers:
-    """Return what each letter adds to a score, for a mark of middle strength."""
-    whole: Integers = np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
+    """Return what each letter adds to a score."""
+    whole: Integers = np.rint(_UNIT * _middle_weights(chain)).astype(np.int64)
     return whole
 
 

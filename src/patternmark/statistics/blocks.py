@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from math import log
 from typing import NamedTuple, Protocol
@@ -34,7 +35,14 @@ from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
-from patternmark.statistics.block_screen import Packed, blocks_reached, looks, pack, score
+from patternmark.statistics.block_screen import (
+    Packed,
+    blocks_reached,
+    log_ratio_of_path,
+    looks,
+    pack,
+    score,
+)
 
 SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
 UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
@@ -48,7 +56,7 @@ class Mixture:
     weights: tuple[float, ...]
     short_weights: tuple[float, ...]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What tells this mixture, and the rates of letters it goes with, from others."""
         rates = agreement_rates(PROTEIN, Blocks.name).tobytes()
@@ -94,6 +102,7 @@ BACKBONE_MIXTURE = Mixture(
 # first chains begins with chain 1, 2 or 3; one that begins with other chains has chain 0 later on.
 _LACKING, _BEFORE = (1, 2, 3), (-1, -2)
 _SHIFTED = 0.1  # the share of such records
+_ENOUGH = 12.0  # ln E of a mark that is shown well enough without them
 
 
 class Coins(Protocol):
@@ -120,6 +129,18 @@ class Branch(NamedTuple):
     components: tuple[Component, ...]
     log_weights: NDArray[np.float64]  # [C]
 
+    def met_by(self, pieces: Sequence[Numbered]) -> list[Numbered]:
+        """Return the chains that the design has: those before its first say nothing."""
+        return [piece for piece in pieces if piece.number + self.shift >= 0]
+
+
+def _of_one(log_ratios: NDArray[np.float64], chains: int) -> NDArray[np.float64]:
+    """Return ln of the ratio of one of a record's chains, which may carry no mark."""
+    if chains == 1:
+        return log_ratios
+    mixed: NDArray[np.float64] = np.logaddexp(log_ratios + log(1.0 - UNMARKED), log(UNMARKED))
+    return mixed
+
 
 class BlockStatistic:
     """ln E of block marks; `auto` has the sharper p-value, `lr` the one for any sequence."""
@@ -127,7 +148,7 @@ class BlockStatistic:
     def __init__(
         self, coins: Coins, *, name: str = "auto", source: str = "", screens: bool = True
     ) -> None:
-        """With `screens` only the nonces that a quick look finds likely are added up.
+        """With `screens` only what a quick look finds likely is added up.
 
         What is left out of an average makes it smaller, so that p-values still hold.
         """
@@ -163,14 +184,15 @@ class BlockStatistic:
         return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
 
     def _judge(self, reading: Reading) -> Measurement:
-        by_nonce = self.log_ratios(reading)  # [R]
+        pieces = self.pieces(reading)
+        by_nonce = self._mixed(reading, pieces)  # [R]
         total = float(log_mean_exp(by_nonce)) if reading.num_scored else 0.0
         payload, error = likeliest_nonce(by_nonce)
         return Measurement(
             statistic=total,
             expected=None,
             log_p=self._log_p(total, reading),
-            log_p_floor=self._log_p(self._largest(reading), reading),
+            log_p_floor=self._log_p(self._largest(pieces), reading),
             payload=payload,
             payload_error=error,
             log_p_any=float(markov(np.array(total))),
@@ -178,12 +200,25 @@ class BlockStatistic:
 
     def log_ratios(self, reading: Reading) -> NDArray[np.float64]:
         """Return ln of the mixed ratio of each nonce: [R]."""
-        pieces = self.pieces(reading)
-        logs = [
-            self._of_chains(pieces, shift, components) + log_weights
-            for shift, components, log_weights in self.branches(reading)
-        ]
+        return self._mixed(reading, self.pieces(reading))
+
+    def _mixed(self, reading: Reading, pieces: Sequence[Numbered]) -> NDArray[np.float64]:
+        first, *shifted = self.branches(reading)
+        logs = [self._of_chains(pieces, first) + first.log_weights]
+        if self._screens:
+            shown = log_mean_exp(log_mean_exp(logs[0], total=True))
+            shifted = [b for b in shifted if shown <= _ENOUGH and self._is_in_reach(pieces, b)]
+        logs += [self._of_chains(pieces, branch) + branch.log_weights for branch in shifted]
         return log_mean_exp(np.concatenate(logs, axis=1), total=True)
+
+    def _is_in_reach(self, pieces: Sequence[Numbered], branch: Branch) -> bool:
+        """Whether a branch of one component may add 1 or more to E, as far as best paths show."""
+        total = np.full(self.coins.nonces, branch.log_weights[0] - log(self.coins.nonces))
+        pieces = branch.met_by(pieces)
+        for number, chain in pieces:
+            packed = self._packed(number + branch.shift, chain.length)
+            total += _of_one(log_ratio_of_path(chain, packed), len(pieces))
+        return bool(total.max() >= 0.0)
 
     def branches(self, reading: Reading) -> list[Branch]:
         """Return what E averages over besides the nonce, with the logarithms of the weights."""
@@ -193,19 +228,16 @@ class BlockStatistic:
         share = np.array([log(_SHIFTED / len(shifts))])
         return every + [Branch(shift, (self.mixture.of_other_chain,), share) for shift in shifts]
 
-    def _of_chains(
-        self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
-    ) -> NDArray[np.float64]:
+    def _of_chains(self, pieces: Sequence[Numbered], branch: Branch) -> NDArray[np.float64]:
         """Multiply the ratios of a record's chains: [R, C]."""
+        shift, components, _ = branch
         total = np.zeros((self.coins.nonces, len(components)))
-        pieces = [piece for piece in pieces if piece.number + shift >= 0]
+        pieces = branch.met_by(pieces)
         chosen = self._looks(pieces, shift, components)
         for (number, chain), own in zip(pieces, chosen, strict=True):
             halves = self.halves(number + shift, chain.length, components)
             found = log_ratios(chain, halves, self.coins.block, components, own)
-            if len(pieces) > 1:
-                found = np.logaddexp(found + log(1.0 - UNMARKED), log(UNMARKED))
-            total += found
+            total += _of_one(found, len(pieces))
         return total
 
     def _looks(
@@ -217,8 +249,10 @@ class BlockStatistic:
         """
         if not self._screens:
             return [None] * len(pieces)
+        loose = any(component.begins != "start" for component in components)
         scores = [
-            score(chain, self._packed(number + shift, chain.length)) for number, chain in pieces
+            score(chain, self._packed(number + shift, chain.length), loose)
+            for number, chain in pieces
         ]
         anchored = sum((own.anchored for own in scores), np.zeros(self.coins.nonces, np.int64))
         return [
@@ -276,9 +310,8 @@ class BlockStatistic:
         factor = log_c.at(self.coins.block, self.mixture.digest, longest)
         return min(any_sequence, 0.0, factor - total)
 
-    def _largest(self, reading: Reading) -> float:
+    def _largest(self, pieces: Sequence[Numbered]) -> float:
         """Return ln E where every letter agrees with one nonce: nothing can show more."""
-        pieces = self.pieces(reading)
         most = [log(2.0) - np.logaddexp(0.0, -piece.chain.weights).min(axis=0) for piece in pieces]
         agreeing = sum(
             float(own[piece.chain.weights.any(axis=0)].sum())

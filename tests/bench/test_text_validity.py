@@ -49,7 +49,7 @@ def test_corpora_are_counted_apart_and_together(rng: np.random.Generator) -> Non
         assert row["hits"] == sum(part["hits"] for part in parts)
         assert row["pairs"] == sum(part["pairs"] for part in parts)
     pairs = {s: rows[s, "50 to 100 tokens", "auto", 0.01]["pairs"] for s in SCHEMES}
-    assert pairs == {"paper": 24, "hardened R=1": 16, "hardened R=64": 8}
+    assert pairs == {"paper": 24, "turns R=1": 16, "turns R=64": 8}
     page = to_markdown(result)
     assert "--keys 2 --texts 6 --texts-r1 4 --texts-r64 2" in page
     assert "| paper | other, 200 to 400 tokens | 12 |" in page

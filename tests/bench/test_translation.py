@@ -121,13 +121,13 @@ def test_each_text_is_judged_by_the_key_that_marked_it(tmp_path: Path) -> None:
     result = run(tmp_path, partial=partial, choices=("likeliest",))
     lines = partial.read_text(encoding="utf-8").splitlines()
     kept = {row["job"].split("/")[0]: row["texts"] for row in map(json.loads, lines)}
-    texts = kept["hardened, delta 6, likeliest"]
-    keys = fresh_keys(translator().vocabulary.alphabet(), 3, 1)["hardened"]
+    texts = kept["turns, delta 6, likeliest"]
+    keys = fresh_keys(translator().vocabulary.alphabet(), 3, 1)["turns"]
     found = [
         Detector(keys[i % 3]).detect(translator().codec.encode_batch([row["text"]])[0]).p_value
         for i, row in enumerate(texts)
     ]
-    row = next(row for row in result["settings"] if row["scheme"] == "hardened")
+    row = next(row for row in result["settings"] if row["scheme"] == "turns")
     assert row["found"]["auto"]["0.001"]["rate"] == sum(p <= 1e-3 for p in found) / 4
 
 

@@ -108,7 +108,7 @@ def test_p_values_of_blocks_hold_for_any_sequence_over_random_keys(
     symbols = np.concatenate([np.tile(stretch, 8), PROTEIN.encode("A" * 40 + "EK" * 20)])
     rates = rates_of(len(symbols), rng)
     reading = Reading(symbols, (slice(0, len(symbols)),), rates)
-    found = [make_backbone(key_of("blocks", n)).measure([reading])[0] for n in range(400)]
+    found = [make_backbone(key_of("blocks", n)).measure([reading])[0] for n in range(1000)]
     assert excess(np.exp([one.log_p for one in found])) <= 4
     assert excess(np.exp([one.log_p_any for one in found])) <= 4
     assert min(one.log_p for one in found) > np.log(1e-6)

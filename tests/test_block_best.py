@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Key, Profile
+from patternmark.core.alphabet import NO_KEY
 from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.masks import read
 from patternmark.statistics import block_best
-from patternmark.statistics.block_best import UNMARKED, best_stretch, spoken_chains, stretch_of
+from patternmark.statistics.block_best import best_stretch, stretch_of
 from patternmark.statistics.block_paths import (
     AT_START,
     ENTER,
@@ -79,7 +80,7 @@ def test_no_path_is_better(
         found = stretch_of(chain, halves, 2, Component(0, slip, "inside"))
         best = best_by_trying_all(chain, halves, 2, slip, 2)
         assert found.log_ratio == pytest.approx(best)
-        on_path = np.flatnonzero(found.blocks != UNMARKED)
+        on_path = np.flatnonzero(found.blocks != NO_KEY)
         assert on_path.tolist() == list(range(found.start, found.end))
         assert np.all(np.diff(found.blocks[found.start : found.end]) >= 0)
 
@@ -92,10 +93,10 @@ def test_a_mark_is_found_where_it_lies(secret: Secret, rng: np.random.Generator)
         whole = marked(key, 240, rng)
         lost = whole[:120] + whole[122:]  # the second half lies two positions further on
         symbols = PROTEIN.encode(plain(60, rng) + lost + plain(60, rng))
-        chain = spoken_chains(read(symbols, PROTEIN))[0]
+        chain = statistic.pieces(read(symbols, PROTEIN))[0].chain
         halves = statistic.halves(0, chain.length, block_best.STRETCHES)[0]
         found = best_stretch(chain, halves, 3)
-        truth = np.full(len(symbols), UNMARKED)
+        truth = np.full(len(symbols), NO_KEY)
         kept = np.delete(np.arange(240), [120, 121])
         truth[60 : 60 + 238] = kept // 3
         right.append(np.mean(found.blocks == truth))

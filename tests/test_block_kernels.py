@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark.compiled import forced
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.blocks import PROTEIN_PAIRS, halves_of, pair_of_letter, side_of_letter
 from patternmark.statistics.block_paths import (
     Chain,
     Component,
@@ -29,24 +31,33 @@ COMPONENTS = (
 
 
 def draw_halves(rng: np.random.Generator, nonces: int, blocks: int) -> np.ndarray:
-    """Return halves [nonces, blocks, LETTERS]: letters 2 p and 2 p + 1 are a pair."""
-    coins = rng.integers(2, size=(nonces, blocks, LETTERS // 2)) * 2 - 1
-    return np.stack([coins, -coins], axis=-1).reshape(nonces, blocks, LETTERS).astype(np.int8)
+    """Return halves [nonces, blocks, letters and X]."""
+    coins = rng.integers(2**16, size=(blocks, nonces), dtype=np.uint16)
+    return halves_of(coins).transpose(1, 0, 2)
+
+
+def other_letter() -> np.ndarray:
+    """Return the other letter of each letter's pair: [LETTERS]."""
+    pairs = [PROTEIN.encode(pair) for pair in PROTEIN_PAIRS]
+    other = np.zeros(LETTERS, dtype=np.int64)
+    for first, second in pairs:
+        other[[first, second]] = second, first
+    return other
 
 
 def draw_chain(
     rng: np.random.Generator, length: int, half: np.ndarray | None = None, block: int = 3
 ) -> Chain:
-    """Return a chain; one that is marked with the halves [J, LETTERS] has 75 % agreeing letters."""
+    """Return a chain; one that is marked with the halves [J, V] has 75 % agreeing letters."""
     letters = rng.integers(LETTERS, size=length)
     if half is not None:
         agrees = half[np.arange(length) // block, letters] > 0
-        letters = np.where(agrees | (rng.random(length) < 0.5), letters, letters ^ 1)
+        letters = np.where(agrees | (rng.random(length) < 0.5), letters, other_letter()[letters])
     letters[rng.random(length) < 0.02] = LETTERS  # an unknown residue
-    known = letters < LETTERS
-    weights = np.where(known, np.array([[0.6], [1.1]]) + 0.02 * letters, 0.0)
-    pair, side = np.where(known, letters // 2, 0), np.where(letters % 2 == 0, 1, -1)
-    return Chain(letters, weights, pair, side)
+    weights = np.where(letters < LETTERS, np.array([[0.6], [1.1]]) + 0.02 * letters, 0.0)
+    return Chain(
+        letters, weights, np.maximum(pair_of_letter()[letters], 0), side_of_letter()[letters]
+    )
 
 
 @settings(max_examples=60, deadline=None)

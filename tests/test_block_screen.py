@@ -8,15 +8,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark.compiled import forced
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
 from patternmark.statistics.block_paths import Chain, log_ratios, num_blocks
 from patternmark.statistics.block_screen import (
     SEGMENT,
+    Packed,
     log_ratios_many,
     looks,
     pack,
     score,
 )
-from tests.test_block_kernels import COMPONENTS, draw_chain, draw_halves
+from tests.test_block_kernels import COMPONENTS, LETTERS, draw_chain, draw_halves, other_letter
+
+
+def packed_of(halves: np.ndarray, block: int, longest: int) -> Packed:
+    """Pack the coins that halves [lanes, J, V] come from."""
+    firsts = PROTEIN.encode("".join(pair[0] for pair in PROTEIN_PAIRS))
+    coins = (halves[..., firsts] > 0) @ (1 << np.arange(len(firsts)))
+    return pack(coins.T.astype(np.uint16), block, longest)
+
+
+@pytest.mark.parametrize(("lanes", "blocks"), [(1, 1), (64, 5), (70, 40), (200, 3)])
+def test_every_bit_of_the_table_is_a_coin(lanes, blocks):
+    coins = np.random.default_rng(lanes).integers(2**16, size=(blocks, lanes), dtype=np.uint16)
+    packed, promoted = pack(coins, 3, 100), halves_of(coins) > 0  # [J, lanes, V]
+    assert (packed.lanes, len(packed.words)) == (lanes, -(-lanes // 64))
+    for lane in range(lanes):
+        bits = (packed.words[lane // 64] >> np.uint64(lane % 64)) & np.uint64(1)  # [V + 1, width]
+        inside = bits[:, packed.front : packed.front + blocks]
+        np.testing.assert_array_equal(inside[:-1], promoted[:, lane].T)
+        assert bits.sum() == promoted[:, lane].sum()  # and none elsewhere
 
 
 def cut(chain: Chain, begin: int, end: int) -> Chain:
@@ -37,7 +59,7 @@ def test_numba_finds_the_scores_that_numpy_does(length, nonces, block, spare, se
     rng = np.random.default_rng(seed)
     halves = draw_halves(rng, nonces, num_blocks(length, block, COMPONENTS))
     chain = draw_chain(rng, length, halves[-1], block)
-    packed = pack(halves, block, length + spare)
+    packed = packed_of(halves, block, length + spare)
     with forced(False):
         wanted = score(chain, packed)
     with forced(True) as used:
@@ -56,7 +78,7 @@ def test_counts_equal_plain_loops(compiled):
     chain = draw_chain(rng, SEGMENT)
     known = np.flatnonzero(chain.weights[0])
     with forced(compiled):
-        found = score(chain, pack(halves, 3, SEGMENT))
+        found = score(chain, packed_of(halves, 3, SEGMENT))
     for nonce in range(70):
         best = 0
         for shift in range(-SEGMENT, 396):  # groups of eight blocks: the last one reaches 396
@@ -75,9 +97,9 @@ def test_a_path_without_slips_scores_its_weights(compiled):
     # The chain agrees with nonce 1 in every letter: no path does better than the straight one.
     known = chain.letters < 20
     agrees = halves[1, np.arange(60) // 3, np.where(known, chain.letters, 0)] > 0
-    letters = np.where(known & ~agrees, chain.letters ^ 1, chain.letters)
+    letters = np.where(known & ~agrees, other_letter()[chain.letters % LETTERS], chain.letters)
     with forced(compiled):
-        found = score(chain._replace(letters=letters), pack(halves, 3, 60))
+        found = score(chain._replace(letters=letters), packed_of(halves, 3, 60))
     assert found.anchored[1] == np.rint(8 * chain.weights.mean(axis=0)).sum()
     assert found.anchored.argmax() == 1
 
@@ -90,7 +112,7 @@ def test_the_nonce_of_a_mark_is_looked_at(damage):
     with forced(True):
         for _ in range(40):
             halves = draw_halves(rng, 64, num_blocks(400, 3, COMPONENTS))
-            packed, true = pack(halves, 3, 400), int(rng.integers(64))
+            packed, true = packed_of(halves, 3, 400), int(rng.integers(64))
             chain = draw_chain(rng, 300, halves[true])
             if damage == "lost":
                 kept = rng.random(300) > 0.05
@@ -114,7 +136,7 @@ def test_the_nonce_of_a_mark_is_looked_at(damage):
 def test_few_terms_are_looked_at_for_an_unmarked_chain():
     rng = np.random.default_rng(9)
     halves = draw_halves(rng, 32, num_blocks(400, 3, COMPONENTS))
-    packed, terms = pack(halves, 3, 400), []
+    packed, terms = packed_of(halves, 3, 400), []
     with forced(True):
         for _ in range(20):
             chain = draw_chain(rng, 400)
@@ -125,6 +147,6 @@ def test_few_terms_are_looked_at_for_an_unmarked_chain():
 
 def test_a_chain_longer_than_the_table_is_refused():
     rng = np.random.default_rng(1)
-    packed = pack(draw_halves(rng, 2, 200), 3, 100)
+    packed = packed_of(draw_halves(rng, 2, 200), 3, 100)
     with pytest.raises(ValueError, match="a chain of 101 letters"):
         score(draw_chain(rng, 101), packed)

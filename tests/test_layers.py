@@ -23,7 +23,7 @@ LAYERS = [
     # Nulls and statistics, with the engines that both use.
     {
         "null", "statistics", "evidence", "intervals", "rates", "likelihood", "cyclic", "phases",
-        "alignment", "recover", "compiled", "kernels", "masks",
+        "alignment", "recover", "compiled", "kernels", "lanes", "masks",
     },
     {"detect", "signature"},
 ]  # fmt: skip
@@ -78,7 +78,6 @@ SENTINELS = {
     "scan/cluster.py": 1,
     "schemes/canvas.py": 2,
     "schemes/rules.py": 1,
-    "statistics/block_best.py": 1,
     "translation/choice.py": 1,
 }
 

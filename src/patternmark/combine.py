@@ -56,7 +56,7 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov
 from patternmark.likelihood import log_mean_exp
 from patternmark.signature import joined
-from patternmark.statistics.block_best import STRETCHES, spoken_chains
+from patternmark.statistics.block_best import STRETCHES
 from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
@@ -262,7 +262,7 @@ def shared_log_ratios(
     """
     pooled: dict[int, NDArray[np.float64]] = {}  # of each chain number: [blocks, pairs]
     for reading in readings:
-        for number, chain in spoken_chains(reading).items():
+        for number, chain in statistic.pieces(reading):
             sums = pooled.get(number, np.zeros((0, len(PROTEIN_PAIRS))))
             missing = ceil(chain.length / block) - len(sums)
             sums = np.pad(sums, ((0, max(missing, 0)), (0, 0)))

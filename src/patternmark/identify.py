@@ -1,6 +1,6 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `screen`, `word_screen` and `token_screen`); the
+A quick screen over all keys picks a few (see `screen`, `block_keys` and `token_screen`); the
 detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
 screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni):
 without a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark._version import __version__
+from patternmark.block_keys import BlockKeyScreen
 from patternmark.caution import caution_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
@@ -37,10 +38,9 @@ from patternmark.signature import joined, keys_part, scored_part, short_hash
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import needs_excerpts
 from patternmark.token_screen import TokenScreen
-from patternmark.word_screen import WordScreen
 
 SHORTLIST = 24
-_STAGES = 3  # the most that a screen has
+_STAGES = 2  # the most that a screen has
 _BATCH = 32
 _KEPT_DETECTORS, _KEPT_OF_TOKENS = 64, 8
 
@@ -337,7 +337,7 @@ def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
 
 
 _SCREENS: dict[str, Callable[[Sequence[Key]], KeyScreen | None]] = {
-    Blocks.name: WordScreen,
+    Blocks.name: BlockKeyScreen,
     Turns.name: _screen_of_phases,
     Paper.name: _screen_of_phases,
 }

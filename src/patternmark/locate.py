@@ -37,7 +37,7 @@ from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below
 from patternmark.null.local import LocalRules
 from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement
-from patternmark.statistics.block_best import STRETCHES, best_stretch, spoken_chains
+from patternmark.statistics.block_best import STRETCHES, best_stretch
 from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
@@ -212,7 +212,7 @@ class _OfBlocks:
             return None
         nonce = int(np.argmax(self._statistic.log_ratios(reading)))
         stretches = {}
-        for number, chain in spoken_chains(reading).items():
+        for number, chain in self._statistic.pieces(reading):
             halves = self._statistic.halves(number, chain.length, STRETCHES)[nonce]
             stretches[number] = best_stretch(chain, halves, self._block)
         number = max(stretches, key=lambda chain: stretches[chain].log_ratio)

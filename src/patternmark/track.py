@@ -24,12 +24,7 @@ from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.null.walk import phase_log_tail
 from patternmark.recover import agreement, recover
 from patternmark.statistics.base import padded
-from patternmark.statistics.block_best import (
-    STRETCHES,
-    UNMARKED,
-    best_stretch,
-    spoken_chains,
-)
+from patternmark.statistics.block_best import STRETCHES, best_stretch
 from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import PhaseStatistic
@@ -136,14 +131,14 @@ def _along_blocks(reading: Reading, statistic: BlockStatistic, block: int) -> ND
     """
     agrees = np.full(len(reading.symbols), np.nan)
     nonce = int(np.argmax(statistic.log_ratios(reading)))
-    for number, chain in spoken_chains(reading).items():
+    for number, chain in statistic.pieces(reading):
         halves = statistic.halves(number, chain.length, STRETCHES)[nonce]
         stretch = best_stretch(chain, halves, block)
         lies_on = np.arange(chain.length) // block
         if stretch.log_ratio > 0.0:
             lies_on = stretch.continued(block)
         rows = reading.chains[number]
-        seen = np.flatnonzero((reading.symbols[rows] != UNREAD) & (lies_on != UNMARKED))
+        seen = np.flatnonzero((reading.symbols[rows] != UNREAD) & (lies_on != NO_KEY))
         seen = seen[lies_on[seen] < len(halves)]
         agrees[rows.start + seen] = halves[lies_on[seen], chain.letters[seen]] > 0
     return agrees

@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Alphabet
-from patternmark.bench.text_validity import LENGTHS, profiles_for, run_text_validity_benchmark
+from patternmark.bench.text_validity import (
+    LENGTHS,
+    SCHEMES,
+    profiles_for,
+    run_text_validity_benchmark,
+)
 from patternmark.bench.text_validity_page import to_markdown
-from patternmark.bench.validity import LEVELS, SCHEMES, detectors_of
+from patternmark.bench.validity import LEVELS, detectors_of
 from patternmark.errors import ParameterError
 from tests.bench.test_corpora import write_zip
 from tests.conftest import Outcome
@@ -35,7 +40,7 @@ def test_corpora_are_counted_apart_and_together(rng: np.random.Generator) -> Non
     corpora = {name: [document(rng, 2500)] for name in ("one", "other")}
     result = run_text_validity_benchmark(corpora, TOKENS, encode, **SIZE)
     rows = {(r["scheme"], r["source"], r["detector"], r["nominal"]): r for r in result["rates"]}
-    detectors = sum(len(detectors_of(scheme)) for scheme in SCHEMES)
+    detectors = sum(len(detectors_of(profile)) for profile in profiles_for(TOKENS).values())
     assert len(rows) == detectors * len(LENGTHS) * len(LEVELS)
     assert len(result["by_corpus"]) == 2 * len(rows)
     for (scheme, length, detector, level), row in rows.items():

@@ -114,12 +114,15 @@ def test_strength_zero_changes_nothing(rng: np.random.Generator) -> None:
 def test_lists_follow_the_secret_alone(name: str) -> None:
     def table(number: int) -> np.ndarray:
         scheme = make_scheme(name, a_secret(number), PROTEIN, 1.0)
-        keys = scheme.keys(40, 1, range(2))
-        return scheme.table() if keys is None else scheme.promoted(np.unique(keys[0]))
+        if len(scheme.table()):
+            return scheme.table()
+        keys = scheme.keys(40, 1, [0])  # too many lists to lay out: those that occur
+        assert keys is not None
+        return scheme.promoted(np.unique(keys))
 
     assert (table(3) == table(3)).all()
     assert table(3).any()
-    assert table(3).shape != table(4).shape or (table(3) != table(4)).mean() > 0.1
+    assert (table(3) != table(4)).mean() > 0.1
 
 
 def test_a_fixed_secret_gives_these_lists() -> None:

@@ -2,8 +2,8 @@
 
 For one sequence, C(t) = t P(E >= t) over random keys. Keys are drawn with probability proportional
 to E, so that C(t) is an average of numbers between 0 and 1 (see `statistics.block_exact`): a few
-thousand keys show P of 1e-7 as well as of 1e-2. The largest C over all classes and all t that
-matter becomes the table that `auto` reads.
+thousand keys show P of 1e-7 as well as of 1e-2. The largest C over all classes and all t
+from 1 on becomes the table that `auto` reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from patternmark.statistics.blocks import MIXTURE
 LENGTHS = (30, 40, 60, 100, 200, 400, 800)
 STEP = 0.5  # between values of ln t
 SMALLEST, PER_RESIDUE = 14.0, 0.4  # ln t goes up to the larger of 14 and 0.4 for each residue
-MATTERS = 2.0  # ln t from which on p-values are small enough to matter
 NATURAL = "natural chains"
 _STANDARD_ERRORS = 2.0
 _LONG, _FEWER = 400, 2  # from this length on fewer sequences are drawn
@@ -140,7 +139,6 @@ def table_of(rows: Sequence[dict[str, Any]], lengths: Sequence[int]) -> dict[str
 
 
 def raised_c(row: dict[str, Any]) -> NDArray[np.float64]:
-    """Return C plus its standard errors at all ln t that matter."""
-    first = round(MATTERS / STEP)
+    """Return C plus its standard errors, at all t from 1 on."""
     raised: NDArray[np.float64] = np.array(row["c"]) + _STANDARD_ERRORS * np.array(row["error"])
-    return raised[first:]
+    return raised

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.bench.block_null import MATTERS, raised_c
+from patternmark.bench.block_null import raised_c
 
 _SHOWN = 12  # classes of each length in the table
 _DRAWN = 6  # classes in each panel of the picture
@@ -30,8 +30,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         "For one sequence, P(E >= t) over random keys is C(t) / t, and C(t) is at most 1. "
         f"C was measured for {classes} classes of sequences at {len(table['lengths'])} lengths, "
         f"with {min(draws)} to {max(draws)} sequences each and a key for each sequence, drawn with "
-        "probability proportional to E. *Largest C* is that over all ln t from "
-        f"{MATTERS:g} on, with its standard error; the p-value of `auto` uses the largest of all "
+        "probability proportional to E. *Largest C* is that over all t from 1 on, with its "
+        "standard error; the p-value of `auto` uses the largest of all "
         "classes plus two standard errors.",
         "",
         "![C against t](block-null.png)",
@@ -60,7 +60,7 @@ def _largest(result: dict[str, Any], length: int) -> list[str]:
     ]
     for row in rows[:_SHOWN]:
         c, log_t = np.array(row["c"]), _log_t(result, row)
-        place = int(np.argmax(np.where(log_t >= MATTERS, c, -1.0)))
+        place = int(np.argmax(c))
         lines.append(
             f"| {row['class']} | {row['draws']:,} | {c[place]:.3f} ± {row['error'][place]:.3f} "
             f"| {log_t[place]:g} |"

@@ -51,8 +51,8 @@ def _sources(result: dict[str, Any]) -> str:
     return (
         f"Texts are natural English in the tokens of {result['alphabet']} "
         f"({result['num_tokens']:,}), cut from whole documents; none is left out for its repeats. "
-        f"Fresh keys: {keys}; those of turns have {result['starts']} start(s). Each judges a "
-        f"random part of the texts ({drawn})."
+        f"Fresh keys: {keys}; those of turns have {result['starts']} starts. Each judges a random "
+        f"part of the texts ({drawn})."
     )
 
 

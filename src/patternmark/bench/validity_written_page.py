@@ -20,7 +20,8 @@ HOW_COUNTED = """\
 Counted with the default detector under fresh keys, a new record for each; at a = {levels}: hits,
 and the ratio to the nominal rate with its exact 95 % interval. Keys of the paper's scheme have no
 `p_any`: {paper} of their {records} kinds of records are called too often, and nothing
-but `--null keys` helps there. The worst come first.
+but `--null keys` helps there. Levels below about 10 / n cannot be judged by n pairs: the intervals
+say how large a ratio may be. The worst come first.
 """
 
 
@@ -64,7 +65,7 @@ def records_section(rows: list[dict[str, Any]]) -> list[str]:
         "|---|---|---:|---|---|---|",
     ]
     for row in worst:
-        verdict = "**too often**" if _too_often(row["p_value"]) else "ok"
+        verdict = "**too often**" if _too_often(row["p_value"]) else "no excess seen"
         for_any = "none" if row["p_any"] is None else _cells(row["p_any"])
         lines.append(
             f"| {row['record']} | {row['scheme']} | {row['pairs']:,} | {_cells(row['p_value'])} "

@@ -123,7 +123,7 @@ def design(
 def protein(
     structures: Structures,
     keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
-    most: Annotated[int | None, typer.Option(help="Stop after so many backbones.")] = None,
+    most: Annotated[int | None, typer.Option(help="Stop after this number of backbones.")] = None,
     published: Annotated[
         int, typer.Option(help="Samples per backbone by the published code, to compare quality.")
     ] = 0,
@@ -166,7 +166,7 @@ def detectors(
         bool, typer.Option("--design-only", help="Write --designs, and judge them another time.")
     ] = False,
     keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
-    most: Annotated[int | None, typer.Option(help="Stop after so many backbones.")] = None,
+    most: Annotated[int | None, typer.Option(help="Stop after this number of backbones.")] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Workers = 1,
@@ -361,7 +361,7 @@ def backbone(
     structures: Structures,
     keys: Annotated[int, typer.Option(min=1, help="Number of keys that mark designs.")] = 2,
     null_keys: Annotated[int, typer.Option(min=1, help="Keys that judge unmarked ones.")] = 100,
-    most: Annotated[int | None, typer.Option(help="Stop after so many backbones.")] = None,
+    most: Annotated[int | None, typer.Option(help="Stop after this number of backbones.")] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Seed of keys and designs.")] = 1,

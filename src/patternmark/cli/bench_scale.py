@@ -38,11 +38,11 @@ def bench_scale(
     ] = SAMPLE,
     natural: Annotated[
         list[str] | None,
-        typer.Option(help="Unmarked proteins: measure anew how many pass the first stage."),
+        typer.Option(help="Unmarked proteins: measure again how many pass the first stage."),
     ] = None,
     structures: Annotated[
         list[Path] | None,
-        typer.Option(help="Structures: design on them and measure agreement anew."),
+        typer.Option(help="Structures: design on them and measure agreement again."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda, for the designs.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and designs.")] = 1,

@@ -43,7 +43,7 @@ def bias(
     """Write a bias file: another program, unmodified, makes marked sequences with it.
 
     The file holds one key sequence, which all sequences made with it share: write a new file for
-    every run. It shows the parts of the key: keep it as secret as the key.
+    every run. It shows what its keys promote: keep it as secret as the key.
     """
     from patternmark.adapters.bias_files import TOOLS, Biased, write_private
     from patternmark.design.plan import plan_design

@@ -32,7 +32,7 @@ def calibrate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Write the JSON; as KEY.calibration.json, detect minds it."
+            "--output", "-o", help="Write the JSON; detect reads KEY.calibration.json and warns."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

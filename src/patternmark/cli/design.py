@@ -88,7 +88,7 @@ def design(
     no_watermark: Annotated[
         bool, typer.Option("--no-watermark", help="Design without a mark.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start the file anew.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin a new file.")] = False,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:

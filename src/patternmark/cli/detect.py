@@ -56,9 +56,11 @@ def detect(
     ],
     key: Annotated[Path, typer.Option(help="The key file.")],
     detector: Annotated[
-        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
+        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}; block keys: auto, lr.")
     ] = "auto",
-    m: Annotated[int | None, typer.Option(help="Pattern length; default: the key's.")] = None,
+    m: Annotated[
+        int | None, typer.Option(help="Pattern length, for pattern; default: the key's.")
+    ] = None,
     fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
     null: Annotated[
         str,
@@ -69,14 +71,17 @@ def detect(
     ] = "uniform",
     null_keys: Annotated[
         int | None,
-        typer.Option(min=1, help="Compare with so many fresh keys; 999 with --null keys."),
+        typer.Option(min=1, help="Number of fresh keys to compare with; 999 with --null keys."),
     ] = None,
     exact: Exact = False,
     draws: Draws = None,
     seed: Seed = None,
     combine: Annotated[bool, typer.Option(help="Add one p-value for all sequences.")] = False,
     count_repeats: Annotated[
-        bool, typer.Option("--count-repeats", help="Count repeats too, as the paper does.")
+        bool,
+        typer.Option(
+            "--count-repeats", help="Count repeats too, as the paper does; not for block keys."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
     plot: Annotated[
@@ -86,7 +91,7 @@ def detect(
     tokenizer: TokenizerFile = None,
     backbone: Annotated[
         Path | None,
-        typer.Option(help="The structure they were designed on: ProteinMPNN tells what to expect."),
+        typer.Option(help="The structure they were designed on: ProteinMPNN says what to expect."),
     ] = None,
     chains: Chains = None,
     fixed: Fixed = "",

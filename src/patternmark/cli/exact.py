@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Exact = Annotated[
     bool,
-    typer.Option("--exact", help="Call by the p-value of each very sequence: draws keys, slow."),
+    typer.Option(
+        "--exact", help="Call by the p-value of this very sequence, from drawn keys: slow."
+    ),
 ]
 Draws = Annotated[
     int | None, typer.Option(min=10, help=f"With --exact: keys to draw; default {DRAWS}.")

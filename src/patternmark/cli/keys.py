@@ -61,10 +61,12 @@ def keygen(
         ),
     ] = None,
     block: Annotated[
-        int | None, typer.Option(help="Positions, one after another, that rest on the same coins.")
+        int | None,
+        typer.Option(help="blocks, turns: positions in a row that share their secret coins."),
     ] = None,
     nonces: Annotated[
-        int | None, typer.Option(help="Independent schedules; each sequence uses one of them.")
+        int | None,
+        typer.Option(help="blocks, turns: independent schedules, of which a sequence uses one."),
     ] = None,
     period: Annotated[
         int | None, typer.Option(help="turns: keys of a schedule before the first comes again.")
@@ -75,37 +77,42 @@ def keygen(
     parts: Annotated[
         str | None,
         typer.Option(
-            help="Adopt this partition, such as ACDEFGHIKL,MNPQRSTVWY; @FILE reads it from a "
-            "file (for token ids: a JSON list of lists)."
+            help="paper: adopt this partition, such as ACDEFGHIKL,MNPQRSTVWY; @FILE reads it from "
+            "a file (for token ids: a JSON list of lists)."
         ),
     ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
-            help=f"How strongly a key promotes its part; default: 1, for text {TEXT_DELTA:g}."
+            help=f"How strongly a key promotes its symbols; default: 1, for text {TEXT_DELTA:g}."
         ),
     ] = None,
     delta_at: Annotated[
         str, typer.Option(help="Where delta is added: logits (before temperature) or tempered.")
     ] = "logits",
     keys: Annotated[
-        int | None, typer.Option("--keys", "-l", help="Number of keys; they follow in a cycle.")
+        int | None,
+        typer.Option("--keys", "-l", help="paper: number of keys; they follow in a cycle."),
     ] = None,
     transition: Annotated[
-        str | None, typer.Option(help='Transition matrix A, such as "0.1 0.9; 0.9 0.1".')
+        str | None, typer.Option(help='paper: transition matrix A, such as "0.1 0.9; 0.9 0.1".')
     ] = None,
-    initial: Annotated[str | None, typer.Option(help='Initial distribution Q: "0.5 0.5".')] = None,
-    m: Annotated[int | None, typer.Option(help="Pattern length the detector counts.")] = None,
+    initial: Annotated[
+        str | None, typer.Option(help='paper: initial distribution Q: "0.5 0.5".')
+    ] = None,
+    m: Annotated[
+        int | None, typer.Option(help="paper: pattern length the detector counts.")
+    ] = None,
     patterns: Annotated[
         str | None,
         typer.Option(
-            help="Target patterns over keys 0-9: 01010,10101; default: what the chain favours."
+            help="paper: target patterns over keys 0-9: 01010,10101; default: by the chain."
         ),
     ] = None,
     background: Annotated[
         str | None,
         typer.Option(
-            help="Balance the parts by mass: natural (amino acids) or a JSON FILE of weights."
+            help="paper: balance parts by mass: natural (amino acids) or a JSON FILE of weights."
         ),
     ] = None,
     unscored: Annotated[

@@ -34,7 +34,7 @@ def locate(
     ] = DEFAULT_FPR,
     dna: Annotated[
         bool | None,
-        typer.Option("--dna/--protein", help="What the letters are; default: told by the letters."),
+        typer.Option("--dna/--protein", help="What the letters are; default: the letters decide."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
     format: InputFormat = "auto",

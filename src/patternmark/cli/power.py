@@ -32,8 +32,8 @@ def power(
     ] = None,
     fpr: Annotated[float, typer.Option(help="Called marked at p <= FPR.")] = DEFAULT_FPR,
     scheme: Annotated[str, typer.Option(help="blocks or paper.")] = Blocks.name,
-    block: Annotated[int | None, typer.Option(help="Of a key of blocks.")] = None,
-    nonces: Annotated[int | None, typer.Option(help="Of a key of blocks.")] = None,
+    block: Annotated[int | None, typer.Option(help="Of a block key.")] = None,
+    nonces: Annotated[int | None, typer.Option(help="Of a block key.")] = None,
     draws: Annotated[int, typer.Option(min=1, help="Simulated sequences for each rate.")] = DRAWS,
     seed: Annotated[int, typer.Option(help="Seed of keys and letters.")] = 1,
     plot: Annotated[

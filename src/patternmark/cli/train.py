@@ -368,7 +368,7 @@ def distil(
         int | None, typer.Option(min=64, help="Default: 131,072 on a GPU, 4,096 on a CPU.")
     ] = None,
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start the file anew.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin a new file.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Let a teacher translate the sources, long ones by sentence: easier targets to learn from.

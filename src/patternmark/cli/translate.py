@@ -36,7 +36,7 @@ def translate(
     passes: Annotated[
         int,
         typer.Option(
-            min=1, max=20, help="Up to so many, from a weak mark to --delta, until it is clear."
+            min=1, max=20, help="The most passes, from a weak mark to --delta, until it is clear."
         ),
     ] = 1,
     temperature: Annotated[

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from patternmark.lanes import ABREAST, CHUNK, PLANES, add_up, reaching
-from patternmark.scan.lanes import LANES, ones, place_letters  # as many at once as a CHUNK
+from patternmark.lanes import ABREAST, CHUNK, LANES, PLANES, add_up, reaching
+from patternmark.scan.lanes import ones, place_letters  # as many at once as a CHUNK
 
 SEGMENT, KEY = 0, 1  # the columns of `hits`
 

@@ -14,11 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import PROTEIN, UNREAD
-from patternmark.core.blocks import pair_of_letter, side_of_letter
-from patternmark.core.reading import Reading
-from patternmark.core.schemes import Blocks
-from patternmark.rates import agreement_rates
+from patternmark.core.alphabet import NO_KEY
 from patternmark.statistics.block_paths import (
     AT_START,
     ENTER,
@@ -32,7 +28,6 @@ from patternmark.statistics.block_paths import (
 )
 
 Floats = NDArray[np.float64]
-UNMARKED = -1  # the block of a position outside the stretch
 # Stretches are looked for with few, some and many lost or inserted letters.
 STRETCHES = (
     Component(2, 0.006, "inside"),
@@ -48,12 +43,12 @@ class Stretch(NamedTuple):
     log_ratio: float  # of the path, its prior included
     start: int
     end: int  # half-open; equal to the start where no stretch was found
-    blocks: NDArray[np.int64]  # [n], UNMARKED outside
+    blocks: NDArray[np.int64]  # [n], NO_KEY outside
 
     def continued(self, block: int) -> NDArray[np.int64]:
         """Return the blocks of all positions if the schedule ran on without slips: [n].
 
-        What would lie before the first block is UNMARKED.
+        What would lie before the first block is NO_KEY.
         """
         blocks = self.blocks.copy()
         if self.start == self.end:
@@ -61,27 +56,7 @@ class Stretch(NamedTuple):
         before, after = np.arange(self.start), np.arange(self.end, len(blocks))
         blocks[before] = blocks[self.start] - 1 - (self.start - 1 - before) // block
         blocks[after] = blocks[self.end - 1] + 1 + (after - self.end) // block
-        return np.maximum(blocks, UNMARKED)
-
-
-def spoken_chains(reading: Reading) -> dict[int, Chain]:
-    """Return the chains of a record that say something, by their number in it."""
-    return {
-        number: _chain(reading, rows)
-        for number, rows in enumerate(reading.chains)
-        if np.any(reading.symbols[rows] != UNREAD)
-    }
-
-
-def _chain(reading: Reading, rows: slice) -> Chain:
-    symbols = reading.symbols[rows]
-    is_read = symbols != UNREAD
-    letters = np.where(is_read, symbols, 0)
-    rates = agreement_rates(PROTEIN, Blocks.name)[:, letters]
-    if reading.rates is not None:
-        rates = reading.rates[:, rows]
-    weights = np.where(is_read, np.log(rates / (1.0 - rates)), 0.0)
-    return Chain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
+        return np.maximum(blocks, NO_KEY)
 
 
 def best_stretch(chain: Chain, halves: NDArray[np.int8], block: int) -> Stretch:
@@ -157,7 +132,7 @@ def _take(best: Floats, lengths: NDArray[np.int8], offered: Floats, length: int)
 
 
 def _way_back(lengths: NDArray[np.int8], log_ratio: float, last: int, end: int) -> Stretch:
-    path = np.full(lengths.shape[1] - 1, UNMARKED)
+    path = np.full(lengths.shape[1] - 1, NO_KEY)
     at = end
     for j in range(last, -1, -1):
         length = int(lengths[j, at])

@@ -17,12 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import log2
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
+from patternmark.core.alphabet import PROTEIN
+from patternmark.core.blocks import PROTEIN_PAIRS, pair_of_letter, side_of_letter
 from patternmark.statistics.block_paths import (
     FIRST_POSITIONS,
     Chain,
@@ -33,6 +36,7 @@ from patternmark.statistics.block_paths import (
 )
 
 LANES = 64
+_WORDS_AT_ONCE = 8  # that coins are turned into
 SEGMENT = 32  # letters that are counted together
 _ABREAST = 8  # shifts are scored in groups of eight blocks
 _DRIFT = SEGMENT  # how far a path may stray from the start of the schedule
@@ -50,7 +54,7 @@ Integers = NDArray[np.int64]
 
 
 class Packed(NamedTuple):
-    """The halves of many nonces as bits: [words, letters + 1, width].
+    """Which letters many nonces promote, as bits: [words, letters + 1, width].
 
     Block j stands at index j + front; there are no bits before, nor after the last block, nor in
     the last row, which is for letters that are not scored.
@@ -78,55 +82,119 @@ def _front(block: int) -> int:
     return -(-SEGMENT // block) + 1 + _ABREAST
 
 
-def pack(halves: NDArray[np.int8], block: int, longest: int) -> Packed:
-    """Lay out halves [lanes, J, V] for chains of at most `longest` letters.
+def pack(coins: NDArray[np.uint16], block: int, longest: int) -> Packed:
+    """Lay out the coins of nonces [J, lanes] for chains of at most `longest` letters."""
+    return laid_out(coin_planes(coins), coins.shape[1], block, longest)
 
-    Several keys are packed by putting their nonces one after the other.
+
+def coin_planes(coins: NDArray[np.uint16]) -> NDArray[np.uint64]:
+    """Return one bit for each lane, pair of letters and block: [J, lanes] -> [words, pairs, J].
+
+    Several keys share words by putting their nonces one after the other.
     """
-    lanes, blocks, letters = halves.shape
-    front, num_words = _front(block), -(-lanes // LANES)
-    reach = front + (FIRST_POSITIONS + longest + 2 * SEGMENT) // block + 2 * _ABREAST + 2
-    words = np.zeros((num_words, letters + 1, max(reach, front + blocks + 1)), dtype=np.uint64)
-    octets = np.zeros((LANES // 8, blocks * letters), dtype=np.uint8)
-    for w in range(num_words):  # one at a time: its bits stay in the processor's cache
-        some = halves[w * LANES : (w + 1) * LANES]
-        found = np.packbits(some.reshape(len(some), -1) > 0, axis=0, bitorder="little")
-        octets[: len(found)] = found
-        octets[len(found) :] = 0
-        word = np.ascontiguousarray(octets.T).view("<u8").reshape(blocks, letters)
-        words[w, :letters, front : front + blocks] = word.T
+    blocks, lanes = coins.shape
+    pairs = len(PROTEIN_PAIRS)
+    planes = np.empty((-(-lanes // LANES), pairs, blocks, LANES // 8), dtype=np.uint8)
+    for first in range(0, len(planes), _WORDS_AT_ONCE):  # few: they stay in the processor's cache
+        words = planes[first : first + _WORDS_AT_ONCE]
+        some = coins[:, first * LANES : (first + len(words)) * LANES]
+        octets = np.zeros((blocks, len(words) * LANES), dtype=np.uint8)
+        for low in range(0, pairs, 8):
+            octets[:, : some.shape[1]] = some >> np.uint16(low) & np.uint16(0xFF)
+            bits = _turned(octets.view("<u8")).view(np.uint8)
+            bits = bits.reshape(blocks, len(words), LANES // 8, 8)
+            own = words[:, low : low + 8]
+            own[:] = bits[..., : own.shape[1]].transpose(1, 3, 0, 2)
+    return planes.view("<u8")[..., 0]
+
+
+def _turned(squares: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Turn squares of 8 x 8 bits over: bit j of byte i becomes bit i of byte j."""
+    squares = squares.copy()
+    for distance, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0xF0F0F0F0)):
+        differ = squares >> np.uint64(distance)
+        differ ^= squares
+        differ &= np.uint64(mask)
+        squares ^= differ
+        differ <<= np.uint64(distance)
+        squares ^= differ
+    return squares
+
+
+def blocks_reached(block: int, longest: int) -> int:
+    """Return how many blocks matter to chains of at most `longest` letters."""
+    return (FIRST_POSITIONS + longest + 2 * SEGMENT) // block + 1
+
+
+def laid_out(planes: NDArray[np.uint64], lanes: int, block: int, longest: int) -> Packed:
+    """Give each letter a row of its own: the second letter of a pair has the other coins."""
+    num_words, _, blocks = planes.shape
+    front = _front(block)
+    width = front + max(blocks_reached(block, longest) + 2 * _ABREAST, blocks) + 1
+    words = np.zeros((num_words, PROTEIN.size + 1, width), dtype=np.uint64)
+    for letter, (pair, side) in enumerate(zip(pair_of_letter(), side_of_letter(), strict=True)):
+        if side:
+            own = words[:, letter, front : front + blocks]
+            own[:] = planes[:, pair] if side > 0 else ~planes[:, pair]
     return Packed(words, lanes, block, longest)
 
 
-def score(chain: Chain, packed: Packed, loose: bool = True) -> Scores:
-    """Score all lanes for one chain; without `loose` stretches are not looked for."""
-    n, block = chain.length, packed.block
-    if n > packed.longest:
-        raise ValueError(f"a chain of {n} letters needs a table packed for that length")
-    nothing = np.zeros(packed.lanes, dtype=np.int64)
-    if n == 0:
-        return Scores(nothing, nothing, nothing)
-    weights = np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
-    empty = packed.words.shape[1] - 1
-    rows = np.where(weights == 0, empty, chain.letters)
-    loops = kernels(packed.lanes * n * 1000, 10 * n, "patternmark.statistics.block_screen_kernels")
-    of_paths = _best_paths if loops is None else loops.best_paths
+def score(chain: Chain, packed: Packed) -> Scores:
+    """Score all lanes for one chain."""
+    return Scores(best_paths(chain, packed), *best_stretches(chain, packed))
+
+
+def best_paths(chain: Chain, packed: Packed) -> Integers:
+    """Return the score of the best path of every lane from the start of the schedule."""
+    _check_length(chain, packed)
+    if chain.length == 0:
+        return np.zeros(packed.lanes, dtype=np.int64)
+    weights = _whole_weights(chain)
+    rows = np.where(weights == 0, packed.words.shape[1] - 1, chain.letters)
+    loops = _loops(chain, packed)
+    find = _best_paths if loops is None else loops.best_paths
     narrow = packed.lanes <= LANES // 2
-    paths = of_paths(packed.words, rows, weights, block, packed.front, _DRIFT, _PATH_COST, narrow)
-    anchored = paths.reshape(-1)[: packed.lanes]
-    if not loose or n > _LONGEST_STRETCH:
-        return Scores(anchored, nothing, nothing)
-    counted = weights >= _LIGHTEST
-    rows = np.where(counted, rows, empty)
+    found = find(
+        packed.words, rows, weights, packed.block, packed.front, _DRIFT, _PATH_COST, narrow
+    )
+    return np.asarray(found.reshape(-1)[: packed.lanes])
+
+
+def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
+    """Return the score of the best stretch of every lane, and the shift at which it ends."""
+    _check_length(chain, packed)
+    n, block = chain.length, packed.block
+    if n == 0 or n > _LONGEST_STRETCH:
+        nothing = np.zeros(packed.lanes, dtype=np.int64)
+        return nothing, nothing
+    counted = _whole_weights(chain) >= _LIGHTEST
+    rows = np.where(counted, chain.letters, packed.words.shape[1] - 1)
     bias = np.rint(np.add.reduceat(counted, np.arange(0, n, SEGMENT), dtype=np.int64) * _CHANCE)
     first = -((n - 1) // SEGMENT * SEGMENT // block) - (packed.front - _ABREAST)
     groups = -(-(FIRST_POSITIONS // block - first) // _ABREAST)
-    of_stretches = _best_stretches if loops is None else loops.best_stretches
-    found, place = of_stretches(
+    loops = _loops(chain, packed)
+    find = _best_stretches if loops is None else loops.best_stretches
+    found, place = find(
         packed.words, rows, bias.astype(np.int64), _STRETCH_COST, block, packed.front, first, groups
     )
     best, index = (x.reshape(-1)[: packed.lanes].astype(np.int64) for x in (found, place))
-    return Scores(anchored, best, first * block + index)
+    return best, first * block + index
+
+
+def _whole_weights(chain: Chain) -> Integers:
+    """Return what each letter adds to a score, for a mark of middle strength."""
+    whole: Integers = np.rint(_UNIT * chain.weights.mean(axis=0)).astype(np.int64)
+    return whole
+
+
+def _check_length(chain: Chain, packed: Packed) -> None:
+    if chain.length > packed.longest:
+        raise ValueError(f"a chain of {chain.length} letters needs a table packed for that length")
+
+
+def _loops(chain: Chain, packed: Packed) -> ModuleType | None:
+    additions = packed.lanes * chain.length * 1000
+    return kernels(additions, 10 * chain.length, "patternmark.statistics.block_screen_kernels")
 
 
 def log_ratios_many(
@@ -137,7 +205,7 @@ def log_ratios_many(
 ) -> Iterator[Floats]:
     """Yield what `block_paths.log_ratios` returns for each chain, -inf where it is not worth it.
 
-    `packed` are the same halves, packed for the longest chain.
+    `packed` are the coins that the halves come from, packed for the longest chain.
     """
     for chain in chains:
         chosen = looks(score(chain, packed), chain.length, components)

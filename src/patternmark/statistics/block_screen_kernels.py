@@ -7,11 +7,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from patternmark.statistics.block_adders import (
+from patternmark.lanes import (
     ABREAST,
     CHUNK,
+    CHUNK_PLANES,
     LANES,
-    PLANES,
     count_chunk,
     extend_stretch,
     path_step_32,
@@ -111,7 +111,7 @@ def best_stretches(words, letters, bias, cost, block, front, first, groups):
     scores = np.zeros((len(words), LANES), dtype=np.uint8)
     shifts = np.zeros((len(words), LANES), dtype=np.uint16)
     rows = np.empty((2, (groups * ABREAST * block + 2) * LANES), dtype=np.uint8)
-    planes = np.empty(PLANES * ABREAST, dtype=np.uint64)
+    planes = np.empty(CHUNK_PLANES * ABREAST, dtype=np.uint64)
     for w in range(len(words)):
         _stretches_of_word(
             words[w].reshape(-1), places, bias, cost, block, front, first, groups, rows, planes,

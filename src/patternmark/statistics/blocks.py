@@ -27,13 +27,14 @@ from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
+from patternmark.errors import ParameterError
 from patternmark.evidence import markov
 from patternmark.likelihood import log_mean_exp
 from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
-from patternmark.statistics.block_screen import Packed, looks, pack, score
+from patternmark.statistics.block_screen import Packed, blocks_reached, looks, pack, score
 
 SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
 UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
@@ -113,7 +114,7 @@ class Numbered(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """What E averages over where the numbers of chains differ by a shift from the design's."""
+    """Components that E averages over, where chain numbers differ from the design's by a shift."""
 
     shift: int  # chain c of the record is chain c + shift of the design
     components: tuple[Component, ...]
@@ -195,7 +196,7 @@ class BlockStatistic:
     def _of_chains(
         self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
     ) -> NDArray[np.float64]:
-        """Multiply the ratios of a record's chains, those before the design's left out: [R, C]."""
+        """Multiply the ratios of a record's chains: [R, C]."""
         total = np.zeros((self.coins.nonces, len(components)))
         pieces = [piece for piece in pieces if piece.number + shift >= 0]
         chosen = self._looks(pieces, shift, components)
@@ -226,12 +227,12 @@ class BlockStatistic:
         ]
 
     def _packed(self, chain: int, length: int) -> Packed:
-        """Return the halves that a chain may reach as bits."""
+        """Return the coins that a chain may reach as bits."""
         known = self._bits.get(chain)
         if known is None or known.longest < length:
             longest = length + length // 4
-            halves = self.halves(chain, longest, self.mixture.components)
-            known = self._bits[chain] = pack(halves, self.coins.block, longest)
+            words = self.coins.words(chain, blocks_reached(self.coins.block, longest))
+            known = self._bits[chain] = pack(words, self.coins.block, longest)
         return known
 
     def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
@@ -254,8 +255,13 @@ class BlockStatistic:
 
     def _chain(self, reading: Reading, rows: slice) -> Chain:
         symbols = reading.symbols[rows]
-        if reading.rates is None:
+        if not self._source:
             weights = self._weights[:, symbols]  # UNREAD finds the last column, 0
+        elif reading.rates is None:
+            raise ParameterError(
+                "this detector needs the rates of positions that a model gives: pass them as "
+                "rates (see patternmark.expect)"
+            )
         else:
             rates = reading.rates[:, rows]
             weights = np.where(symbols != UNREAD, np.log(rates / (1.0 - rates)), 0.0)

@@ -48,19 +48,29 @@ def test_a_picture_that_cannot_be_written_is_named(key: Key, tmp_path: Path) -> 
 def test_the_track_of_a_block_mark(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme=Blocks(nonces=2)))
     detector, tracker = Detector(key), Tracker(key)
-    sequences = [marked(key, 150, rng) + plain(150, rng) + "XX", plain(300, rng), "XXX"]
+    sequences = [marked(key, 150, rng) + plain(150, rng) + "XX", "XXX"]
     readings = detector.read([PROTEIN.encode(sequence) for sequence in sequences])
-    half, none, nothing = (tracker.follow(reading) for reading in readings)
+    half, nothing = (tracker.follow(reading) for reading in readings)
     assert np.nanmean(half.agreement[:150]) > 0.7
     assert np.nanmean(half.agreement[150:300]) < 0.65
     assert half.kinds[-1] == NO_KEY
     assert set(half.kinds.tolist()) == {AGREES, DIFFERS, NO_KEY}
-    # What chance does with the best of many paths: more than a half, and as unmarked letters do.
-    assert 0.5 < none.chance < 0.65
-    assert np.nanmean(none.agreement) == pytest.approx(none.chance, abs=0.06)
     assert (nothing.kinds == NO_KEY).all()
     again = tracker.follow(readings[0])
     assert again.chance == half.chance
+
+
+def test_chance_agrees_with_the_best_of_many_nonces_as_unmarked_letters_do(
+    secret: Secret, rng: np.random.Generator
+) -> None:
+    """More often than half: one record's share differs by 0.03 from another's, so ten are read."""
+    key = Key.of(secret, Profile(scheme=Blocks()))
+    readings = Detector(key).read([PROTEIN.encode(plain(300, rng)) for _ in range(10)])
+    tracks = [Tracker(key).follow(reading) for reading in readings]
+    chance = np.mean([track.chance for track in tracks])
+    assert 0.51 < chance < 0.6
+    agreement = np.mean([np.nanmean(track.agreement) for track in tracks])
+    assert agreement == pytest.approx(chance, abs=0.03)
 
 
 def test_a_picture_of_a_block_mark_shows_windows_alone(

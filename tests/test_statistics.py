@@ -168,12 +168,12 @@ def test_an_unmarked_chain_does_not_hide_the_mark_of_another(rng: np.random.Gene
     """Chains of a record have one nonce: it is chosen by all of them together."""
     key = Key.of(Secret(bytes(32)), Profile(scheme=Blocks()))
     detector = Detector(key)
-    first, second = marked(key, 300, rng, seed=4), plain(100, rng)
+    first, second = marked(key, 400, rng, seed=4), plain(100, rng)
     alone = detector.detect(first)
     beside = detector.detect(np.concatenate([first, [SEPARATOR], second]))
     assert beside.payload == alone.payload
     assert beside.log10_p < 0.6 * alone.log10_p < -6
-    other = marked(key, 300, rng, seed=5)  # of another nonce: no chain of the same design
+    other = marked(key, 400, rng, seed=5)  # of another nonce: no chain of the same design
     assert detector.detect(np.concatenate([first, [SEPARATOR], other])).log10_p <= 0.0
 
 

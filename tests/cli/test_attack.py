@@ -16,7 +16,7 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture
 def designs(key: Key, tmp_path: Path, rng: np.random.Generator) -> Path:
-    rates = rates_at(1.5, PROTEIN, key.profile.scheme)
+    rates = rates_at(1.5, PROTEIN, key.profile.scheme.name)
     rows = marked_sequences(key, rates, rng.random((4, 300)))
     letters = ["".join(PROTEIN.letters[i] for i in row) for row in rows]
     file = tmp_path / "designs.fa"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Marker, load_key
+from patternmark.core.blocks import MAX_BLOCKS
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.io.designs import manifest_path, read_manifest
 from patternmark.io.nonce_counter import counted_nonces
@@ -159,7 +160,9 @@ def test_chains_of_a_design_carry_the_nonce_of_its_number(
     nonces = counted_nonces(key, manifest.nonce_numbers["two"], 2)
     plan = plan_design(read_backbone(folder / "two.pdb"))
     keys = plan.keys(Marker(key), manifest.drawn_seed, range(2), nonces)
-    assert (keys // key.schedule.period == np.array(nonces)[:, None]).all()
+    per_chain = MAX_BLOCKS * key.profile.scheme.nonces
+    assert (keys // MAX_BLOCKS % key.profile.scheme.nonces == np.array(nonces)[:, None]).all()
+    assert {tuple(np.unique(own // per_chain)) for own in keys} == {(0, 1)}  # of both chains
     for own, record in zip(keys, records(out)[1:], strict=True):
         letters = PROTEIN.encode(str(record.sequence).replace("/", ""))
         promoted = key.schedule.promoted_rows(own)

@@ -15,11 +15,11 @@ from patternmark.combine import (
     similar_groups,
     spread_log_ratio,
 )
-from patternmark.core.blocks import halves_of
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
+from patternmark.statistics.blocks import BlockStatistic
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, text, vocabulary, write_fasta
 
@@ -240,14 +240,17 @@ def test_the_product_over_nonces_has_mean_one() -> None:
 class _AllCoins:
     """Every word of one block as a nonce: their mean is the mean over all keys."""
 
-    def halves(self, *_: object) -> np.ndarray:
-        return halves_of(np.arange(1024, dtype=np.uint16))[:, None]
+    block, nonces = 3, 1024
+
+    def words(self, chain: int, blocks: int) -> np.ndarray:
+        del chain
+        return np.tile(np.arange(1024, dtype=np.uint16), (blocks, 1))
 
 
 def test_letters_that_meet_one_coin_have_mean_one_together() -> None:
     texts = ["AEA", "AAA", "KRE", "AAA", "XSA"]
     readings = read_many([PROTEIN.encode(text) for text in texts], PROTEIN, [None] * 5)
-    logs = shared_log_ratios(readings, _AllCoins(), 3)  # type: ignore[arg-type]
+    logs = shared_log_ratios(readings, BlockStatistic(_AllCoins()), 3)
     np.testing.assert_allclose(np.exp(logs).mean(axis=0), 1.0, atol=1e-12)
 
 
@@ -256,13 +259,13 @@ def test_block_marks_gain_from_many_records(
     nonces: int, secret: Secret, rng: np.random.Generator
 ) -> None:
     judge = of_blocks(secret, nonces)
-    records = [marked(judge.key, 100, rng, delta=1.0) for _ in range(8)]
+    records = [marked(judge.key, 100, rng, delta=1.0) for _ in range(12)]
     verdicts = judge.detect_many(records)
     together = combine(judge, records, verdicts=verdicts)
     assert together.how is Rule.NONCES
     assert together.log10_p < min(v.log10_p for v in verdicts) - 2
     assert combine(judge, records).log_p == together.log_p
-    assert len(together.groups) == 8
+    assert len(together.groups) == 12
     alone = combine(judge, [*records[:1], "XXX"])
     assert alone.log10_p == pytest.approx(verdicts[0].log10_p)
     assert alone.groups == ((0,),)

@@ -32,9 +32,9 @@ def test_detectors_are_drawn_and_missed_goals_named(tmp_path: Path) -> None:
     assert (tmp_path / "detectors.png").stat().st_size > 0
     for row in result["rates"]:
         row["tpr"] = row["high"] = 1.0
-    assert "All 19 goals are reached." in detectors_page.to_markdown(result)
+    assert "All 31 goals are reached." in detectors_page.to_markdown(result)
     for row in result["rates"]:
         row["tpr"] = row["high"] = 0.5
     page = detectors_page.to_markdown(result)
     assert "- paper, none, delta 0.75: 50.0 of 95, **missed**" in page
-    assert "5 % indels, delta 1: 50.0 of 50" not in page  # reached: exactly
+    assert "150 inside 450, delta 1: 50.0 of 50" not in page  # reached: exactly

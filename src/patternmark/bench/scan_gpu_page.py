@@ -40,6 +40,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         "are all residues times all keys. Reading (bytes to counts, on the CPU) is told as its "
         "share of the time.",
         "",
+        *_missing(rows),
         "## Beside one thread of the CPU",
         "",
         "| keys | number | sequences | 10^11 pairs: seconds | time of a pair: CPU, of GPU "
@@ -62,6 +63,13 @@ def to_markdown(result: dict[str, Any]) -> str:
         *_method(result),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _missing(rows: list[dict[str, Any]]) -> list[str]:
+    """Say which kinds of keys were not measured."""
+    measured = {row["name"] for row in rows}
+    left = [what for name, what in _WHAT.items() if name not in measured]
+    return [f"Not measured on this GPU: {'; '.join(left)}.", ""] if left else []
 
 
 def _speed(row: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import torch
 from patternmark.attacks import round_trip
 from patternmark.bench.paper import plan
 from patternmark.bench.paper.figures import draw_all
+from patternmark.bench.paper.merge import merged
 from patternmark.bench.paper.page import to_markdown
 from patternmark.bench.paper.plan import OURS, PUBLISHED, SIZES, num_steps
 from patternmark.bench.paper.run import TASKS, Setup, run_paper_benchmark
@@ -98,6 +99,24 @@ def test_proteins_are_designed_judged_and_gone_on_with(
     attacks = {row["how"] for row in found["robustness"]}
     assert {"substitute", "indel", "redesign", "rewrite"} <= attacks
     results["protein"] = result
+
+
+def test_one_scheme_is_measured_again(
+    data: Path, tmp_path: Path, results: dict[str, dict[str, Any]]
+) -> None:
+    if "protein" not in results:
+        pytest.skip("the test that measures all schemes did not run")
+    whole = results["protein"]
+    setup = Setup(data, tmp_path, "smoke", residues=RESIDUES, schemes=(OURS,))
+    steps = Stop()
+    part = run_paper_benchmark(setup, ("protein",), steps)
+    assert len(steps.heard) == num_steps(("protein",), SIZES["smoke"], (OURS,))
+    assert {row["judge"] for row in part["protein"]["detection"]} == {OURS}
+    # Its designs, keys and attacks are those that it has among all schemes.
+    again = merged(whole, part, (OURS,))
+    (rerun,) = again["protein"].pop("reruns")
+    assert rerun["schemes"] == [OURS]
+    assert as_text(again) == as_text(whole)
 
 
 def test_translation_from_the_command_line(

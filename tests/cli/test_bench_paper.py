@@ -3,13 +3,15 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from patternmark import __version__
-from patternmark.bench.paper.run import CHAINS, PARAGRAPHS, STRUCTURES
+from patternmark.bench.paper.plan import SIZES
+from patternmark.bench.paper.run import CHAINS, LAYOUT, PARAGRAPHS, STRUCTURES
 from patternmark.bench.report import keep
 from patternmark.errors import InputError
 from patternmark.io.kept import Kept
@@ -117,6 +119,56 @@ def test_a_result_made_otherwise_is_not_overwritten(
     assert "remove it, or choose another -o" in done.err
     assert str(next(iter(change.values()))) in done.err
     assert (tmp_path / "paper.json").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--schemes", "default"], "need each other"),
+        (["--into", "paper.json"], "need each other"),
+        (["--schemes", "default", "--into", "paper.json", "-o", "."], "leave -o out"),
+        (["--schemes", "default", "--into", "other.json"], "with the name paper.json"),
+        (["--schemes", "default,best", "--into", "paper.json"], "not 'default,best'"),
+        (["--schemes", "default", "--into", "paper.json"], "paper.json: cannot be read"),
+    ],
+)
+def test_some_schemes_need_a_result_to_stand_in(
+    run: Run,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = paper(run, data, "--task", "protein", "--size", "smoke", *options)
+    assert done.status == 2
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": "full"}, "it has size full, this run has smoke"),
+        ({"seed": 7}, "it has seed 7, this run has 1"),
+        ({"layout": 0}, "it has layout 0"),
+        ({"amounts": {}}, "it has amounts {}"),
+        ({}, "it has no rows of protein"),
+    ],
+)
+def test_a_result_that_cannot_take_rows_stays(
+    run: Run, data: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    amounts = json.loads(json.dumps(asdict(SIZES["smoke"])))
+    facts = {"benchmark": "paper", "layout": LAYOUT, "version": "0.0.1", "size": "smoke", "seed": 1}
+    file = tmp_path / "paper.json"
+    file.write_text(text := json.dumps(facts | {"amounts": amounts} | change))
+    options = ["--task", "protein", "--size", "smoke", "--schemes", "default", "--into", file]
+    done = paper(run, data, *options)
+    assert done.status == 2
+    assert f"{file}: {message}" in done.err
+    assert file.read_text() == text
+    assert not (tmp_path / "paper-work").exists()
 
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from patternmark.cli.bench import AsJson, Output, Workers, bench_app, show
 from patternmark.cli.output import STOPPED, Verbose, fail, progress, say, warn
 from patternmark.errors import InputError, ParameterError
 
-_WORK = "paper-work"
+_WORK, _FILE = "paper-work", "paper.json"
 
 
 @bench_app.command()
@@ -32,6 +33,13 @@ def paper(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, designs and attacks.")] = 1,
+    schemes: Annotated[
+        str | None, typer.Option(help="Measure only these again, by commas; needs --into.")
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="A paper.json: rows of --schemes are replaced in it, the rest stays."),
+    ] = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -47,10 +55,12 @@ def paper(
     if task is not None and task not in TASKS:
         raise ParameterError(f"--task is one of {', '.join(TASKS)}, not {task!r}")
     tasks = TASKS if task is None else (task,)
-    place = work or (output or Path()) / _WORK
-    setup = Setup(data, place, size, pick_device(device), workers, seed)
-    total = num_steps(tasks, setup.amounts)
-    before = None if output is None else _result_before(output, setup)
+    only = _chosen(schemes, into, output, tasks)
+    folder = output if into is None else into.parent
+    place = work or (folder or Path()) / _WORK
+    setup = Setup(data, place, size, pick_device(device), workers, seed, schemes=only)
+    total = num_steps(tasks, setup.amounts, only)
+    before = None if folder is None else _result_before(folder, setup, into, tasks)
     check_data(setup, tasks)
     if "protein" in tasks:
         for name in (setup.model, *setup.other_models):
@@ -64,21 +74,68 @@ def paper(
     except KeyboardInterrupt:
         say(f"stopped: what is finished is in {place}; the same command goes on from there")
         raise typer.Exit(STOPPED) from None
-    for name in TASKS:
-        if before is not None and name in before:
-            result.setdefault(name, before[name])
-    show(result, to_markdown(result, output), output, as_json)
-    if output is not None and not draw_all(result, TASKS, output):
+    if before is not None:
+        result = _together(before, result, only, into)
+    show(result, to_markdown(result, folder), folder, as_json)
+    if folder is not None and not draw_all(result, TASKS, folder):
         warn("no figures: pip install matplotlib")
 
 
-def _result_before(output: Path, setup: Any) -> dict[str, Any] | None:
-    """Return the result that stands in the output folder; one made otherwise is not overwritten."""
+def _chosen(
+    schemes: str | None, into: Path | None, output: Path | None, tasks: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the schemes to measure again, none for all; refuse options that do not go together."""
+    from patternmark.bench.paper.plan import schemes_of
+
+    if (schemes is None) != (into is None):
+        raise ParameterError("--schemes and --into need each other: some rows alone make no page")
+    if schemes is None or into is None:
+        return ()
+    if output is not None:
+        raise ParameterError("--into names the file that is written: leave -o out")
+    if into.name != _FILE:
+        raise ParameterError(f"--into is a file with the name {_FILE}, not {into.name!r}")
+    only = tuple(dict.fromkeys(name.strip() for name in schemes.split(",")))
+    for task in tasks:
+        if not set(only) <= set(schemes_of(task)):
+            raise ParameterError(
+                f"--schemes of {task} are some of {', '.join(schemes_of(task))}, not {schemes!r}"
+            )
+    return only
+
+
+def _together(
+    before: dict[str, Any], result: dict[str, Any], only: tuple[str, ...], into: Path | None
+) -> dict[str, Any]:
+    """Return a result with what was measured before: other tasks, or other schemes."""
+    from patternmark.bench.paper.merge import merged
+    from patternmark.bench.paper.run import TASKS
+
+    if into is None:
+        return {name: before[name] for name in TASKS if name in before} | result
+    try:
+        return merged(before, result, only)
+    except InputError as error:
+        raise InputError(f"{into}: {error}") from None
+
+
+def _result_before(
+    folder: Path, setup: Any, into: Path | None, tasks: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return the result that stands in the folder; one made otherwise is not overwritten."""
     from patternmark._version import __version__
     from patternmark.bench.pages import read_result
+    from patternmark.bench.paper.merge import check_before
     from patternmark.bench.paper.run import LAYOUT
 
-    file = output / "paper.json"
+    file = folder / _FILE
+    if into is not None:
+        found = read_result(file)
+        try:
+            check_before(found, setup, tasks)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+        return found
     if not file.exists():
         return None
     found = read_result(file)

@@ -47,11 +47,16 @@ _WHY = {
 }
 
 
-_PLACE = (
-    "Our schedule runs along the sequence: what is put in, taken out or cut off moves it against "
-    "its place, and a short piece does not tell its place. The paper's marks repeat after two "
-    "symbols, so that one sequence gives them away ([threat model](../threat-model.md)) and edits "
-    "hide them less."
+_PLACE = {
+    "protein": "Our blocks follow each other along the sequence. What is put in or taken out moves "
+    "the borders of blocks, and a short piece does not say with which block it begins: every "
+    "place that it may have costs evidence.",
+    "translation": "Our schedule runs along the sequence: what is put in, taken out or cut off "
+    "moves it against its place, and a short piece does not tell its place.",
+}
+_PAPERS_PLACE = (
+    "The paper's marks repeat after two symbols, so that one sequence gives them away "
+    "([threat model](../threat-model.md)) and edits hide them less."
 )
 
 
@@ -245,7 +250,8 @@ def _attacked(summary: Row) -> list[str]:
             rows = [_more(kind, behind) for kind in sorted(kinds)]
             lines += [*tables.table(["behind", "ours", "found by others, percent"], rows), ""]
     if named:
-        lines += [f"{_losses(summary, strongest, named)} {_PLACE}", ""]
+        why = f"{_PLACE[summary['task']]} {_PAPERS_PLACE}"
+        lines += [f"{_losses(summary, strongest, named)} {why}", ""]
     return [*lines, *_own_detector(at["robustness"])]
 
 

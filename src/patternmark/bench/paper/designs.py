@@ -34,25 +34,37 @@ class DesignStage:
     """Designs on one backbone after the other, and keeps each."""
 
     def __init__(
-        self, weights: Path, others: Sequence[Path], size: Size, seed: int, device: str, kept: Kept
+        self,
+        weights: Path,
+        others: Sequence[Path],
+        size: Size,
+        seed: int,
+        device: str,
+        kept: Kept,
+        schemes: Sequence[str] = (),
     ) -> None:
+        """Load the models; `schemes` names those that mark, all of them if it is empty."""
         self.size, self.seed, self._kept = size, seed, kept
         self.model = ProteinMPNN.load(weights, device)
         self._others = {file.stem: ProteinMPNN.load(file, device) for file in others}
         self._predictor = shipped_predictor(device)
-        self.cells = cells("protein", size)
-        numbers = range(size.keys)
+        self.cells = cells("protein", size, schemes)
+        keys = range(size.keys)
         self._schemes: list[Scheme | None] = [
-            cell.of_key(number, seed, PROTEIN) for cell in self.cells for number in numbers
+            cell.of_key(number, seed, PROTEIN) for cell in self.cells for number in keys
         ]
         self._schemes += [None] * size.keys
+        # Designs have the numbers that they have among all schemes: a rerun of some repeats them.
+        every = cells("protein", size)
+        places = [*(every.index(cell) for cell in self.cells), len(every)]
+        self._numbers = [place * size.keys + number for place in places for number in keys]
         self._designer = Designer(self.model, DesignOptions(temperature=TEMPERATURE, seed=seed))
 
     @property
     def attacked(self) -> list[Cell]:
         """The cells that the model attacks: some schemes at the greatest strength."""
         strongest = max(self.size.protein_deltas)
-        return [Cell(scheme, strongest) for scheme in REWRITTEN]
+        return [cell for s in REWRITTEN if (cell := Cell(s, strongest)) in self.cells]
 
     def run(
         self, backbones: Sequence[Backbone], natural: Sequence[str], step: Callable[[str], None]
@@ -80,7 +92,12 @@ class DesignStage:
 
     def _design(self, backbone: Backbone) -> dict[str, Any]:
         found = design_schemes(
-            self.model, backbone, self._schemes, self.seed, temperature=TEMPERATURE
+            self.model,
+            backbone,
+            self._schemes,
+            self.seed,
+            temperature=TEMPERATURE,
+            numbers=self._numbers,
         )
         sequences = found["sequences"]
         names = [*(cell.name for cell in self.cells), NONE]

@@ -10,9 +10,16 @@ from typing import Any
 from patternmark.bench.paper import tables
 from patternmark.bench.paper.conclusions import TITLES, in_short
 from patternmark.bench.paper.figures import FIGURES, has_figure
-from patternmark.bench.paper.findings import Row, false_alarms, num_null_keys, num_unmarked
+from patternmark.bench.paper.findings import (
+    MEASURES,
+    Row,
+    false_alarms,
+    name_of_measure,
+    num_null_keys,
+    num_unmarked,
+)
 from patternmark.bench.paper.numbers import BEST_PATTERN_LENGTH
-from patternmark.bench.paper.plan import ATTACKS, PAPER_ATTACK, PUBLISHED, REPORTED
+from patternmark.bench.paper.plan import ATTACKS, NONE, PAPER_ATTACK, PUBLISHED, REPORTED
 from patternmark.bench.paper.run import CHAINS, LAYOUT, PARAGRAPHS, STRUCTURES, TASKS
 from patternmark.errors import InputError
 
@@ -78,6 +85,7 @@ def _introduction(result: dict[str, Any], found: list[Row]) -> list[str]:
         f"{result['numpy']}, seed {result['seed']}; by `patternmark bench page paper.json` from "
         "`paper.json` alone. Schemes are described in [schemes.md](../schemes.md), attacks in "
         "[attacks.md](../attacks.md), quality in [quality.md](../quality.md).",
+        *_measured_again(result, found),
         *small,
         *left_out,
         "",
@@ -85,6 +93,31 @@ def _introduction(result: dict[str, Any], found: list[Row]) -> list[str]:
         "keys (Student's t), which differ more than sequences do. Behind a slash stands the "
         "paper's own number.",
     ]
+
+
+def _measured_again(result: dict[str, Any], found: list[Row]) -> list[str]:
+    """Say which rows are of a later run than all others."""
+    lines = []
+    for summary in found:
+        measure = MEASURES[summary["task"]][0]
+        first = next(row for row in summary["quality"] if row["cell"] == NONE)[measure]["mean"]
+        for run in summary.get("reruns", ()):
+            marks = [f"`{m}`" for name in run["schemes"] if (m := summary["marks"].get(name))]
+            named = ", ".join(f"`{name}`" for name in run["schemes"])
+            lines += [
+                "",
+                f"**{TITLES[summary['task']]}: rows and curves of {named} are of a later run**"
+                + (f" (marks: {', '.join(marks)})" if marks else "")
+                + f", by `patternmark bench paper --data FOLDER --size {result['size']} --task "
+                f"{summary['task']} --schemes {','.join(run['schemes'])} --into "
+                f"docs/results/paper.json` with patternmark {run['version']}, Python "
+                f"{run['python']}, numpy {run['numpy']}, on {run['device']}; all others are of "
+                "the run above. Inputs, keys, seeds, attacks and numbers of verdicts are the same. "
+                "What a mark loses is measured against unmarked outputs of its own run: their "
+                f"{name_of_measure(measure)} ({measure}) is {run['unmarked'][measure]:.4f}, in the "
+                f"run above {first:.4f}.",
+            ]
+    return lines
 
 
 def _how_it_differs(found: list[Row]) -> list[str]:

@@ -104,31 +104,33 @@ def secret_of(number: int, seed: int) -> Secret:
     return Secret(sha256(f"bench paper {seed} {number}".encode()).digest())
 
 
-def schemes_of(task: str) -> tuple[str, ...]:
-    """Return the schemes that mark in a task."""
-    return PROTEIN_SCHEMES if task == "protein" else TEXT_SCHEMES
+def schemes_of(task: str, only: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the schemes that mark in a task: all, or those of them that `only` names."""
+    every = PROTEIN_SCHEMES if task == "protein" else TEXT_SCHEMES
+    return tuple(name for name in every if name in only) if only else every
 
 
-def judges(task: str) -> list[tuple[str, str]]:
+def judges(task: str, only: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return every detector of a task, and the scheme whose marks it looks for."""
     return [
         (judge, scheme)
-        for scheme in schemes_of(task)
+        for scheme in schemes_of(task, only)
         for judge in (scheme, *JUDGED_TOO.get(scheme, ()))
     ]
 
 
-def num_steps(tasks: Sequence[str], size: Size) -> int:
+def num_steps(tasks: Sequence[str], size: Size, only: Sequence[str] = ()) -> int:
     """Return how many steps a run reports, if there are as many backbones as wanted."""
     made = {
         "protein": size.backbones,
-        "translation": 1 + size.text_keys * len(cells("translation", size)),
+        "translation": 1 + size.text_keys * len(cells("translation", size, only)),
     }
-    return sum(made[task] + size.judging_keys(task) * len(judges(task)) for task in tasks)
+    return sum(made[task] + size.judging_keys(task) * len(judges(task, only)) for task in tasks)
 
 
-def cells(task: str, size: Size) -> list[Cell]:
-    """Return all cells of a task."""
+def cells(task: str, size: Size, only: Sequence[str] = ()) -> list[Cell]:
+    """Return all cells of a task, or those of some schemes."""
     found = [Cell(scheme, delta) for scheme in schemes_of(task) for delta in size.deltas(task)]
     ablated = min(size.deltas(task), key=lambda d: abs(d - ABLATION_DELTA[task]))
-    return [*found, *(Cell(PUBLISHED, ablated, stay) for stay in size.stays)]
+    every = [*found, *(Cell(PUBLISHED, ablated, stay) for stay in size.stays)]
+    return [cell for cell in every if cell.scheme in schemes_of(task, only)]

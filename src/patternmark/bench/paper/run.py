@@ -14,6 +14,7 @@ import numpy as np
 
 from patternmark._version import __version__
 from patternmark.bench.detectors import reported
+from patternmark.bench.paper.material import Material
 from patternmark.bench.paper.plan import NONE, SIZES, Size
 from patternmark.bench.paper.summary import summarise
 from patternmark.bench.paper.verdicts import judge_all
@@ -25,6 +26,7 @@ from patternmark.io.kept import Kept
 from patternmark.io.structures import find_structures
 from patternmark.models.weights import file_sha256
 from patternmark.quality.diversity import entropies
+from patternmark.schemes.pattern import ByKey
 
 TASKS = ("protein", "translation")
 STRUCTURES, CHAINS = "structures", "proteins/pdb_chains_seq_dssp.tsv.xz"
@@ -48,6 +50,7 @@ class Setup:
     model: str = "v_48_020"
     other_models: tuple[str, ...] = ("v_48_002", "v_48_030")
     residues: tuple[int, int] = (SHORTEST, LONGEST)  # of chains, both ends
+    schemes: tuple[str, ...] = ()  # that mark and are judged; empty: all of a task
 
     @property
     def amounts(self) -> Size:
@@ -58,7 +61,7 @@ class Setup:
 
     def kept(self, stage: str) -> Kept:
         """Return the finished jobs of a stage."""
-        return Kept(self.work / f"{stage}-{self.size}.jsonl")
+        return Kept(self.work / ("-".join([stage, self.size, *self.schemes]) + ".jsonl"))
 
     def file(self, name: str) -> Path:
         """Return a file of the data folder."""
@@ -107,8 +110,22 @@ def run_paper_benchmark(
             setup.workers,
             step,
         )
-        result[task] = summarise(material, verdicts) | more
+        result[task] = (
+            summarise(material, verdicts) | more | {"marks": _marks(material, setup.seed)}
+        )
     return result
+
+
+def _marks(material: Material, seed: int) -> dict[str, str]:
+    """Return name and sizes of the marks of every scheme that has keys of this package."""
+    made = {cell.scheme: cell for cell in material.marked if not cell.stay}
+    alphabet = material.alphabet()
+    found = {name: cell.of_key(0, seed, alphabet) for name, cell in made.items()}
+    return {
+        name: scheme.profile.scheme.signature
+        for name, scheme in found.items()
+        if isinstance(scheme, ByKey)
+    }
 
 
 def check_work_folder(folder: Path) -> None:
@@ -162,7 +179,8 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
             f"{setup.data / STRUCTURES}: {len(chains)} structures with a chain of {shortest} to "
             f"{longest} residues, of which every third is left out: give more"
         )
-    stage = DesignStage(weights, others, size, setup.seed, setup.device, setup.kept("designs"))
+    kept = setup.kept("designs")
+    stage = DesignStage(weights, others, size, setup.seed, setup.device, kept, setup.schemes)
     material = stage.run(backbones, natural, step)
     sets = {NONE: material.unmarked}
     strongest = max(size.protein_deltas)
@@ -220,7 +238,6 @@ def natural_chains(
 def _texts(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
     from patternmark.bench.paper.translations import TranslationStage  # noqa: PLC0415  # torch
 
-    stage = TranslationStage(
-        None, setup.amounts, setup.seed, setup.device, setup.kept("translations")
-    )
+    kept = setup.kept("translations")
+    stage = TranslationStage(None, setup.amounts, setup.seed, setup.device, kept, setup.schemes)
     return stage.run(setup.file(PARAGRAPHS), step), {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,20 @@ _RESAMPLES = 1000
 class TranslationStage:
     """Translates all texts for one scheme after the other, and keeps each."""
 
-    def __init__(self, model: Path | None, size: Size, seed: int, device: str, kept: Kept) -> None:
+    def __init__(
+        self,
+        model: Path | None,
+        size: Size,
+        seed: int,
+        device: str,
+        kept: Kept,
+        schemes: Sequence[str] = (),
+    ) -> None:
+        """Load the model; `schemes` names those that mark, all of them if it is empty."""
         self.size, self.seed, self._kept = size, seed, kept
         self.translator = Translator.open(model, device)
         self._tokenizer = shipped_tokenizer() if model is None else model / TOKENIZER
-        self.cells = cells("translation", size)
+        self.cells = cells("translation", size, schemes)
         self._used: list[dict[str, Any]] = []  # rows of which the material is made
 
     def run(self, paragraphs: Path, step: Callable[[str], None]) -> Material:

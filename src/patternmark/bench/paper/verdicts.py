@@ -83,7 +83,7 @@ def judge_all(
     """Return the verdicts of every detector; `step` hears of every key of one."""
     jobs = [
         _Job(judge, scheme, key)
-        for judge, scheme in judges(material.task)
+        for judge, scheme in judges(material.task, [cell.scheme for cell in material.marked])
         for key in range(size.judging_keys(material.task))
     ]
     work = _Judge(material, size, seed)

@@ -136,7 +136,7 @@ class Judge:
 
     def _chosen(self, job: Job, source: str, count: int) -> list[int]:
         """Choose the sequences of a key, by its number the same for all schemes; all designs."""
-        if source != NATURAL or self.per_key[job.scheme] >= count:
+        if source in (DESIGNED, *OTHERS) or self.per_key[job.scheme] >= count:
             return list(range(count))
         rng = np.random.default_rng([self.seed, job.number])
         return [int(i) for i in rng.permutation(count)[: self.per_key[job.scheme]]]

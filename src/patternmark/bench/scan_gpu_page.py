@@ -106,9 +106,10 @@ def _number(value: float) -> str:
 
 def _options(result: dict[str, Any]) -> str:
     sizes = result["sizes"]
+    blocks = f" --block-keys {sizes['block_keys']}" if "block_keys" in sizes else ""
     return (
-        f" --keys {sizes['keys']} --sequences {sizes['sequences']}"
-        f" --block-keys {sizes['block_keys']} --device {result['device']}"
+        f" --keys {sizes['keys']} --sequences {sizes['sequences']}{blocks}"
+        f" --device {result['device']}"
         f" --repeats {result['repeats']} --seed {result['seed']}"
     )
 

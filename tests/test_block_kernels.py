@@ -27,6 +27,8 @@ COMPONENTS = (
     Component(0, 0.004, "anywhere"),
     Component(1, 0.03, "anywhere"),
     Component(1, 0.01, "inside"),
+    Component(1, 0.12, growth=-0.1),
+    Component(0, 0.3, growth=0.27),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -41,6 +43,11 @@ def test_every_bit_of_the_table_is_a_coin(lanes, blocks):
         assert bits.sum() == promoted[:, lane].sum()  # and none elsewhere
 
 
+def joined(*chains: Chain) -> Chain:
+    parts = ((c.letters, c.weights, c.pair, c.side) for c in chains)
+    return Chain(*(np.concatenate(x, axis=-1) for x in zip(*parts, strict=True)))
+
+
 def cut(chain: Chain, begin: int, end: int) -> Chain:
     return Chain(chain.letters[begin:end], chain.weights[:, begin:end], *(
         x[begin:end] for x in (chain.pair, chain.side)
@@ -53,19 +60,20 @@ def cut(chain: Chain, begin: int, end: int) -> Chain:
     nonces=st.integers(1, 70),
     block=st.integers(1, 5),
     spare=st.integers(0, 100),
+    pace=st.sampled_from([1.0, 0.72, 1.3]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_numba_finds_the_scores_that_numpy_does(length, nonces, block, spare, seed):
+def test_numba_finds_the_scores_that_numpy_does(length, nonces, block, spare, pace, seed):
     rng = np.random.default_rng(seed)
     halves = draw_halves(rng, nonces, num_blocks(length, block, COMPONENTS))
     chain = draw_chain(rng, length, halves[-1], block)
     packed = packed_of(halves, block, length + spare)
     with forced(False):
-        wanted = score(chain, packed)
+        wanted = score(chain, packed, pace=pace)
     with forced(True) as used:
         if not used:
             pytest.skip("numba is not installed")
-        found = score(chain, packed)
+        found = score(chain, packed, pace=pace)
     for one, other in zip(found, wanted, strict=True):
         assert one.tolist() == other.tolist()
 
@@ -99,9 +107,29 @@ def test_a_path_without_slips_scores_its_weights(compiled):
     agrees = halves[1, np.arange(60) // 3, np.where(known, chain.letters, 0)] > 0
     letters = np.where(known & ~agrees, other_letter()[chain.letters % LETTERS], chain.letters)
     with forced(compiled):
-        found = score(chain._replace(letters=letters), packed_of(halves, 3, 60))
+        found = score(replace(chain, letters=letters), packed_of(halves, 3, 60))
     assert found.anchored[1] == np.rint(8 * chain.weights.mean(axis=0)).sum()
     assert found.anchored.argmax() == 1
+
+
+@pytest.mark.parametrize("pace", [0.8, 1.25])
+def test_a_path_at_another_pace_finds_the_nonce(pace):
+    """Every fifth letter was taken out, or one put in after every fourth."""
+    rng = np.random.default_rng(9)
+    halves = draw_halves(rng, 64, num_blocks(600, 3, COMPONENTS))
+    chain = draw_chain(rng, 400, halves[17])
+    kept = np.arange(400) % 5 != 4
+    if pace < 1:
+        edited = Chain(chain.letters[kept], chain.weights[:, kept], chain.pair[kept],
+                       chain.side[kept])  # fmt: skip
+    else:
+        others = draw_chain(rng, 100)
+        parts = [(cut(chain, 4 * i, 4 * i + 4), cut(others, i, i + 1)) for i in range(100)]
+        edited = joined(*(part for both in parts for part in both))
+    packed = packed_of(halves, 3, 600)
+    found, steady = (score(edited, packed, pace=p).anchored for p in (pace, 1.0))
+    assert found.argmax() == 17
+    assert found[17] - np.sort(found)[-2] > 2 * (steady[17] - np.sort(steady)[-2])
 
 
 @pytest.mark.parametrize("damage", ["none", "lost", "window", "inside"])
@@ -122,7 +150,7 @@ def test_the_nonce_of_a_mark_is_looked_at(damage):
                 chain = cut(chain, 80, 260)
             elif damage == "inside":
                 other, whole = draw_chain(rng, 100), cut(chain, 0, 200)
-                chain = Chain(*(np.concatenate(x, axis=-1) for x in zip(other, whole, strict=True)))
+                chain = joined(other, whole)
             wanted = log_ratios(chain, halves[true : true + 1], 3, COMPONENTS).max()
             if wanted < np.log(100 * 64 * len(COMPONENTS)):
                 continue

@@ -264,9 +264,9 @@ def _mixed(statistic: BlockStatistic, reading: Reading) -> dict[str, Any]:
     """Return what E averages over, and ln of the ratio of each nonce [R] and kind."""
     branches = statistic.branches(reading)
     kinds = [
-        [component.level, component.slip, component.begins, branch.shift, exp(weight)]
+        [c.level, c.slip, c.growth, c.begins, branch.shift, exp(weight)]
         for branch in branches
-        for component, weight in zip(branch.components, branch.log_weights, strict=True)
+        for c, weight in zip(branch.components, branch.log_weights, strict=True)
     ]
     pieces = statistic.pieces(reading)
     ratios = [statistic._of_chains(pieces, branch) for branch in branches]

@@ -30,6 +30,7 @@ class Kind(NamedTuple):
 
     level: int  # of strength
     slip: float  # the share of positions lost or doubled
+    growth: float  # the share doubled less the share lost
     begins: str  # at the "start" of the schedule, "anywhere" in it, or somewhere "inside" the chain
     shift: int  # chain c of the record is chain c + shift of its design; below 0: of no design
     weight: float
@@ -81,13 +82,14 @@ def largest_c(block: int, scored: int) -> float:
     return float(max(table["c"][places[-1] : places[-1] + 2]))
 
 
-def piece_laws(block: int, slip: float) -> tuple[list[float], ...]:
+def piece_laws(block: int, slip: float, growth: float) -> tuple[list[float], ...]:
     """Laws of the length of a piece: of a whole block, of a block's rest, each with its tails."""
     whole, rest = [1.0], [0.0] * (2 * block + 1)
+    fates = ((slip - growth) / 2, 1.0 - slip, (slip + growth) / 2)
     for _ in range(block):
         longer = [0.0] * (len(whole) + 2)
         for length, share in enumerate(whole):  # a position is lost, kept or doubled
-            for more, chance in enumerate((slip / 2, 1.0 - slip, slip / 2)):
+            for more, chance in enumerate(fates):
                 longer[length + more] += share * chance
         whole = longer
         for length, share in enumerate(whole):
@@ -125,19 +127,18 @@ def log_ratio(
     chain: str,
     coins: list[int],
     block: int,
-    slip: float,
-    begins: str,
+    kind: Kind,
     weights: dict[str, float],
 ) -> float:
     """ln of the sum over all ways that a chain may lie on the blocks of one nonce.
 
     `state[i]` is the weight of all ways on which the next block begins before letter i.
     """
-    n = len(chain)
-    whole, whole_tail, rest, rest_tail = piece_laws(block, slip)
-    drift = block + ceil(5.0 * sqrt(slip * n))
+    n, begins, pace = len(chain), kind.begins, 1.0 + kind.growth
+    whole, whole_tail, rest, rest_tail = piece_laws(block, kind.slip, kind.growth)
+    drift = block + ceil(5.0 * sqrt((kind.slip - kind.growth**2) * n / pace))
     first = 0 if begins == "start" else FIRST_POSITIONS // block
-    last = first + ceil((n + drift) / block) + 1
+    last = first + ceil((n + drift) / pace / block) + 1
     state, enters, prior, total, leave = [0.0] * n, [0.0] * n, 0.0, 0.0, 0.0
     if begins == "start":
         state[0] = 1.0
@@ -152,7 +153,8 @@ def log_ratio(
     for j in range(last):
         low, high = 0, n
         if begins == "start":  # ways that drifted further are not followed
-            low, high = max(j * block - drift, 0), min(n, j * block + drift + len(whole) - 1)
+            expected = int(j * (block * pace))
+            low, high = max(expected - drift, 0), min(n, expected + drift + len(whole) - 1)
         total += leave * sum(state)
         state = [share * (1.0 - leave) for share in state]
         after = [0.0] * n
@@ -193,7 +195,7 @@ def log_ratios(
         for stream, chain in designed:
             for nonce in range(nonces):
                 coins = [row[nonce] for row in streams[stream]]
-                found = log_ratio(chain, coins, block, kind.slip, kind.begins, weights[kind.level])
+                found = log_ratio(chain, coins, block, kind, weights[kind.level])
                 if len(designed) > 1:
                     found = log((1.0 - UNMARKED) * exp(found) + UNMARKED)
                 table[nonce][column] += found

@@ -48,10 +48,11 @@ def every_key(blocks: int) -> np.ndarray:
     return np.concatenate([first, -first, second, -second, nothing], axis=2)
 
 
-def length_law(block: int, slip: float, positions: int) -> dict[int, float]:
+def length_law(component: Component, positions: int) -> dict[int, float]:
     """Return how likely each length of a piece is, by the fate of each position of a block."""
     law: dict[int, float] = {}
-    fates = {0: slip / 2, 1: 1.0 - slip, 2: slip / 2}  # lost, kept, doubled
+    doubled = (component.slip + component.growth) / 2
+    fates = {0: component.slip - doubled, 1: 1.0 - component.slip, 2: doubled}  # 0: lost
     for lengths in product(fates, repeat=positions):
         share = prod(fates[length] for length in lengths)
         law[sum(lengths)] = law.get(sum(lengths), 0.0) + share
@@ -98,7 +99,7 @@ def _from(
     low, high = _band(n, block, component, j)
     if i < low:
         return
-    whole, rest, longest = _laws(block, component.slip)
+    whole, rest, longest = _laws(block, component)
     for length in range(min(longest, high - i) + 1):
         law = rest if is_rest else whole
         piece = Piece(j, i, i + length)
@@ -114,12 +115,12 @@ def _from(
 
 
 @cache
-def _laws(block: int, slip: float) -> tuple[dict[int, float], dict[int, float], int]:
+def _laws(block: int, component: Component) -> tuple[dict[int, float], dict[int, float], int]:
     """Return the laws of a whole block and of one from a random place on, and the longest piece."""
-    whole = length_law(block, slip, block)
+    whole = length_law(component, block)
     rest = dict.fromkeys(range(2 * block + 1), 0.0)
     for positions in range(1, block + 1):
-        for length, share in length_law(block, slip, positions).items():
+        for length, share in length_law(component, positions).items():
             rest[length] += share / block
     return whole, rest, max(size for size, share in whole.items() if share > NEGLIGIBLE)
 
@@ -128,9 +129,11 @@ def _band(n: int, block: int, component: Component, j: int) -> tuple[int, int]:
     """Return where pieces of a block may begin at the earliest, and end at the latest."""
     if component.begins != "start":
         return 0, n
-    drift = block + ceil(5.0 * sqrt(component.slip * n))
-    longest = _laws(block, component.slip)[2]
-    return j * block - drift, min(n, j * block + drift + longest)
+    pace = 1.0 + component.growth
+    drift = block + ceil(5.0 * sqrt((component.slip - component.growth**2) * n / pace))
+    longest = _laws(block, component)[2]
+    expected = int(j * (block * pace))
+    return expected - drift, min(n, expected + drift + longest)
 
 
 def piece_ratio(chain: Chain, level: int, piece: Piece, row: np.ndarray) -> float:

@@ -23,8 +23,8 @@ from patternmark.statistics.block_paths import (
     Chain,
     Component,
     inverse_means,
+    law_of,
     log_ratios,
-    piece_law,
 )
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ class _Weights(NamedTuple):
 
 
 def _weights(chain: Chain, block: int, component: Component) -> _Weights:
-    n, law = chain.length, piece_law(block, component.slip)
+    n, law = chain.length, law_of(block, component)
     means = inverse_means(chain, component.level, law.longest)
     full, part = means * law.whole[:, None], means * law.rest[:, None]
     full[:, n] = means[:, n] * law.whole_or_longer  # the chain ends inside a block

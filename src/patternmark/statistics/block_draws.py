@@ -16,7 +16,7 @@ from patternmark.statistics.block_paths import (
     FIRST_POSITIONS,
     LEAVE,
     Component,
-    piece_law,
+    law_of,
 )
 
 _PAIRS = 10
@@ -26,7 +26,7 @@ def draw_paths(
     batch: int, n: int, blocks: int, block: int, component: Component, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw which block each position of a chain lies on: [B, n], -1 where it is not marked."""
-    law = piece_law(block, component.slip)
+    law = law_of(block, component)
     sizes = rng.choice(len(law.whole), size=(batch, blocks), p=law.whole / law.whole.sum())
     at, first = np.zeros(batch, dtype=np.int64), np.zeros(batch, dtype=np.int64)
     left = np.full(batch, blocks)

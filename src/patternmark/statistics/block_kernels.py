@@ -145,7 +145,7 @@ def _leave(state, low, high, leave):
 
 @njit(cache=True, error_model="numpy")
 def _one_nonce(
-    signs, letters, even, odd, block, behind, ahead, full, part, first, prior, leave, unmarked, own
+    signs, letters, even, odd, behind, ahead, stride, full, part, first, prior, leave, unmarked, own
 ):
     """Return the total of one nonce, and the power of two it is to be times.
 
@@ -154,19 +154,20 @@ def _one_nonce(
     n, longest = len(letters) - 2 * _GUARD, len(full) - 1
     state, after, factor, product = own[0], own[1], own[2], own[3]
     own[:] = 0.0
-    begin = max(0, -((ahead + longest) // block))  # earlier blocks lie before the chain
+    begin = max(0, int(np.ceil(-(ahead + longest) / stride)))  # earlier blocks lie before the chain
     if begin == 0:
         state[:] = first
     total, exponent, scale = unmarked, 0, 1.0
-    last = _GUARD + n  # of the places that `state` holds
+    first_held, last = _GUARD, _GUARD + n  # the places that `state` holds
     for j in range(begin, len(prior)):
-        low, high = max(0, j * block - behind), min(n, j * block + ahead + longest)
+        expected = int(j * stride)
+        low, high = max(0, expected - behind), min(n, expected + ahead + longest)
         if low >= n:
             break
         if high < low:
             continue
         low, high = low + _GUARD, high + _GUARD
-        state[max(0, low - longest) : low] = 0.0
+        state[max(0, min(first_held, low - longest)) : low] = 0.0
         state[min(last, high) + 1 : max(last, high) + 1] = 0.0
         if leave > 0.0:
             total += _leave(state, low, high, leave)
@@ -181,7 +182,7 @@ def _one_nonce(
             total += after[high]
             after[high] = 0.0
         state, after = after, state
-        last = high
+        first_held, last = low, high
         if j % _RESCALE == _RESCALE - 1:
             largest = max(_largest(state, low, high), total)
             if largest > _LARGE or 0.0 < largest < _SMALL:
@@ -204,7 +205,7 @@ def _guarded(rows):
 
 @njit(cache=True, error_model="numpy")
 def _some_nonces(
-    halves, which, letters, even, odd, block, behind, ahead, full, part, first, prior, leave, bare
+    halves, which, letters, even, odd, behind, ahead, stride, full, part, first, prior, leave, bare
 ):
     totals = np.empty(len(which))
     exponents = np.empty(len(which), dtype=np.int64)
@@ -219,15 +220,15 @@ def _some_nonces(
     for w in range(len(which)):
         signs[:] = halves[which[w], : len(prior)]
         totals[w], exponents[w] = _one_nonce(
-            signs, chain, factors[0], factors[1], block, behind, ahead, full, part, begun, prior,
+            signs, chain, factors[0], factors[1], behind, ahead, stride, full, part, begun, prior,
             leave, bare, own,
         )  # fmt: skip
     return totals, exponents
 
 
-def add_up(halves, which, letters, even, odd, block, band, rule):
+def add_up(halves, which, letters, even, odd, band, rule):
     """Do what `block_paths._add_up` does."""
-    return _some_nonces(halves, which, letters, even, odd, block, *band, *rule)
+    return _some_nonces(halves, which, letters, even, odd, *band, *rule)
 
 
 @njit(cache=True, error_model="numpy")

@@ -14,8 +14,8 @@ meets each block once, so the product of its pieces has mean 1 too, and so has a
 paths, strengths, nonces and chains. The average E is an e-value for any chain whatever: repeats,
 one letter over and over, a chain marked by another key, a chain written on purpose.
 
-Lost and inserted letters change the length of a piece: each position of a block is lost or doubled
-with probability slip / 2. `ratios` adds up all paths, position by position and block by block. It
+Lost and inserted letters change the length of a piece: a share `slip` of the positions of a block is
+lost or doubled, evenly or more of one kind than of the other. `log_ratios` adds up all paths, position by position and block by block. It
 is a forward pass of a semi-Markov chain: the state after block j is where in the chain it ended.
 The denominators depend on the chain alone, so they are computed once for all keys.
 
@@ -60,6 +60,12 @@ class Component:
     level: int  # of strength: which row of the weights
     slip: float  # the share of positions lost or doubled
     begins: Begins = "start"
+    growth: float = 0.0  # the share doubled less the share lost
+
+    @property
+    def pace(self) -> float:
+        """How many letters of the chain one position of the schedule becomes."""
+        return 1.0 + self.growth
 
 
 class PieceLaw(NamedTuple):
@@ -76,13 +82,15 @@ class PieceLaw(NamedTuple):
 
 
 @lru_cache(256)
-def piece_law(block: int, slip: float) -> PieceLaw:
+def piece_law(block: int, slip: float, growth: float = 0.0) -> PieceLaw:
     """Return the law of piece lengths where each position is lost or doubled by chance.
 
     >>> piece_law(2, 0.0).whole.tolist(), piece_law(2, 0.0).rest.tolist()
     ([0.0, 0.0, 1.0], [0.0, 0.5, 0.5])
+    >>> piece_law(2, 0.5, -0.5).whole.tolist()  # half of the positions are lost
+    [0.25, 0.5, 0.25]
     """
-    one = np.array([slip / 2, 1.0 - slip, slip / 2])
+    one = np.array([(slip - growth) / 2, 1.0 - slip, (slip + growth) / 2])
     whole, rest = np.array([1.0]), np.zeros(2 * block + 1)
     for _ in range(block):
         whole = np.convolve(whole, one)
@@ -95,7 +103,13 @@ def piece_law(block: int, slip: float) -> PieceLaw:
     return PieceLaw(*parts)
 
 
-class Chain(NamedTuple):
+def law_of(block: int, component: Component) -> PieceLaw:
+    """Return the law of the pieces of a component."""
+    return piece_law(block, component.slip, component.growth)
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
     """What a chain shows: its letters, and how much each weighs.
 
     `weights` [levels, n] are log-odds of agreement, 0 where a letter is not scored; `pair` and
@@ -131,31 +145,35 @@ def num_blocks(length: int, block: int, components: Sequence[Component]) -> int:
 
 def _last_block(length: int, block: int, component: Component) -> int:
     first = 0 if component.begins == "start" else FIRST_POSITIONS // block
-    return first + -(-(length + _drift(length, block, component.slip)) // block) + 1
+    positions = (length + _drift(length, block, component)) / component.pace
+    return first + ceil(positions / block) + 1
 
 
-def _drift(length: int, block: int, slip: float) -> int:
+def _drift(length: int, block: int, component: Component) -> int:
     """Return how far lost and doubled letters may move a chain against its schedule."""
-    return block + ceil(_DRIFTS * sqrt(slip * length))
+    variance = component.slip - component.growth**2  # of the letters that a position becomes
+    return block + ceil(_DRIFTS * sqrt(variance * length / component.pace))
 
 
 class Band(NamedTuple):
-    """Where in the chain a block may begin: block * j - behind to block * j + ahead."""
+    """Where in the chain block j may begin: from stride * j - behind to stride * j + ahead."""
 
     behind: int
     ahead: int
+    stride: float  # letters that a block becomes on average
 
 
 def _band(length: int, block: int, component: Component, shift: int | None) -> Band:
-    drift = _drift(length, block, component.slip)
+    drift, stride = _drift(length, block, component), block * component.pace
     if shift is not None:
-        return Band(shift + drift, drift - shift)
+        return Band(shift + drift, drift - shift, stride)
     if component.begins == "start":
-        return Band(drift, drift)
-    first = FIRST_POSITIONS // block * block
+        return Band(drift, drift, stride)
+    first = int(FIRST_POSITIONS // block * stride)
     if component.begins == "anywhere":
-        return Band(first + drift, drift)
-    return Band(first + length + drift + 4 * block, length)  # a stretch begins at any letter
+        return Band(first + drift, drift, stride)
+    # A stretch begins at any letter.
+    return Band(first + length + drift + 4 * block, length, stride)
 
 
 def inverse_means(chain: Chain, level: int, longest: int) -> Floats:
@@ -198,7 +216,7 @@ def _entering_at(length: int) -> Floats:
 
 
 def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks: int) -> _Rule:
-    n, law = chain.length, piece_law(block, component.slip)
+    n, law = chain.length, law_of(block, component)
     means = means[: law.longest + 1]
     full = means * law.whole[:, None]
     full[:, n] = means[:, n] * law.whole_or_longer  # the chain ends inside a block
@@ -264,7 +282,7 @@ def log_ratios(
     add_up = _add_up if loops is None else loops.add_up
     used = [components[look.component] for look in looks]
     levels = {component.level for component in used}
-    longest = max((piece_law(block, component.slip).longest for component in used), default=0)
+    longest = max((law_of(block, component).longest for component in used), default=0)
     means = {level: means_of(chain, level, longest) for level in levels}
     factors = {level: _even_and_odd(chain.weights[level] / 2.0) for level in levels}
     scored = np.where(chain.weights.any(axis=0), chain.letters, 0)  # others may be in no half
@@ -275,7 +293,7 @@ def log_ratios(
         last = min(blocks, _last_block(chain.length, block, component))
         rule = _rule(chain, block, component, means[component.level], last)
         band = _band(chain.length, block, component, look.shift)
-        found = add_up(halves, look.nonces, scored, *factors[component.level], block, band, rule)
+        found = add_up(halves, look.nonces, scored, *factors[component.level], band, rule)
         totals[look.nonces, look.component], exponents[look.nonces, look.component] = found
     with np.errstate(divide="ignore"):
         result: Floats = np.log(totals) + exponents * np.log(2.0)
@@ -288,7 +306,6 @@ def _add_up(
     letters: NDArray[np.int64],
     even: Floats,
     odd: Floats,
-    block: int,
     band: Band,
     rule: _Rule,
 ) -> tuple[Floats, NDArray[np.int64]]:
@@ -299,7 +316,8 @@ def _add_up(
     total = np.full(nonces, unmarked)
     exponent = np.zeros(nonces, dtype=np.int64)
     for j in range(len(prior)):
-        low, high = max(0, j * block - band.behind), min(n, j * block + band.ahead + longest)
+        expected = int(j * band.stride)
+        low, high = max(0, expected - band.behind), min(n, expected + band.ahead + longest)
         state[:, :low] = 0.0
         state[:, max(0, high + 1) :] = 0.0
         if low >= n:

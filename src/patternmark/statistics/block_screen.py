@@ -5,7 +5,8 @@ tens of nonces, and a list of keys has many thousands. Terms that are left out m
 smaller and so keep it valid, so that a screen may choose as it likes. It has two scores:
 
 - `anchored`: the best path from the start of the schedule, letter by letter, with lost and doubled
-  letters. It finds whole designs, damaged or not.
+  letters. It finds whole designs, damaged or not. Where far more letters were lost than doubled, or
+  the other way round, the path runs along the schedule at another pace.
 - `loose`: the best stretch that may begin anywhere, in segments of 32 letters whose agreeing
   letters are counted. It finds pieces that were cut out and designs that stand inside other chains.
 
@@ -16,7 +17,8 @@ whether the nonce promotes a letter in a block. All lanes of a word are scored a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import log2
+from functools import lru_cache
+from math import ceil, log2
 from types import ModuleType
 from typing import NamedTuple
 
@@ -39,9 +41,11 @@ LANES = 64
 _WORDS_AT_ONCE = 8  # that coins are turned into
 SEGMENT = 32  # letters that are counted together
 _ABREAST = 8  # shifts are scored in groups of eight blocks
-_DRIFT = SEGMENT  # how far a path may stray from the start of the schedule
+_DRIFT = SEGMENT  # how far a path may stray from where its pace puts it
+_SLOWEST = 0.7  # letters that a position may become on average, at the least
 _UNIT = 8  # steps of a score in one unit of log-odds
 _PATH_COST = 24  # of a lost or doubled letter
+_EDITED_COST = 18  # ... at another pace, where such letters are common
 _LIGHTEST = 2  # letters of a smaller weight are not counted in segments
 _CHANCE = 0.58  # share of agreeing letters above which a segment adds to a stretch
 _STRETCH_COST = 2  # of a shift that moves by one between segments
@@ -123,7 +127,8 @@ def _turned(squares: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def blocks_reached(block: int, longest: int) -> int:
     """Return how many blocks matter to chains of at most `longest` letters."""
-    return (FIRST_POSITIONS + longest + 2 * SEGMENT) // block + 1
+    positions = max(FIRST_POSITIONS + longest, ceil(longest / _SLOWEST))
+    return (positions + 2 * SEGMENT) // block + 1
 
 
 def laid_out(planes: NDArray[np.uint64], lanes: int, block: int, longest: int) -> Packed:
@@ -139,38 +144,58 @@ def laid_out(planes: NDArray[np.uint64], lanes: int, block: int, longest: int) -
     return Packed(words, lanes, block, longest)
 
 
-def score(chain: Chain, packed: Packed, loose: bool = True) -> Scores:
+class _Seen(NamedTuple):
+    """What the screen sees of a chain."""
+
+    whole: Integers  # what each letter adds to a score
+    log_mean: float  # ln of the mean of the letters' ratio over their coins
+
+
+@lru_cache(64)  # a chain is scored under many keys, chain numbers and paces
+def _seen(chain: Chain) -> _Seen:
+    middle = chain.weights.mean(axis=0)  # of a mark of middle strength
+    whole = np.rint(_UNIT * middle).astype(np.int64)
+    return _Seen(whole, float(np.log(np.cosh(middle / 2.0)).sum()))
+
+
+def score(chain: Chain, packed: Packed, *, pace: float = 1.0, loose: bool = True) -> Scores:
     """Score all lanes for one chain; without `loose` no stretches are looked for."""
     nothing = np.zeros(packed.lanes, dtype=np.int64)
     stretches = best_stretches(chain, packed) if loose else (nothing, nothing)
-    return Scores(best_paths(chain, packed), *stretches)
+    return Scores(best_paths(chain, packed, pace), *stretches)
 
 
-def log_ratio_of_path(chain: Chain, packed: Packed) -> Floats:
+def log_ratio_of_path(chain: Chain, packed: Packed, pace: float = 1.0) -> Floats:
     """Estimate ln of the ratio of a chain that begins at the start, from its best path: [lanes].
 
     Letters count one by one, as if a block never saw two of one pair, and slips are cheap. So it is
     seldom too low: of 1,111 chains of 60 to 1,000 letters with 0 to 3 % lost, for which the sum
     over all paths with slip 0.02 is 6 or more, one estimate was too low by more than 1 (by 1.7).
     """
-    means = np.log(np.cosh(_middle_weights(chain) / 2.0)).sum()
-    found: Floats = best_paths(chain, packed) / (2.0 * _UNIT) - means
+    found: Floats = best_paths(chain, packed, pace) / (2.0 * _UNIT) - _seen(chain).log_mean
     return found
 
 
-def best_paths(chain: Chain, packed: Packed) -> Integers:
-    """Return the score of the best path of every lane from the start of the schedule."""
+def best_paths(chain: Chain, packed: Packed, pace: float = 1.0) -> Integers:
+    """Return the score of the best path of every lane from the start of the schedule.
+
+    On the path a position becomes `pace` letters on average.
+    """
     _check_length(chain, packed)
+    if pace < _SLOWEST:
+        raise ValueError(f"tables are packed for paces of {_SLOWEST} and more, not {pace}")
     if chain.length == 0:
         return np.zeros(packed.lanes, dtype=np.int64)
-    weights = _whole_weights(chain)
+    expected = (np.arange(chain.length) / pace).astype(np.int64)
+    weights = _seen(chain).whole
     rows = np.where(weights == 0, packed.words.shape[1] - 1, chain.letters)
     loops = _loops(chain, packed)
     find = _best_paths if loops is None else loops.best_paths
     narrow = packed.lanes <= LANES // 2
     found = find(
-        packed.words, rows, weights, packed.block, packed.front, _DRIFT, _PATH_COST, narrow
-    )
+        packed.words, rows, weights, expected, packed.block, packed.front, _DRIFT,
+        _PATH_COST if pace == 1.0 else _EDITED_COST, narrow,
+    )  # fmt: skip
     return np.asarray(found.reshape(-1)[: packed.lanes])
 
 
@@ -181,7 +206,7 @@ def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
     if n == 0 or n > _LONGEST_STRETCH:
         nothing = np.zeros(packed.lanes, dtype=np.int64)
         return nothing, nothing
-    counted = _whole_weights(chain) >= _LIGHTEST
+    counted = _seen(chain).whole >= _LIGHTEST
     rows = np.where(counted, chain.letters, packed.words.shape[1] - 1)
     bias = np.rint(np.add.reduceat(counted, np.arange(0, n, SEGMENT), dtype=np.int64) * _CHANCE)
     first = -((n - 1) // SEGMENT * SEGMENT // block) - (packed.front - _ABREAST)
@@ -193,19 +218,6 @@ def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
     )
     best, index = (x.reshape(-1)[: packed.lanes].astype(np.int64) for x in (found, place))
     return best, first * block + index
-
-
-def _middle_weights(chain: Chain) -> Floats:
-    """Return the weights of letters for a mark of middle strength."""
-    levels = len(chain.weights)
-    found: Floats = np.full(levels, 1.0 / levels) @ chain.weights
-    return found
-
-
-def _whole_weights(chain: Chain) -> Integers:
-    """Return what each letter adds to a score."""
-    whole: Integers = np.rint(_UNIT * _middle_weights(chain)).astype(np.int64)
-    return whole
 
 
 def _check_length(chain: Chain, packed: Packed) -> None:
@@ -272,6 +284,7 @@ def _best_paths(
     words: NDArray[np.uint64],
     letters: Integers,
     weights: Integers,
+    expected: Integers,
     block: int,
     front: int,
     drift: int,
@@ -284,8 +297,8 @@ def _best_paths(
     state = np.full((2 * drift + 3, bits.shape[2]), _UNREACHED)
     state[drift + 1] = 0
     shifts = np.arange(-drift, drift + 1)
-    for i, (letter, weight) in enumerate(zip(letters, weights, strict=True)):
-        agree = bits[letter, (i + shifts + front * block) // block]
+    for letter, weight, position in zip(letters, weights, expected, strict=True):
+        agree = bits[letter, (position + shifts + front * block) // block]
         moved = np.maximum(np.maximum(state[2:], state[:-2]) - cost, _LOWEST)
         scores = np.maximum(state[1:-1], moved) + np.where(agree, weight, -weight)
         state[1:-1] = np.clip(scores, _LOWEST, _HIGHEST)

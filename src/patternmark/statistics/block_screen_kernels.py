@@ -20,7 +20,7 @@ from patternmark.lanes import (
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _paths_of_word(words, width, letters, weights, block, front, drift, cost, narrow, rows):
+def _paths_of_word(words, width, letters, weights, expected, block, front, drift, cost, narrow, rows):
     """Write the best path of each lane of one word to the first row."""
     lanes = 32 if narrow else LANES
     rows[:] = np.int16(-16384)
@@ -30,7 +30,7 @@ def _paths_of_word(words, width, letters, weights, block, front, drift, cost, na
         before[(drift + 1) * lanes + lane] = 0
     for i in range(len(letters)):
         weight = np.int64(weights[i])
-        position = i - drift + front * block
+        position = expected[i] - drift + front * block
         within = position % block
         place = np.int64(letters[i]) * width + position // block
         for s in range(shifts):
@@ -52,14 +52,14 @@ def _paths_of_word(words, width, letters, weights, block, front, drift, cost, na
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def best_paths(words, letters, weights, block, front, drift, cost, narrow):
+def best_paths(words, letters, weights, expected, block, front, drift, cost, narrow):
     """Do what `block_screen._best_paths` does; `narrow`: only 32 lanes of each word are used."""
     width = np.int64(words.shape[2])
     found = np.zeros((len(words), LANES), dtype=np.int64)
     rows = np.empty((3, (2 * drift + 3) * LANES), dtype=np.int16)
     for w in range(len(words)):
         _paths_of_word(
-            words[w].reshape(-1), width, letters, weights, block, front, drift, cost, narrow, rows
+            words[w].reshape(-1), width, letters, weights, expected, block, front, drift, cost, narrow, rows
         )
         for lane in range(32 if narrow else LANES):
             found[w, lane] = rows[2, lane]

@@ -50,11 +50,15 @@ UNMARKED = 0.1  # the chance that a chain of a marked record of several carries 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Components with their weights for long and for short chains."""
+    """Components with their weights for long and for short chains, and some of lesser weight.
+
+    `unusual` are looked for only where a quick look says so, one by one: they share a weight.
+    """
 
     components: tuple[Component, ...]
     weights: tuple[float, ...]
     short_weights: tuple[float, ...]
+    unusual: tuple[Component, ...] = ()
 
     @cached_property
     def digest(self) -> str:
@@ -85,6 +89,11 @@ MIXTURE = Mixture(
     ),
     weights=(0.46, 0.03, 0.17, 0.05, 0.23, 0.03, 0.03),
     short_weights=(0.04, 0.22, 0.05, 0.02, 0.05, 0.42, 0.20),
+    # Someone only took residues out, or only put some in: a tenth of them, or more.
+    unusual=tuple(
+        Component(2, slip, growth=growth)
+        for slip, growth in ((0.11, -0.1), (0.21, -0.19), (0.31, -0.29), (0.11, 0.1), (0.3, 0.27))
+    ),
 )
 # A model's rates of positions already say how much each can show: fewer strengths are needed.
 BACKBONE_MIXTURE = Mixture(
@@ -102,6 +111,7 @@ BACKBONE_MIXTURE = Mixture(
 # first chains begins with chain 1, 2 or 3; one that begins with other chains has chain 0 later on.
 _LACKING, _BEFORE = (1, 2, 3), (-1, -2)
 _SHIFTED = 0.1  # the share of such records
+_UNUSUAL = 0.08  # the share of records with the mixture's unusual components
 _ENOUGH = 12.0  # ln E of a mark that is shown well enough without them
 
 
@@ -203,12 +213,12 @@ class BlockStatistic:
         return self._mixed(reading, self.pieces(reading))
 
     def _mixed(self, reading: Reading, pieces: Sequence[Numbered]) -> NDArray[np.float64]:
-        first, *shifted = self.branches(reading)
+        first, *others = self.branches(reading)
         logs = [self._of_chains(pieces, first) + first.log_weights]
         if self._screens:
             shown = log_mean_exp(log_mean_exp(logs[0], total=True))
-            shifted = [b for b in shifted if shown <= _ENOUGH and self._is_in_reach(pieces, b)]
-        logs += [self._of_chains(pieces, branch) + branch.log_weights for branch in shifted]
+            others = [b for b in others if shown <= _ENOUGH and self._is_in_reach(pieces, b)]
+        logs += [self._of_chains(pieces, branch) + branch.log_weights for branch in others]
         return log_mean_exp(np.concatenate(logs, axis=1), total=True)
 
     def _is_in_reach(self, pieces: Sequence[Numbered], branch: Branch) -> bool:
@@ -217,16 +227,23 @@ class BlockStatistic:
         pieces = branch.met_by(pieces)
         for number, chain in pieces:
             packed = self._packed(number + branch.shift, chain.length)
-            total += _of_one(log_ratio_of_path(chain, packed), len(pieces))
+            estimate = log_ratio_of_path(chain, packed, branch.components[0].pace)
+            total += _of_one(estimate, len(pieces))
         return bool(total.max() >= 0.0)
 
     def branches(self, reading: Reading) -> list[Branch]:
         """Return what E averages over besides the nonce, with the logarithms of the weights."""
-        weights = self.mixture.log_weights(reading.num_scored)
-        every = [Branch(0, self.mixture.components, weights + log(1.0 - _SHIFTED))]
+        mixture = self.mixture
+        unusual = _UNUSUAL if mixture.unusual else 0.0
+        weights = mixture.log_weights(reading.num_scored) + log(1.0 - _SHIFTED - unusual)
         shifts = [*_LACKING, *(shift for shift in _BEFORE if len(reading.chains) + shift > 0)]
         share = np.array([log(_SHIFTED / len(shifts))])
-        return every + [Branch(shift, (self.mixture.of_other_chain,), share) for shift in shifts]
+        of_edits = np.array([log(_UNUSUAL / max(len(mixture.unusual), 1))])
+        return [
+            Branch(0, mixture.components, weights),
+            *(Branch(0, (component,), of_edits) for component in mixture.unusual),
+            *(Branch(shift, (mixture.of_other_chain,), share) for shift in shifts),
+        ]
 
     def _of_chains(self, pieces: Sequence[Numbered], branch: Branch) -> NDArray[np.float64]:
         """Multiply the ratios of a record's chains: [R, C]."""
@@ -250,8 +267,9 @@ class BlockStatistic:
         if not self._screens:
             return [None] * len(pieces)
         loose = any(component.begins != "start" for component in components)
+        pace = components[0].pace
         scores = [
-            score(chain, self._packed(number + shift, chain.length), loose)
+            score(chain, self._packed(number + shift, chain.length), pace=pace, loose=loose)
             for number, chain in pieces
         ]
         anchored = sum((own.anchored for own in scores), np.zeros(self.coins.nonces, np.int64))

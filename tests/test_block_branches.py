@@ -64,11 +64,11 @@ def test_a_design_behind_another_chain_is_found(key: Key, rng: np.random.Generat
 def test_other_numbers_are_not_looked_at_where_the_mark_is_shown(
     key: Key, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[int] = []
+    looked: list[float] = []
 
-    def look(chain, packed):
-        looked.append(chain.length)
-        return log_ratio_of_path(chain, packed)
+    def look(chain, packed, pace):
+        looked.append(pace)
+        return log_ratio_of_path(chain, packed, pace)
 
     monkeypatch.setattr(blocks, "log_ratio_of_path", look)
     found, whole = both(key, chain_of_design(key, 0, 5, 400, rng))
@@ -76,7 +76,8 @@ def test_other_numbers_are_not_looked_at_where_the_mark_is_shown(
     assert found > 12.0
     assert whole - 0.1 < found <= whole + 1e-9
     both(key, plain(200, rng))
-    assert looked == [200] * 3  # once for each number, and only with screens
+    # Once for each pace and each number, and only with screens.
+    assert looked == [*(one.pace for one in blocks.MIXTURE.unusual), 1.0, 1.0, 1.0]
 
 
 def test_unmarked_chains_have_no_branch_in_reach(key: Key, rng: np.random.Generator) -> None:

@@ -152,7 +152,7 @@ def test_what_happens_to_block_marks_is_covered() -> None:
     lengths = [(sum(map(len, v["key_sequences"])), len(v["sequence"])) for v in BLOCKS]
     assert any(read < written / 2 for written, read in lengths)  # a piece
     assert {v["marked"] for v in BLOCKS} == {True, False}
-    assert {kind[2] for v in BLOCKS for kind in v["mixture"]} == {"start", "anywhere", "inside"}
+    assert {kind[3] for v in BLOCKS for kind in v["mixture"]} == {"start", "anywhere", "inside"}
 
 
 @every_turn

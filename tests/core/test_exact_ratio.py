@@ -39,7 +39,9 @@ def few_first_blocks() -> object:
         patch.setattr(block_paths, "FIRST_POSITIONS", 6)
         patch.setattr(block_paths, "ENTER", 0.3)
         patch.setattr(block_paths, "LEAVE", 0.2)
+        block_paths._entering_at.cache_clear()
         yield
+    block_paths._entering_at.cache_clear()
 
 
 def chain_of(symbols: list[int], seed: int) -> Chain:

@@ -33,12 +33,12 @@ def likely_words(
 ) -> NDArray[np.uint16]:
     """Draw keys with probability proportional to the ratio that they give each chain: [B, J]."""
     batch, n = letters.shape
-    blocks = num_blocks(n, block, mixture.components)
+    blocks = num_blocks(n, block, mixture.every)
     words = random_words(batch, blocks, rng)
     weights = np.exp(_log_weights(letters, mixture))
     picked = rng.random((batch, 1)) * weights.sum(axis=1, keepdims=True)
     chosen = (picked > np.cumsum(weights, axis=1)[:, :-1]).sum(axis=1)
-    for number, component in enumerate(mixture.components):
+    for number, component in enumerate(mixture.every):
         rows = np.flatnonzero(chosen == number)
         if len(rows):
             own = letters[rows]
@@ -65,6 +65,6 @@ def mixed_log_ratios(
     found = np.empty(len(letters))
     for row, (ids, own) in enumerate(zip(letters, words, strict=True)):
         chain = Chain(ids, letter_weights()[:, ids], pair_of_letter()[ids], side_of_letter()[ids])
-        ratios = log_ratios(chain, halves_of(own[None]), block, mixture.components)[0]
+        ratios = log_ratios(chain, halves_of(own[None]), block, mixture.every)[0]
         found[row] = log_mean_exp(ratios + log_weights[row], total=True)
     return found

@@ -41,7 +41,7 @@ LANES = 64
 _WORDS_AT_ONCE = 8  # that coins are turned into
 SEGMENT = 32  # letters that are counted together
 _ABREAST = 8  # shifts are scored in groups of eight blocks
-_DRIFT = SEGMENT  # how far a path may stray from where its pace puts it
+_DRIFT = SEGMENT  # how far a path may stray at last from where its pace puts it
 _SLOWEST = 0.7  # letters that a position may become on average, at the least
 _UNIT = 8  # steps of a score in one unit of log-odds
 _PATH_COST = 24  # of a lost or doubled letter
@@ -186,14 +186,16 @@ def best_paths(chain: Chain, packed: Packed, pace: float = 1.0) -> Integers:
         raise ValueError(f"tables are packed for paces of {_SLOWEST} and more, not {pace}")
     if chain.length == 0:
         return np.zeros(packed.lanes, dtype=np.int64)
-    expected = (np.arange(chain.length) / pace).astype(np.int64)
+    along = np.arange(chain.length)
+    expected = (along / pace).astype(np.int64)
+    strays = np.minimum(4 + (1.4 * np.sqrt(along)).astype(np.int64), _DRIFT)
     weights = _seen(chain).whole
     rows = np.where(weights == 0, packed.words.shape[1] - 1, chain.letters)
     loops = _loops(chain, packed)
     find = _best_paths if loops is None else loops.best_paths
     narrow = packed.lanes <= LANES // 2
     found = find(
-        packed.words, rows, weights, expected, packed.block, packed.front, _DRIFT,
+        packed.words, rows, weights, expected, strays, packed.block, packed.front,
         _PATH_COST if pace == 1.0 else _EDITED_COST, narrow,
     )  # fmt: skip
     return np.asarray(found.reshape(-1)[: packed.lanes])
@@ -285,23 +287,24 @@ def _best_paths(
     letters: Integers,
     weights: Integers,
     expected: Integers,
+    strays: Integers,
     block: int,
     front: int,
-    drift: int,
     cost: int,
     narrow: bool,
 ) -> Integers:
     """Return the score of the best path of every lane."""
     del narrow  # numpy scores all lanes
-    bits = _bits(words)
+    bits, drift = _bits(words), int(strays[-1])
     state = np.full((2 * drift + 3, bits.shape[2]), _UNREACHED)
     state[drift + 1] = 0
     shifts = np.arange(-drift, drift + 1)
-    for letter, weight, position in zip(letters, weights, expected, strict=True):
+    for letter, weight, position, most in zip(letters, weights, expected, strays, strict=True):
         agree = bits[letter, (position + shifts + front * block) // block]
         moved = np.maximum(np.maximum(state[2:], state[:-2]) - cost, _LOWEST)
         scores = np.maximum(state[1:-1], moved) + np.where(agree, weight, -weight)
         state[1:-1] = np.clip(scores, _LOWEST, _HIGHEST)
+        state[1:-1][np.abs(shifts) > most] = _UNREACHED
     best: Integers = state[1:-1].max(axis=0)
     return best
 

@@ -20,20 +20,20 @@ from patternmark.lanes import (
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _paths_of_word(words, width, letters, weights, expected, block, front, drift, cost, narrow, rows):
+def _paths_of_word(words, width, letters, weights, expected, strays, block, front, cost, narrow, rows):
     """Write the best path of each lane of one word to the first row."""
     lanes = 32 if narrow else LANES
     rows[:] = np.int16(-16384)
-    shifts = 2 * drift + 1
+    drift = strays[-1]
     before, after = rows[0], rows[1]
     for lane in range(lanes):
         before[(drift + 1) * lanes + lane] = 0
     for i in range(len(letters)):
         weight = np.int64(weights[i])
-        position = expected[i] - drift + front * block
+        position = expected[i] - strays[i] + front * block
         within = position % block
         place = np.int64(letters[i]) * width + position // block
-        for s in range(shifts):
+        for s in range(drift - strays[i], drift + strays[i] + 1):
             at = (s + 1) * lanes
             if narrow:
                 path_step_32(words, place, weight, cost, before, after, at)
@@ -46,20 +46,20 @@ def _paths_of_word(words, width, letters, weights, expected, block, front, drift
         before, after = after, before
     for lane in range(lanes):
         best = before[lanes + lane]
-        for s in range(shifts):
+        for s in range(2 * drift + 1):
             best = max(best, before[(s + 1) * lanes + lane])
         rows[2, lane] = best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def best_paths(words, letters, weights, expected, block, front, drift, cost, narrow):
+def best_paths(words, letters, weights, expected, strays, block, front, cost, narrow):
     """Do what `block_screen._best_paths` does; `narrow`: only 32 lanes of each word are used."""
     width = np.int64(words.shape[2])
     found = np.zeros((len(words), LANES), dtype=np.int64)
-    rows = np.empty((3, (2 * drift + 3) * LANES), dtype=np.int16)
+    rows = np.empty((3, (2 * strays[-1] + 3) * LANES), dtype=np.int16)
     for w in range(len(words)):
         _paths_of_word(
-            words[w].reshape(-1), width, letters, weights, expected, block, front, drift, cost, narrow, rows
+            words[w].reshape(-1), width, letters, weights, expected, strays, block, front, cost, narrow, rows
         )
         for lane in range(32 if narrow else LANES):
             found[w, lane] = rows[2, lane]

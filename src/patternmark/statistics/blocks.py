@@ -50,15 +50,20 @@ UNMARKED = 0.1  # the chance that a chain of a marked record of several carries 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Components with their weights for long and for short chains, and some of lesser weight.
+    """Components with their weights for long and for short chains, and `unusual` ones.
 
-    `unusual` are looked for only where a quick look says so, one by one: they share a weight.
+    These share a small part of the weight. They are added up only where a quick look says so.
     """
 
     components: tuple[Component, ...]
     weights: tuple[float, ...]
     short_weights: tuple[float, ...]
     unusual: tuple[Component, ...] = ()
+    unusual_share: float = 0.0
+
+    @property
+    def every(self) -> tuple[Component, ...]:
+        return self.components + self.unusual
 
     @cached_property
     def digest(self) -> str:
@@ -72,8 +77,10 @@ class Mixture:
         return self.components[1]
 
     def log_weights(self, scored: int) -> NDArray[np.float64]:
-        """Return ln of the weights for a record of so many scored residues: [C]."""
-        return np.log(self.short_weights if scored < SHORT else self.weights)
+        """Return ln of the weights of every component, for so many scored residues: [C]."""
+        usual = np.array(self.short_weights if scored < SHORT else self.weights)
+        each = self.unusual_share / max(len(self.unusual), 1)
+        return np.log([*usual * (1.0 - self.unusual_share), *[each] * len(self.unusual)])
 
 
 # Components and weights were chosen on the third of the backbones that no reported number uses.
@@ -94,6 +101,7 @@ MIXTURE = Mixture(
         Component(2, slip, growth=growth)
         for slip, growth in ((0.11, -0.1), (0.21, -0.19), (0.31, -0.29), (0.11, 0.1), (0.3, 0.27))
     ),
+    unusual_share=0.08,
 )
 # A model's rates of positions already say how much each can show: fewer strengths are needed.
 BACKBONE_MIXTURE = Mixture(
@@ -111,7 +119,6 @@ BACKBONE_MIXTURE = Mixture(
 # first chains begins with chain 1, 2 or 3; one that begins with other chains has chain 0 later on.
 _LACKING, _BEFORE = (1, 2, 3), (-1, -2)
 _SHIFTED = 0.1  # the share of such records
-_UNUSUAL = 0.08  # the share of records with the mixture's unusual components
 _ENOUGH = 12.0  # ln E of a mark that is shown well enough without them
 
 
@@ -234,14 +241,13 @@ class BlockStatistic:
     def branches(self, reading: Reading) -> list[Branch]:
         """Return what E averages over besides the nonce, with the logarithms of the weights."""
         mixture = self.mixture
-        unusual = _UNUSUAL if mixture.unusual else 0.0
-        weights = mixture.log_weights(reading.num_scored) + log(1.0 - _SHIFTED - unusual)
+        weights = mixture.log_weights(reading.num_scored) + log(1.0 - _SHIFTED)
+        usual = len(mixture.components)
         shifts = [*_LACKING, *(shift for shift in _BEFORE if len(reading.chains) + shift > 0)]
         share = np.array([log(_SHIFTED / len(shifts))])
-        of_edits = np.array([log(_UNUSUAL / max(len(mixture.unusual), 1))])
         return [
-            Branch(0, mixture.components, weights),
-            *(Branch(0, (component,), of_edits) for component in mixture.unusual),
+            Branch(0, mixture.components, weights[:usual]),
+            *(Branch(0, (c,), weights[i : i + 1]) for i, c in enumerate(mixture.every) if i >= usual),
             *(Branch(shift, (mixture.of_other_chain,), share) for shift in shifts),
         ]
 

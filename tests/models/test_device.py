@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from patternmark.errors import ParameterError, PatternmarkError
-from patternmark.models.device import pick_device
+from patternmark.models.device import attention_of_many_shapes, pick_device
 
 
 def test_a_device_is_picked_by_what_is_there() -> None:
@@ -19,7 +19,8 @@ def test_a_gpu_that_is_not_there_is_an_error_with_its_remedy() -> None:
         pick_device("cuda")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no GPU")
-def test_attention_that_plans_for_every_shape_is_off() -> None:
-    pick_device("cuda")
-    assert not torch.backends.cuda.cudnn_sdp_enabled()
+def test_attention_that_plans_for_every_shape_is_off_while_decoding() -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    with attention_of_many_shapes():
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import cast
+
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from patternmark.errors import ParameterError, PatternmarkError
 
@@ -14,12 +18,16 @@ def pick_device(name: str) -> str:
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
         raise PatternmarkError("--device cuda: torch sees no GPU here; use --device cpu")
-    place = "cuda" if has_gpu and name != "cpu" else "cpu"
-    if place == "cuda":
-        # cuDNN's attention plans anew for every shape, and each batch and step of decoding has
-        # another: with it, decoding took twenty times as long.
-        torch.backends.cuda.enable_cudnn_sdp(False)
-    return place
+    return "cuda" if has_gpu and name != "cpu" else "cpu"
+
+
+def attention_of_many_shapes() -> AbstractContextManager[None]:
+    """Do without cuDNN's attention, which makes a plan for every new shape.
+
+    Each batch and step of decoding has another shape: with it, decoding took twenty times as long.
+    """
+    others = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    return cast("AbstractContextManager[None]", sdpa_kernel(others))
 
 
 def device_name(device: str | torch.device) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import lzma
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ Pair = tuple[str, str]  # source, target
 _BREAKS = re.compile(r"[\t\r\n]+")
 _BAD_SHARE = 0.05  # lines that are no pair, for each that is one: more are no slip
 _AT_ONCE = 10_000
+# The share of tokens that both sides have. Of 30,001 pairs of Europarl, those with 0.9 and more are
+# English on both sides (6 %), those with less than 0.8 are translations, with many names at most.
+_COPIED = 0.8
 MULTIPLE = 8  # lengths are padded to it, as GPUs like
 
 _log = logging.getLogger(__name__)
@@ -170,10 +174,10 @@ class Corpus:
         longest: int,
         step: Callable[[int], object] = lambda done: None,
     ) -> Corpus:
-        """Encode pairs, without those that are no translation or longer than `longest` tokens.
+        """Encode pairs, without those that are not translations or have over `longest` tokens.
 
-        No translation: one side has over three times the tokens of the other. What is its own
-        translation is kept: what is in the target's language already is to stay as it is.
+        Not a translation: one side has over three times the tokens of the other, or both sides say
+        the same in one language. A model that learned from copies copies what it should translate.
         """
         sources: list[NDArray[np.int32]] = []  # arrays: millions of Python's numbers fill a memory
         targets: list[NDArray[np.int32]] = []
@@ -212,4 +216,6 @@ class Corpus:
 
 def _is_translation(source: list[int], target: list[int], longest: int) -> bool:
     shorter, longer = sorted((len(source), len(target)))
-    return shorter > 0 and longer <= min(longest, 3 * shorter + 10)
+    if not 0 < shorter <= longer <= min(longest, 3 * shorter + 10):
+        return False
+    return (Counter(source) & Counter(target)).total() < _COPIED * shorter

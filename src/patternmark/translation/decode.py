@@ -12,6 +12,7 @@ from torch import Tensor
 from patternmark.errors import SequenceError
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM, Memory
+from patternmark.models.device import attention_of_many_shapes
 from patternmark.models.mask_predict import mask_predict
 from patternmark.schemes import Marks, Scheme, Stack
 from patternmark.translation.choice import MarkedLines, ReadsBack
@@ -78,10 +79,11 @@ def translate_ids(
     _check_lengths(model, sources, len(ending))
     for rows in like_lengths(sources, decoding.batch_tokens):
         batch = padded([[*sources[i], *ending] for i in rows], model.config.pad, device)
-        if model.config.causal:
-            best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
-        else:
-            best = _best(model, batch, rows, decoding, marked, online, generator)
+        with attention_of_many_shapes():
+            if model.config.causal:
+                best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
+            else:
+                best = _best(model, batch, rows, decoding, marked, online, generator)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))

@@ -15,7 +15,7 @@ from patternmark.identify import Candidate, Identifier
 from patternmark.masks import read
 from patternmark.statistics.block_paths import Look, log_ratios
 from patternmark.statistics.block_screen import best_paths, best_stretches, pack
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.blocks import MIXTURE, BlockStatistic
 from tests.synthetic import marked, plain
 
 SCHEMES = [Blocks(nonces=1), Blocks(nonces=3), Blocks(block=5, nonces=2)]
@@ -112,17 +112,84 @@ def test_the_key_is_found_intact_damaged_and_in_pieces(
     assert searched(search, lost) == ("63", True, 1)
     assert searched(search, whole[73:250]) == ("63", True, 2)
     assert searched(search, plain(80, rng) + whole[:180] + plain(40, rng)) == ("63", True, 2)
-    assert searched(search, plain(300, rng))[1:] == (False, 2)
+    assert searched(search, plain(300, rng))[1:] == (False, 3)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("kind", ["lost", "inserted"])
+def test_the_key_is_found_after_edits_of_one_kind(kind: str, share: float, secret: Secret) -> None:
+    rng = np.random.default_rng(5)
+    keys = keys_of(secret, Blocks(nonces=4), 100)
+    search = Identifier([Candidate(key, str(i)) for i, key in enumerate(keys)])
+    whole, hit = marked(keys[63], 500, rng), rng.random(500) < share
+    if kind == "lost":
+        edited = "".join(letter for letter, gone in zip(whole, hit, strict=True) if not gone)
+    else:
+        edited = "".join(
+            letter + (plain(1, rng) if more else "")
+            for letter, more in zip(whole, hit, strict=True)
+        )
+    assert searched(search, edited)[:2] == ("63", True)
+    screen = BlockKeyScreen(keys)
+    readings = [read(PROTEIN.encode(edited), PROTEIN, mask_repeats=False)]
+    found = screen.other_branches(readings)[0]  # [K, kinds]: the paces come first
+    assert 63 in found[:, : len(MIXTURE.unusual)].argmax(axis=0)
+
+
+@pytest.mark.parametrize("missing", [1, 3])
+def test_a_record_that_lacks_the_first_chains_is_found(missing: int, secret: Secret) -> None:
+    rng = np.random.default_rng(6)
+    keys = keys_of(secret, Blocks(nonces=4), 100)
+    search = Identifier([Candidate(key, str(i)) for i, key in enumerate(keys)])
+    record = "/".join(chain_of(keys[63], missing + number, 2, 150, rng) for number in (0, 1))
+    assert searched(search, record) == ("63", True, 3)
+
+
+def test_a_record_that_begins_with_another_chain_is_found(secret: Secret) -> None:
+    rng = np.random.default_rng(7)
+    keys = keys_of(secret, Blocks(nonces=4), 100)
+    search = Identifier([Candidate(key, str(i)) for i, key in enumerate(keys)])
+    record = f"{plain(90, rng)}/{chain_of(keys[63], 0, 1, 200, rng)}"
+    assert searched(search, record) == ("63", True, 3)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_scores_of_other_branches_are_best_paths_of_whole_chains(
+    scheme: Blocks, secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_keys, "_FINALISTS", 3)
+    monkeypatch.setattr(block_keys, "_FIRST", 40)
+    monkeypatch.setattr(block_keys, "_FIRST_EDITED", 50)
+    keys, records = keys_of(secret, scheme, 70), [reading(rng, 100), reading(rng, 80, 0, 50)]
+    found = BlockKeyScreen(keys).other_branches(records)
+    for record, scores in zip(records, found, strict=True):
+        _, *branches = BlockStatistic.of(keys[0]).branches(record)
+        for kind, branch in enumerate(branches):
+            pieces = branch.met_by(BlockStatistic.of(keys[0]).pieces(record))
+            looked_at = np.flatnonzero(scores[:, kind] > -np.inf)
+            assert len(looked_at) == (3 if pieces else 0)
+            for k in looked_at.tolist():
+                total = np.zeros(scheme.nonces)
+                for number, chain in pieces:
+                    coins = keys[k].schedule.words(number + branch.shift, 400)
+                    packed = pack(coins, scheme.block, 100)
+                    total += best_paths(chain, packed, branch.components[0].pace)
+                assert scores[k, kind] == total.max()
+        assert not np.any(scores[:, len(branches) :] > -np.inf)
+
+
+def chain_of(key: Key, number: int, nonce: int, length: int, rng: np.random.Generator) -> str:
+    """Draw one chain of a design with a nonce; promoted letters are three times as frequent."""
+    schedule = key.schedule
+    promoted = schedule.promoted_rows(schedule.keys(number, nonce, length))[:, :20]
+    law = np.cumsum(np.where(promoted, 0.75, 0.25), axis=1)
+    drawn = rng.random(length) * law[:, -1]
+    return "".join(PROTEIN.letters[i] for i in (drawn[:, None] > law).sum(axis=1))
 
 
 def test_chains_of_one_nonce_speak_together(secret: Secret, rng: np.random.Generator) -> None:
     keys = keys_of(secret, Blocks(), 60)
-    schedule, chains = keys[7].schedule, []
-    for number in range(3):
-        promoted = schedule.promoted_rows(schedule.keys(number, 5, 60))[:, :20]
-        law = np.cumsum(np.where(promoted, 0.75, 0.25), axis=1)
-        drawn = rng.random(60) * law[:, -1]
-        chains.append("".join(PROTEIN.letters[i] for i in (drawn[:, None] > law).sum(axis=1)))
+    chains = [chain_of(keys[7], number, 5, 60, rng) for number in range(3)]
     together = read(PROTEIN.encode("/".join(chains)), PROTEIN, mask_repeats=False)
     assert np.argmax(BlockKeyScreen(keys).from_start([together])[0, :, 0]) == 7
 

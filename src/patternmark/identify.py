@@ -40,7 +40,7 @@ from patternmark.statistics.excerpts import needs_excerpts
 from patternmark.token_screen import TokenScreen
 
 SHORTLIST = 24
-_STAGES = 2  # the most that a screen has
+_STAGES = 3  # the most that a screen has
 _BATCH = 32
 _KEPT_DETECTORS, _KEPT_OF_TOKENS = 64, 8
 
@@ -319,9 +319,12 @@ class _Group:
         return [[n for numbers in row for n in numbers] for row in zip(*best, strict=True)]
 
     def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
-        """Return the keys of the highest scores of each record: [B, K]."""
+        """Return the keys of the highest scores of each record; those of -inf are not worth it."""
         places = np.argsort(-scores, axis=1, kind="stable")[:, : max(1, few)]
-        return [[self.numbers[place] for place in row] for row in places.tolist()]
+        return [
+            [self.numbers[place] for place in row if own[place] > -np.inf]
+            for row, own in zip(places.tolist(), scores, strict=True)
+        ]
 
 
 def _screen_of(keys: Sequence[Key]) -> KeyScreen | None:

@@ -56,7 +56,9 @@ def test_the_mark_goes_and_the_design_stays_good(tmp_path: Path, key: Key) -> No
     from patternmark.design.run import score_sequences
 
     attacker = redesigner(tmp_path)
-    own = designs(attacker, key, 24)  # of four designs 45 to 82 % remain, of all about 56 %
+    # Of 64 designs half a redesign leaves 50 %; means of 24 scatter by 4, of 48 by 3.
+    many = designs(attacker, key, 48)
+    own = many[:24]
     detector = Detector(key)
 
     def mean_log_p(sequences: list[np.ndarray]) -> float:
@@ -68,10 +70,12 @@ def test_the_mark_goes_and_the_design_stays_good(tmp_path: Path, key: Key) -> No
         return float(np.mean([design.score for design in found]))
 
     redesign = attacker.attack("redesign")
-    half, redesigned = (redesign.attack_all(own, epsilon, seed=1) for epsilon in (0.5, 1.0))
+    half, redesigned = (
+        redesign.attack_all(some, epsilon, seed=1) for some, epsilon in ((many, 0.5), (own, 1.0))
+    )
     rewritten = attacker.attack("rewrite").attack_all(own, 1.0, seed=1)
     assert mean_log_p(own) < -10
-    assert mean_log_p(half) > 0.6 * mean_log_p(own)
+    assert mean_log_p(half) > 0.6 * mean_log_p(many)
     assert mean_log_p(redesigned) > -2  # written anew: no mark at all
     assert mean_log_p(rewritten) > 0.2 * mean_log_p(own)
     # The unmarked model likes its own letters better than marked ones.

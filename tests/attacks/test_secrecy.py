@@ -7,6 +7,7 @@ import pytest
 
 from patternmark import Key, Profile
 from patternmark.bench import secrecy
+from patternmark.bench.protein import suitable_chains
 from patternmark.bench.secrecy import Size, hardiness, secrecy_curve, to_markdown, trials_of
 from patternmark.bench.secrecy_judge import agreement_with_detector, is_found, log_e_of_nonces
 from patternmark.bench.secrecy_trials import Trial, block_marked
@@ -93,6 +94,39 @@ def test_the_command_writes_numbers_page_and_picture(
     assert paper[-1]["forged"]["hits"] == paper[-1]["forged"]["n"] == 4
     assert result["trials"] == {"planned": 8, "measured": 8}
     assert result["check"]["same"] == result["check"]["n"] > 0
+
+
+def test_with_structures_the_attacker_has_the_model(
+    run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="pip install 'patternmark[protein]'")
+    pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
+    pytest.importorskip("tmtools", reason="pip install tmtools")
+    from patternmark.bench import secrecy_model
+    from tests.adapters import write_chains
+
+    monkeypatch.setitem(secrecy.SIZES, "smoke", TINY)
+    for name in "ABC":
+        write_chains(tmp_path / f"{name}.pdb", {"A": (name, range(1, 60))})
+    options = ("bench", "secrecy", "--structures", tmp_path, "--json")
+    none = run(*options)  # their chains are too short
+    assert none.status == 2
+    assert "3 structures or more" in none.err
+    assert "0 of the given 3 have one" in none.err
+    monkeypatch.setattr(
+        secrecy_model, "suitable_chains", lambda files, most: suitable_chains(files, most, 40)
+    )
+    done = run(*options, "-o", tmp_path)
+    assert done.status == 0, done.err
+    result = json.loads(done.out)
+    assert result == json.loads((tmp_path / "secrecy.json").read_text())
+    model = result["model"]
+    assert (model["backbones"], model["designs"]) == (["B", "C"], 2)
+    found = {(row["source"], row["kind"]): row["found"]["n"] for row in model["forged"]}
+    assert found[("one", "honest")] == found[("one", "forced")] == 2
+    learned = model["learned"]
+    assert learned["with_model"]["bits"]["mean"] > learned["without"]["bits"]["mean"] > 0
+    assert "## With ProteinMPNN" in (tmp_path / "secrecy.md").read_text()
 
 
 def test_an_unknown_size_is_named(run: Callable[..., Outcome]) -> None:

@@ -81,6 +81,31 @@ def test_a_block_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Ge
     assert "nonces believed to be in use: 1; sequences of the best known: 24" in done.out
 
 
+def test_an_attacker_who_has_the_model(run: Run, secret: Secret, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="pip install 'patternmark[protein]'")
+    pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
+    from tests.models.published import real_structure, weights
+
+    torch.set_num_threads(1)
+    weights("v_48_020")
+    structure, file = real_structure(tmp_path, "A"), tmp_path / "designs.fa"
+    save_key(Key.of(secret, Profile(scheme=Blocks(nonces=1))), tmp_path / "block.key")
+    key = ("--key", tmp_path / "block.key")
+    made = run("design", structure, *key, "-n", 3, "--delta", 2, "--seed", 1, "-o", file)
+    assert made.status == 0, made.err
+    options = ("audit", file, *key, "--tries", 4, "--budget", 0.3, "--json")
+    alone, aware = run(*options), run(*options, "--backbone", structure)
+    assert (aware.status, aware.err) == (0, "")
+    (blind,), (result,) = alone.objects, aware.objects
+    assert result["backbone"] == str(structure)
+    assert (result["sequences"], result["residues"]) == (blind["sequences"], blind["residues"])
+    assert result["learned"]["bits_learned"] > blind["learned"]["bits_learned"]
+    assert (result["forged"]["n"], result["before"]["n"]) == (4, 3)
+    assert result["stripped"]["hits"] < result["before"]["hits"] == 3
+    table = run(*options[:-1], "--backbone", structure)
+    assert "given sequences, edited where the learned key says they agree" in table.out
+
+
 def test_of_block_marks_the_first_chain_is_attacked(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "two.fa"
     file.write_text(">a\nMKTAYIAKQR/AEDKLMNPQRST\n>b\nMKTAYIAKQRAA\n")

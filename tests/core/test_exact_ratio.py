@@ -26,8 +26,9 @@ from tests.core.paths import every_key, every_path, ratio, small_chain
 
 MOST_BLOCKS = 5  # of two pairs: 1,024 keys
 letters = st.lists(st.integers(0, 4), min_size=1, max_size=7)
-slips = st.sampled_from([(0.0, 0.0), (0.003, 0.0), (0.25, 0.0), (0.6, 0.0), (0.1, 0.1), (0.3, -0.25),
-                         (0.35, 0.3)])  # and how many more are doubled than lost  # fmt: skip
+slips = st.sampled_from(  # and how many more are doubled than lost
+    [(0.0, 0.0), (0.003, 0.0), (0.25, 0.0), (0.6, 0.0), (0.1, 0.1), (0.3, -0.25), (0.35, 0.3)]
+)
 begins = st.sampled_from(["start", "anywhere", "inside"])
 seeds = st.integers(0, 2**32 - 1)
 

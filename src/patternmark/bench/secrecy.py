@@ -231,8 +231,13 @@ def run_secrecy_benchmark(
 ) -> dict[str, Any]:
     """Measure the paper's scheme and every shape of block marks; with structures, also designs."""
     if size_name not in SIZES:
-        raise ParameterError(f"--size is one of {', '.join(SIZES)}, not {size_name!r}")
+        raise ParameterError(f"the size is one of {', '.join(SIZES)}, not {size_name!r}")
     size = SIZES[size_name]
+    with_model = {}
+    if structures:  # first: structures that do not fit are found out at once
+        from patternmark.bench.secrecy_model import run_with_model  # noqa: PLC0415  # torch
+
+        with_model["model"] = run_with_model(structures, size_name, seed, step)
     work = trials_of(size, seed)
     result: dict[str, Any] = {
         "benchmark": "secrecy",
@@ -254,11 +259,7 @@ def run_secrecy_benchmark(
         "check": check_of_judge(size.keys, size.tries, seed),
     }
     result["unmarked"] = _unmarked(size.keys, size.tries, seed)
-    if structures:
-        from patternmark.bench.secrecy_model import run_with_model  # noqa: PLC0415  # torch
-
-        result["model"] = run_with_model(structures, size_name, seed, step)
-    return result
+    return result | with_model
 
 
 def _unmarked(keys: int, tries: int, seed: int) -> dict[str, Any]:

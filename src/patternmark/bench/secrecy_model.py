@@ -27,7 +27,13 @@ from patternmark.attacks.with_model import (
     strip_by_model,
 )
 from patternmark.bench.detectors import reported
-from patternmark.bench.protein import TEMPERATURE, numbered_keys, suitable_chains
+from patternmark.bench.protein import (
+    LONGEST,
+    SHORTEST,
+    TEMPERATURE,
+    numbered_keys,
+    suitable_chains,
+)
 from patternmark.bench.secrecy_judge import judged
 from patternmark.bench.secrecy_rates import rate
 from patternmark.core.alphabet import PROTEIN, UNREAD
@@ -37,6 +43,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.design.batch import designs_of, unmarked_task
 from patternmark.design.plan import DesignPlan, plan_design, promoted_bits
+from patternmark.errors import InputError
 from patternmark.intervals import mean_interval
 from patternmark.io.nonce_counter import counted_nonces
 from patternmark.models.mpnn import Prepared, ProteinMPNN
@@ -46,6 +53,7 @@ from patternmark.simulate import natural_frequencies, rates_at
 
 DELTA = 1.0  # of the marked designs
 STRENGTHS = {"honest": 1.0, "forced": 3.0}  # of the forgeries
+_FEWEST = 2  # backbones: designs on one, forgeries on the other
 _SURE = 0.9  # expected sign of a coin that counts as known
 
 
@@ -87,8 +95,16 @@ def run_with_model(
 ) -> dict[str, Any]:
     """Design, learn, forge on other backbones, strip, and judge."""
     size = SIZES[size_name]
+    suitable = suitable_chains(structures, 3 * size.backbones)
+    chosen = reported(suitable)[: size.backbones]
+    if len(chosen) < _FEWEST:
+        raise InputError(
+            f"forgeries need another backbone than the designs: give 3 structures or more with a "
+            f"chain of {SHORTEST} to {LONGEST} residues (one of three was used to choose the "
+            f"detector's components and is left out); {len(suitable)} of the given "
+            f"{len(structures)} have one"
+        )
     model = ProteinMPNN.load(weights_file(), "cpu")
-    chosen = reported(suitable_chains(structures, 3 * size.backbones))[: size.backbones]
     places = []
     for backbone in chosen:
         places.append(_Place(plan_design(backbone), model.prepare(model.encode(backbone))))

@@ -299,6 +299,10 @@ def backbone_progress(
 
 @bench_app.command()
 def secrecy(
+    structures: Annotated[
+        list[Path] | None,
+        typer.Option(help="Structures, or folders, to design on: an attacker who has the model."),
+    ] = None,
     size: Annotated[str, typer.Option(help="smoke, or full (up to 10,000 sequences).")] = "smoke",
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, sequences and attacks.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
@@ -311,15 +315,29 @@ def secrecy(
     from patternmark.bench.secrecy import SIZES, num_trials, plot, run_secrecy_benchmark
     from patternmark.bench.secrecy import to_markdown as page_of
 
-    with progress("keys") as bar:
-        task = bar.add_task("attacking", total=num_trials(SIZES[size]) if size in SIZES else None)
+    found = _found_structures(structures)
+    steps = num_trials(SIZES[size]) if size in SIZES else None
+    with progress("keys and structures" if found else "keys") as bar:
+        # How many of the structures have a suitable chain, only reading them tells.
+        task = bar.add_task("attacking", total=None if found else steps)
 
         def step(what: str) -> None:
             bar.update(task, description=what, advance=1)
 
-        result = run_secrecy_benchmark(size, seed, workers, step, partial)
+        result = run_secrecy_benchmark(size, seed, workers, step, partial, found)
     show(result, page_of(result), output, as_json)
     draw(plot, result, output)
+
+
+def _found_structures(paths: list[Path] | None) -> list[Path]:
+    """Return the structures among files and folders; none where none were asked for."""
+    if not paths:
+        return []
+    from patternmark.io.structures import find_structures
+    from patternmark.models.weights import weights_file
+
+    weights_file(report=say)  # fetched now: a run of hours must not find out at its end
+    return find_structures(paths)
 
 
 def draw(

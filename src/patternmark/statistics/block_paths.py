@@ -14,10 +14,11 @@ meets each block once, so the product of its pieces has mean 1 too, and so has a
 paths, strengths, nonces and chains. The average E is an e-value for any chain whatever: repeats,
 one letter over and over, a chain marked by another key, a chain written on purpose.
 
-Lost and inserted letters change the length of a piece: a share `slip` of the positions of a block is
-lost or doubled, evenly or more of one kind than of the other. `log_ratios` adds up all paths, position by position and block by block. It
-is a forward pass of a semi-Markov chain: the state after block j is where in the chain it ended.
-The denominators depend on the chain alone, so they are computed once for all keys.
+Lost and inserted letters change the length of a piece: a share `slip` of the positions of a block
+is lost or doubled, evenly or more of one kind than of the other. `log_ratios` adds up all paths,
+position by position and block by block. It is a forward pass of a semi-Markov chain: the state
+after block j is where in the chain it ended. The denominators depend on the chain alone, so they
+are computed once for all keys.
 
 All terms are positive. Leaving out nonces, components or paths makes E smaller, so that it stays an
 e-value: a `Look` says which ones are worth adding up for a chain (`block_screen` finds them).
@@ -124,6 +125,11 @@ class Chain:
     @property
     def length(self) -> int:
         return len(self.letters)
+
+    def first(self, letters: int) -> Chain:
+        """Return the chain's first letters alone."""
+        some = slice(letters)
+        return Chain(self.letters[some], self.weights[:, some], self.pair[some], self.side[some])
 
 
 class Look(NamedTuple):

@@ -125,9 +125,14 @@ def _turned(squares: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return squares
 
 
-def blocks_reached(block: int, longest: int) -> int:
-    """Return how many blocks matter to chains of at most `longest` letters."""
-    positions = max(FIRST_POSITIONS + longest, ceil(longest / _SLOWEST))
+def blocks_reached(block: int, longest: int, *, loose: bool = True) -> int:
+    """Return how many blocks matter to chains of at most `longest` letters.
+
+    Without `loose` only paths from the start of the schedule are looked for.
+    """
+    positions = ceil(longest / _SLOWEST)
+    if loose:
+        positions = max(FIRST_POSITIONS + longest, positions)
     return (positions + 2 * SEGMENT) // block + 1
 
 

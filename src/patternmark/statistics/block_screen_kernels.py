@@ -20,7 +20,9 @@ from patternmark.lanes import (
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _paths_of_word(words, width, letters, weights, expected, strays, block, front, cost, narrow, rows):
+def _paths_of_word(
+    words, width, letters, weights, expected, strays, block, front, cost, narrow, rows
+):
     """Write the best path of each lane of one word to the first row."""
     lanes = 32 if narrow else LANES
     rows[:] = np.int16(-16384)
@@ -59,8 +61,9 @@ def best_paths(words, letters, weights, expected, strays, block, front, cost, na
     rows = np.empty((3, (2 * strays[-1] + 3) * LANES), dtype=np.int16)
     for w in range(len(words)):
         _paths_of_word(
-            words[w].reshape(-1), width, letters, weights, expected, strays, block, front, cost, narrow, rows
-        )
+            words[w].reshape(-1), width, letters, weights, expected, strays, block, front, cost,
+            narrow, rows,
+        )  # fmt: skip
         for lane in range(32 if narrow else LANES):
             found[w, lane] = rows[2, lane]
     return found

@@ -247,7 +247,10 @@ class BlockStatistic:
         share = np.array([log(_SHIFTED / len(shifts))])
         return [
             Branch(0, mixture.components, weights[:usual]),
-            *(Branch(0, (c,), weights[i : i + 1]) for i, c in enumerate(mixture.every) if i >= usual),
+            *(
+                Branch(0, (component,), np.array([weight]))
+                for component, weight in zip(mixture.unusual, weights[usual:], strict=True)
+            ),
             *(Branch(shift, (mixture.of_other_chain,), share) for shift in shifts),
         ]
 

@@ -153,6 +153,7 @@ class _Seen(NamedTuple):
     """What the screen sees of a chain."""
 
     whole: Integers  # what each letter adds to a score
+    rows: Integers  # of a packed table, the last one for letters that add nothing
     log_mean: float  # ln of the mean of the letters' ratio over their coins
 
 
@@ -160,7 +161,22 @@ class _Seen(NamedTuple):
 def _seen(chain: Chain) -> _Seen:
     middle = chain.weights.mean(axis=0)  # of a mark of middle strength
     whole = np.rint(_UNIT * middle).astype(np.int64)
-    return _Seen(whole, float(np.log(np.cosh(middle / 2.0)).sum()))
+    rows = np.where(whole == 0, PROTEIN.size, chain.letters)
+    return _Seen(whole, rows, float(np.log(np.cosh(middle / 2.0)).sum()))
+
+
+class _Course(NamedTuple):
+    """Where each letter of a chain is expected in the schedule, and how far it may be from there."""
+
+    expected: Integers
+    strays: Integers
+
+
+@lru_cache(256)
+def _course(length: int, pace: float) -> _Course:
+    along = np.arange(length)
+    strays = np.minimum(4 + (1.4 * np.sqrt(along)).astype(np.int64), _DRIFT)
+    return _Course((along / pace).astype(np.int64), strays)
 
 
 def score(chain: Chain, packed: Packed, *, pace: float = 1.0, loose: bool = True) -> Scores:
@@ -191,11 +207,8 @@ def best_paths(chain: Chain, packed: Packed, pace: float = 1.0) -> Integers:
         raise ValueError(f"tables are packed for paces of {_SLOWEST} and more, not {pace}")
     if chain.length == 0:
         return np.zeros(packed.lanes, dtype=np.int64)
-    along = np.arange(chain.length)
-    expected = (along / pace).astype(np.int64)
-    strays = np.minimum(4 + (1.4 * np.sqrt(along)).astype(np.int64), _DRIFT)
-    weights = _seen(chain).whole
-    rows = np.where(weights == 0, packed.words.shape[1] - 1, chain.letters)
+    weights, rows, _ = _seen(chain)
+    expected, strays = _course(chain.length, pace)
     loops = _loops(chain, packed)
     find = _best_paths if loops is None else loops.best_paths
     narrow = packed.lanes <= LANES // 2

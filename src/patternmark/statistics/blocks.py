@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from math import log
 from typing import NamedTuple, Protocol
@@ -151,6 +151,22 @@ class Branch(NamedTuple):
         return [piece for piece in pieces if piece.number + self.shift >= 0]
 
 
+@lru_cache(1024)
+def _branches(mixture: Mixture, scored: int, chains: int) -> list[Branch]:
+    weights = mixture.log_weights(scored) + log(1.0 - _SHIFTED)
+    usual = len(mixture.components)
+    shifts = [*_LACKING, *(shift for shift in _BEFORE if chains + shift > 0)]
+    share = np.array([log(_SHIFTED / len(shifts))])
+    return [
+        Branch(0, mixture.components, weights[:usual]),
+        *(
+            Branch(0, (component,), np.array([weight]))
+            for component, weight in zip(mixture.unusual, weights[usual:], strict=True)
+        ),
+        *(Branch(shift, (mixture.of_other_chain,), share) for shift in shifts),
+    ]
+
+
 def _of_one(log_ratios: NDArray[np.float64], chains: int) -> NDArray[np.float64]:
     """Return ln of the ratio of one of a record's chains, which may carry no mark."""
     if chains == 1:
@@ -197,7 +213,7 @@ class BlockStatistic:
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return ln p against ln E."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
-        heights = np.array([self._log_p(value, reading) for value in values])
+        heights = self._log_p(values, reading)
         return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
 
     def _judge(self, reading: Reading) -> Measurement:
@@ -205,11 +221,12 @@ class BlockStatistic:
         by_nonce = self._mixed(reading, pieces)  # [R]
         total = float(log_mean_exp(by_nonce)) if reading.num_scored else 0.0
         payload, error = likeliest_nonce(by_nonce)
+        log_p, floor = self._log_p(np.array([total, self._largest(pieces)]), reading)
         return Measurement(
             statistic=total,
             expected=None,
-            log_p=self._log_p(total, reading),
-            log_p_floor=self._log_p(self._largest(pieces), reading),
+            log_p=float(log_p),
+            log_p_floor=float(floor),
             payload=payload,
             payload_error=error,
             log_p_any=float(markov(np.array(total))),
@@ -240,19 +257,7 @@ class BlockStatistic:
 
     def branches(self, reading: Reading) -> list[Branch]:
         """Return what E averages over besides the nonce, with the logarithms of the weights."""
-        mixture = self.mixture
-        weights = mixture.log_weights(reading.num_scored) + log(1.0 - _SHIFTED)
-        usual = len(mixture.components)
-        shifts = [*_LACKING, *(shift for shift in _BEFORE if len(reading.chains) + shift > 0)]
-        share = np.array([log(_SHIFTED / len(shifts))])
-        return [
-            Branch(0, mixture.components, weights[:usual]),
-            *(
-                Branch(0, (component,), np.array([weight]))
-                for component, weight in zip(mixture.unusual, weights[usual:], strict=True)
-            ),
-            *(Branch(shift, (mixture.of_other_chain,), share) for shift in shifts),
-        ]
+        return _branches(self.mixture, min(reading.num_scored, SHORT), len(reading.chains))
 
     def _of_chains(self, pieces: Sequence[Numbered], branch: Branch) -> NDArray[np.float64]:
         """Multiply the ratios of a record's chains: [R, C]."""
@@ -329,19 +334,17 @@ class BlockStatistic:
         letters = np.where(symbols == UNREAD, 0, symbols)
         return Chain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
 
-    def _log_p(self, total: float, reading: Reading) -> float:
-        any_sequence = float(markov(np.array(total)))
+    def _log_p(self, totals: NDArray[np.float64], reading: Reading) -> NDArray[np.float64]:
+        """Return ln p of values of ln E."""
         if self.name == "lr":
-            return any_sequence
+            return markov(totals)
         longest = max((int(np.count_nonzero(p != UNREAD)) for p in reading.parts), default=0)
         factor = log_c.at(self.coins.block, self.mixture.digest, longest)
-        return min(any_sequence, 0.0, factor - total)
+        return np.minimum(markov(totals), factor - totals)
 
     def _largest(self, pieces: Sequence[Numbered]) -> float:
         """Return ln E where every letter agrees with one nonce: nothing can show more."""
-        most = [log(2.0) - np.logaddexp(0.0, -piece.chain.weights).min(axis=0) for piece in pieces]
-        agreeing = sum(
-            float(own[piece.chain.weights.any(axis=0)].sum())
-            for own, piece in zip(most, pieces, strict=True)
-        )
+        # A letter that is not scored has weights of 0 and adds nothing.
+        strongest = [piece.chain.weights.max(axis=0) for piece in pieces]
+        agreeing = sum(float((log(2.0) - np.logaddexp(0.0, -own)).sum()) for own in strongest)
         return max(agreeing - log(self.coins.nonces), 0.0)

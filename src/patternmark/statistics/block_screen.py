@@ -166,7 +166,7 @@ def _seen(chain: Chain) -> _Seen:
 
 
 class _Course(NamedTuple):
-    """Where each letter of a chain is expected in the schedule, and how far it may be from there."""
+    """Where each letter of a chain is expected in the schedule, and how far off it may be."""
 
     expected: Integers
     strays: Integers

@@ -13,7 +13,7 @@ import pytest
 
 from patternmark import PROTEIN
 from patternmark.bench.block_batch import likely_words, mixed_log_ratios
-from patternmark.bench.block_null import grid, jobs_of, measured, raised_c, table_of
+from patternmark.bench.block_null import Job, grid, jobs_of, measured, raised_c, table_of
 from patternmark.bench.block_null_page import to_markdown
 from patternmark.bench.hard_sequences import CLASSES, made, windows
 from patternmark.core.blocks import pair_of_letter
@@ -78,13 +78,28 @@ def test_classes_have_as_many_scored_letters_as_asked_for(rng: np.random.Generat
     assert all(PROTEIN.decode(row) in texts for row in windows(chains, 30, 5, rng))
 
 
-def test_the_table_is_the_largest_raised_c(rng: np.random.Generator) -> None:
+def test_the_table_is_the_largest_raised_c_of_any_length() -> None:
     rows = [
-        {"class": "a", "length": 40, "draws": 9, "c": [0.1, 0.3], "error": [0.01] * 2},
-        {"class": "b", "length": 40, "draws": 9, "c": [0.2, 0.1], "error": [0.2] * 2},
+        {"length": 400, "largest": 0.3, "largest_error": 0.01},
+        {"length": 40, "largest": 0.2, "largest_error": 0.2},
     ]
-    assert raised_c(rows[0]).tolist() == pytest.approx([0.12, 0.32])
-    assert table_of(rows, [40])["c"] == [0.6]
+    assert raised_c(rows[0]) == pytest.approx(0.32)
+    table = table_of(rows)
+    assert (table["lengths"], table["c"]) == ([40], [0.6])
+
+
+def test_the_largest_c_is_found_between_the_values_that_are_shown(rng: np.random.Generator) -> None:
+    """One letter has few values of E: the largest C is at one of them."""
+    job = Job("R alone", 30, np.repeat(PROTEIN.encode("R" * 30)[None], 200, axis=0), 1, grid(30))
+    (row,) = measured([job], 1, lambda what: None)
+    assert row["largest"] > max(row["c"])
+    log_e = mixed_log_ratios(job.letters, likely_words(job.letters, 3, rng), 3)
+    at = row["largest_at"]
+    again = np.where(log_e >= at, np.exp(at - log_e), 0.0).mean()
+    assert again == pytest.approx(row["largest"], abs=6 * row["largest_error"])
+
+
+def test_grids_reach_what_strong_letters_show() -> None:
     assert grid(40)[-1] == 16.0
     assert grid(100)[-1] == 40.0  # one strong letter over and over shows 18 there
 

@@ -2,8 +2,9 @@
 
 For one sequence, C(t) = t P(E >= t) over random keys. Keys are drawn with probability proportional
 to E, so that C(t) is an average of numbers between 0 and 1 (see `statistics.block_exact`): a few
-thousand keys show P of 1e-7 as well as of 1e-2. The largest C over all classes and all t
-from 1 on becomes the table that `auto` reads.
+thousand keys show P of 1e-7 as well as of 1e-2. The largest C over all classes, all lengths and all
+t from 1 on is what `auto` reads. It is one number for chains of any length: whoever writes a
+sequence makes a short one long with letters that say nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.statistics.blocks import MIXTURE
 
 LENGTHS = (30, 40, 60, 100, 200, 400, 800)
-STEP = 0.5  # between values of ln t
+STEP = 0.5  # between values of ln t in the result
+_FINE = 0.02  # ... and where the largest C is looked for: E of one sequence may have few values
 SMALLEST, PER_RESIDUE = 14.0, 0.4  # ln t goes up to the larger of 14 and 0.4 for each residue
 NATURAL = "natural chains"
 _STANDARD_ERRORS = 2.0
@@ -70,7 +72,7 @@ def measure_c(
         "seed": seed,
         "step": STEP,
         "rows": rows,
-        "table": table_of(rows, lengths),
+        "table": table_of(rows),
     }
 
 
@@ -114,31 +116,45 @@ def _measure(job: Job) -> dict[str, Any]:
     log_e = mixed_log_ratios(job.letters, words, DEFAULT_BLOCK)
     terms = np.where(log_e[:, None] >= job.log_t, np.exp(job.log_t - log_e[:, None]), 0.0)
     error = terms.std(axis=0, ddof=1) / np.sqrt(len(log_e))
+    largest = _largest(log_e, float(job.log_t[-1]))
     return {
         "class": job.name,
         "length": job.length,
         "draws": len(log_e),
         "c": terms.mean(axis=0).round(5).tolist(),
         "error": error.round(5).tolist(),
+        **largest,
     }
 
 
-def table_of(rows: Sequence[dict[str, Any]], lengths: Sequence[int]) -> dict[str, Any]:
-    """Return the largest C of each length over all classes, raised by its standard error."""
-    largest = []
-    for n in lengths:
-        raised = [float(np.max(raised_c(row))) for row in rows if row["length"] == n]
-        largest.append(round(max(raised), 4))
+def _largest(log_e: NDArray[np.float64], last: float) -> dict[str, float]:
+    """Return the largest C on a fine grid with its standard error, and ln t where it is."""
+    descending = -np.sort(-log_e)
+    log_t = np.arange(0.0, last, _FINE)
+    reached = np.searchsorted(-descending, -log_t, side="right")  # how many have E >= t
+    # Sums of 1 / E and of its square over the keys that reach t, in units of t.
+    sums = [np.append(0.0, np.cumsum(np.exp(-power * descending)))[reached] for power in (1, 2)]
+    mean = np.exp(log_t) * sums[0] / len(log_e)
+    spread = np.maximum(np.exp(2.0 * log_t) * sums[1] / len(log_e) - mean**2, 0.0)
+    best = int(np.argmax(mean))
+    return {
+        "largest": round(float(mean[best]), 5),
+        "largest_error": round(float(np.sqrt(spread[best] / len(log_e))), 5),
+        "largest_at": round(float(log_t[best]), 2),
+    }
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the largest C over all classes and lengths, raised by its standard error."""
     return {
         "about": "the largest t P(E >= t) over all classes of `patternmark bench block-null`",
         "block": DEFAULT_BLOCK,
         "mixture": MIXTURE.digest,
-        "lengths": list(lengths),
-        "c": [min(value, 1.0) for value in largest],
+        "lengths": [min(row["length"] for row in rows)],
+        "c": [round(min(max(raised_c(row) for row in rows), 1.0), 4)],
     }
 
 
-def raised_c(row: dict[str, Any]) -> NDArray[np.float64]:
-    """Return C plus its standard errors, at all t from 1 on."""
-    raised: NDArray[np.float64] = np.array(row["c"]) + _STANDARD_ERRORS * np.array(row["error"])
-    return raised
+def raised_c(row: dict[str, Any]) -> float:
+    """Return the largest C of a class and length plus its standard errors."""
+    return float(row["largest"] + _STANDARD_ERRORS * row["largest_error"])

@@ -50,6 +50,17 @@ def _climbed(n: int, rng: np.random.Generator) -> Symbols:
     return PROTEIN.encode(text + "K" * max(0, n - before - after - 5))
 
 
+def _headed(letter: str, count: int, filler: str) -> Maker:
+    """Write one strong letter some times, then letters that say nothing: long, with few coins."""
+
+    def make(n: int, rng: np.random.Generator) -> Symbols:
+        del rng
+        ids = PROTEIN.encode(letter * count + filler * n)
+        return ids[: int(np.searchsorted(np.cumsum(ids < 20), n)) + 1]  # n that are scored
+
+    return make
+
+
 def _repeated(unit: str) -> Maker:
     return lambda n, rng: np.resize(np.roll(PROTEIN.encode(unit), rng.integers(len(unit))), n)
 
@@ -143,6 +154,13 @@ CLASSES: dict[str, Maker] = {
     "one strong letter": lambda n, rng: np.full(n, rng.choice(PROTEIN.encode("KRESM"))),
     "one strong letter, then its partner, then it again": _stretches,
     "found by a search": _climbed,
+    **{f"{letter} alone": _repeated(letter) for letter in "KRM"},
+    **{
+        f"{count} R, then {filler}": _headed("R", count, filler)
+        for filler in ("GP", "GPX")
+        for count in (12, 18, 21, 24, 30, 36, 48, 54, 66)
+    },
+    **{f"24 {letter}, then GP": _headed(letter, 24, "GP") for letter in "KM"},
     "A and X in turn": lambda n, rng: _repeated("AX")(2 * n, rng),
     "GS linker": _of("GGGGS"),
     "KR-rich": _of("KKRR"),

@@ -116,4 +116,4 @@ def likeliest_nonce(by_nonce: NDArray[np.float64]) -> tuple[int | None, float | 
     others = np.delete(by_nonce, best)
     others = np.where(np.isfinite(others), others, 0.0)
     log_others = log_mean_exp(others, total=True) - by_nonce[best]
-    return best, float(1.0 / (1.0 + np.exp(-log_others)))
+    return best, float(np.exp(-np.logaddexp(0.0, -log_others)))

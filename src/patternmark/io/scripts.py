@@ -29,20 +29,20 @@ BATAK LEPCHA LIMBU MEETEI CHAM KAITHI CHAKMA SHARADA TIRHUTA SAMARITAN
 _JOINED_SCRIPTS = frozenset(_JOINED.split())
 # Letters of European languages that are written with Latin letters; dotless i is for Turkish.
 _EUROPEAN = frozenset(set(map(chr, range(0xC0, 0x180))) - set("×÷ıĸ") | set("ȘșȚțẞ"))
-# The commonest words, without accents: they tell a language in which rare accents are a trick.
+# Common words, without accents, that few other languages have: they tell a language in which rare
+# accents are a trick. English ones never have any.
 _ENGLISH = """
-the of and to in is that for it was with as on be by this are at from not have or which
+the of and to is that it with be by this are from not have which their there would they been
 """
 _OTHERS = """
 der die und den das ist nicht mit von dem des ein eine auf sich zu im les est une dans pour que qui
-pas sur los las por para con del una como che per della non sono uma nao com dos het een van dat
-voor met niet zijn och att som det inte til ikke
+pas sur los las por para del una como che per della non sono uma nao dos het een voor met niet zijn
+och att som det inte til ikke
 """
 _COMMON_ENGLISH = frozenset(_ENGLISH.split())
 _COMMON_EUROPEAN = _COMMON_ENGLISH | frozenset(_OTHERS.split())
-_LEAST_COMMON = 0.1  # of all words are among the commonest, in a text of a language
-_MOST_ACCENTED = 0.1  # of the words of an English text
-_FEW = 8  # words: too short to tell how many are accented
+_LEAST_COMMON = 0.12  # of all words are among the common ones, in a text of a language
+_FEW = 2  # common English words with an accent: more than any English text has
 _DOMINANT = 4  # letters of one script for each of another that has no double
 _NEAR = 2  # words on each side that say whether a word is quoted
 
@@ -177,13 +177,12 @@ class Text:
 
     @cached_property
     def has_strange_accents(self) -> bool:
-        """Whether it is English with more accents than English has."""
-        accented = sum(
-            any(bare_of(c) != c for c in self.word(number) if script_of(c[0]) == _LATIN)
-            for number in range(len(self.words))
+        """Whether it is English with accents on words that never have any."""
+        strange = sum(
+            bare in _COMMON_ENGLISH and any(bare_of(c) != c for c in self.word(number))
+            for number, bare in enumerate(self._bare_words)
         )
-        many = accented > _MOST_ACCENTED * len(self.words) and len(self.words) >= _FEW
-        return many and self._has_common(_COMMON_ENGLISH)
+        return strange >= _FEW and self._has_common(_COMMON_ENGLISH)
 
 
 def _runs(scripts: list[str]) -> Iterator[tuple[int, int]]:
@@ -273,11 +272,12 @@ def _is_symbol(word: list[str], num_latin: int) -> bool:
 
 
 def _is_quoted(read: Text, number: int) -> bool:
-    """Whether words beside it are wholly in another script, and could not be in Latin letters."""
+    """Whether words beside it are wholly in its script, and could not be in Latin letters."""
+    script = _other_script(read.word(number))
     near = range(max(0, number - _NEAR), min(len(read.words), number + _NEAR + 1))
     words = (read.word(other) for other in near if other != number)
     return any(
-        all(script_of(letter[0]) != _LATIN for letter in word)
+        all(script_of(letter[0]) == script for letter in word)
         and not all(latin_of(letter) for letter in word)
         for word in words
     )

@@ -46,6 +46,7 @@ ALPHABETS = {
     "GREEK": "αβγδεζηθικλμνξοπρστυφχψω",
 }
 SMALL_CAPITAL = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
+DRAWN = ("Sm", "Sc", "Sk", "Lm", "Mn", "Me")  # categories of signs and marks
 
 
 def read_confusables(text: str) -> dict[str, str]:
@@ -83,15 +84,19 @@ def meant_by(source: str, target: str, writes_capitals: bool) -> str:
     return "M" if target == "rn" and source.isupper() else "m" if target == "rn" else target
 
 
+def name_of(character: str) -> str:
+    return unicodedata.name(character, "?")
+
+
 def script_of(character: str) -> str:
-    return unicodedata.name(character, "?").split()[0]
+    return name_of(character).split()[0]
 
 
 def small_capitals(classes: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the letter of each small capital, and of its class where that has another name."""
     letters = {}
     for source in map(chr, range(0x10000)):
-        match = SMALL_CAPITAL.fullmatch(unicodedata.name(source, ""))
+        match = SMALL_CAPITAL.fullmatch(name_of(source))
         if match:
             letters[source] = match[1].lower()
     names = {classes.get(source, source): letter for source, letter in letters.items()}
@@ -120,14 +125,19 @@ def letters_of(classes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
             continue
         if category[0] == "P" and len(target) == 1 and target.isascii() and not target.isalnum():
             yield "signs", source, target
-        # Nobody is deceived by a letter that is written from right to left.
-        is_backwards = unicodedata.bidirectional(source) in ("R", "AL")
-        if category[0] != "L" or category == "Lm" or is_backwards:
+        # Between letters, signs of mathematics, money and tables mean what they are.
+        is_drawn = category in ("Sm", "Sc", "Lm", "Sk", "Mn", "Me") or "BOX DRAWINGS" in name_of(
+            source
+        )
+        if category[0] in "PZC" or is_drawn:
             continue
         script = script_of(source)
         has_case = source.isupper() or source.islower()
         bare = "".join(c for c in target if not unicodedata.combining(c))
-        exact = bare == target and bare not in small_names
+        # A word from right to left, or of signs, deceives nobody; one letter in a word does.
+        is_backwards = unicodedata.bidirectional(source) in ("R", "AL")
+        exact = bare == target and bare not in small_names and category[0] == "L"
+        exact = exact and not is_backwards
         bare = small_names.get(bare, bare)
         meant = meant_by(source, bare, not has_case and script in of_capitals)
         if not (meant.isascii() and meant.isalpha()):

@@ -41,6 +41,7 @@ from patternmark.io.scripts import (
     in_one_script,
     is_joined_script,
     tables,
+    tell_l_from_i,
     without_rare_accents,
 )
 
@@ -96,9 +97,11 @@ def fold(text: str) -> Folded:
         return Folded(text)
     counts: Counter[str] = Counter()
     begins, pieces = _pieces(text, counts)
-    read = Text(pieces)
+    altered = {at for at, begin in enumerate(begins) if pieces[at] != text[begin]}
+    read = Text(pieces, altered)
     without_rare_accents(read, counts)
     in_one_script(read, counts)
+    tell_l_from_i(read)
     _plain_signs(read, counts)
     folded = "".join(read.pieces)
     if folded == text:
@@ -143,7 +146,7 @@ def _clusters(text: str) -> Iterator[tuple[int, str]]:
 @lru_cache(maxsize=4096)
 def _extends(character: str) -> bool:
     """Whether a character belongs to the one before: a mark, a part of a syllable, or nothing."""
-    if character < "\xad" or character in _BLANKS:
+    if character < "\xad" or character in _BLANKS or character in tables().similar:
         return False
     is_jamo = "\u1160" <= character <= "\u11ff"
     return is_jamo or unicodedata.category(character)[0] == "M" or _is_invisible(character)

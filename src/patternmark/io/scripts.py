@@ -18,6 +18,7 @@ from importlib.resources import files
 Letters = Mapping[str, str]
 
 _LATIN = "LATIN"
+_SIGN = "SIGN"  # a digit or sign that looks like a Latin letter; one only beside such letters
 # What stands in no script of its own.
 _OF_NO_SCRIPT = frozenset(("MODIFIER", "COMBINING", "FEMININE", "MASCULINE", "MICRO", "?"))
 # Scripts whose letters join, or carry vowels as marks.
@@ -44,6 +45,7 @@ _COMMON_EUROPEAN = _COMMON_ENGLISH | frozenset(_OTHERS.split())
 _LEAST_COMMON = 0.12  # of all words are among the common ones, in a text of a language
 _FEW = 2  # common English words with an accent: more than any English text has
 _DOMINANT = 4  # letters of one script for each of another that has no double
+_VOWELS = frozenset("aeiouy")
 _NEAR = 2  # words on each side that say whether a word is quoted
 
 
@@ -79,10 +81,10 @@ def script_of(character: str) -> str:
     >>> script_of("a"), script_of("а"), script_of("7")
     ('LATIN', 'CYRILLIC', '')
     """
-    if not character.isalpha():
-        return ""
     if character.isascii():
-        return _LATIN
+        return _LATIN if character.isalpha() else ""
+    if not character.isalpha():
+        return _SIGN if character in tables().similar else ""
     script = unicodedata.name(character, "?").split()[0]
     return "" if script in _OF_NO_SCRIPT else script
 
@@ -127,8 +129,8 @@ def bare_of(piece: str) -> str:
 class Text:
     """The characters of a text, with their marks, and what can be said of all together."""
 
-    def __init__(self, pieces: list[str]) -> None:
-        self.pieces = pieces
+    def __init__(self, pieces: list[str], altered: set[int]) -> None:
+        self.pieces, self.altered = pieces, altered  # those that were written otherwise
         scripts = [script_of(piece[0]) for piece in pieces]
         self.words = list(_runs(scripts))
         self.latin = sum(script == _LATIN for script in scripts)
@@ -220,8 +222,26 @@ def in_one_script(read: Text, counts: Counter[str]) -> None:
             begin, end = read.words[number]
             for at in range(begin, end):
                 found = table(read.pieces[at])
-                counts["look_alikes"] += bool(found) and found != read.pieces[at]
-                read.pieces[at] = found or read.pieces[at]
+                if found and found != read.pieces[at]:
+                    counts["look_alikes"] += 1
+                    read.pieces[at] = found
+                    read.altered.add(at)
+
+
+def tell_l_from_i(read: Text) -> None:
+    """Choose between letters of one shape, l, I and 1, or o and 0, by the letters around them.
+
+    Only what was another character before is chosen. In a word an l stands after a small letter,
+    or before a vowel; a capital I before a consonant, or alone.
+    """
+    ends = ["", *read.pieces, ""]
+    for at in read.altered:
+        before, letter, after = ends[at : at + 3]
+        is_inside = before[-1:].islower() or (letter.isdigit() and after[:1].islower())
+        if letter in "I1" and (is_inside or (not before.isalpha() and after in _VOWELS)):
+            read.pieces[at] = "l"
+        elif letter == "0" and is_inside:
+            read.pieces[at] = "o"
 
 
 def _other_script(word: list[str]) -> str:
@@ -241,7 +261,7 @@ def _direction(read: Text, number: int, script: str) -> Callable[[str], str]:
     if _is_symbol(word, len(latin)) and not read.has_greek_inside:
         return _unchanged
     if not latin:
-        looks_latin = not own and (_is_exact(word) or not read.own[script])
+        looks_latin = not own and (_is_exact(word) or not read.own[script]) and _reads_on(word)
         is_trick = is_latin_text and looks_latin and not _is_quoted(read, number)
         return latin_of if is_trick else _unchanged
     if is_latin_text:
@@ -261,6 +281,12 @@ def _is_exact(word: list[str]) -> bool:
         script_of(letter[0]) == _LATIN or unicodedata.normalize("NFD", letter)[0] in tables().alike
         for letter in word
     )
+
+
+def _reads_on(word: list[str]) -> bool:
+    """Whether a word is of letters, written from left to right."""
+    firsts = [letter[0] for letter in word]
+    return all(c.isalpha() and unicodedata.bidirectional(c) == "L" for c in firsts)
 
 
 def _is_symbol(word: list[str], num_latin: int) -> bool:

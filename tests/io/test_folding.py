@@ -162,6 +162,31 @@ def test_every_double_of_the_attack_is_in_the_table() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", ["alike", "similar", "latin"])
+def test_every_look_alike_is_read_inside_a_word(kind: str) -> None:
+    european = set(map(chr, range(0xC0, 0x180))) - {"ı"}  # they stay, as does the Ø of Ǿ
+    bases = {c: unicodedata.normalize("NFD", c)[0] for c in getattr(tables(), kind)}
+    found = {c: m for c, m in getattr(tables(), kind).items() if not {c, bases[c]} & european}
+    assert len(found) > 100
+    for character, meant in found.items():
+        letter = "l" if meant == "I" else meant  # after a small letter
+        text = fold(f"this is the sto{character}ne of the house").text
+        assert text == f"this is the sto{letter}ne of the house", (character, meant)
+
+
+@pytest.mark.parametrize(
+    "text", ["It is Iike", "In Iaw and in Ietters, I aIso say", "the 1ast of the o1d and 0f it"]
+)
+def test_l_is_told_from_i(text: str) -> None:
+    """Of full-width forms; plain characters stay as they are."""
+    wide = text.translate({ord(c): chr(ord(c) - 0x21 + 0xFF01) for c in "I10"})
+    meant = {"Iike": "like", "Iaw": "law", "Ietters": "letters", "aIso": "also", "1ast": "last"}
+    meant |= {"o1d": "old", "0f": "of"}
+    words = [meant.get(word.strip(","), word.strip(",")) for word in text.split()]
+    assert [word.strip(",") for word in fold(wide).text.split()] == words
+    assert fold(text).text == text
+
+
 def test_places_are_those_of_the_given_text() -> None:
     given = "\u200bＴhe\u00a0ﬁrst cа\u200bt"
     folded = fold(given)

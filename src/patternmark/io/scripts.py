@@ -99,7 +99,7 @@ def latin_of(piece: str) -> str:
     """Return the Latin letter, with its accents, that a letter of another script looks like."""
     parts = unicodedata.normalize("NFD", piece)
     found = tables().alike.get(parts[0]) or tables().similar.get(parts[0]) or ""
-    return unicodedata.normalize("NFC", found + parts[1:]) if found else ""
+    return common_of(unicodedata.normalize("NFC", found + parts[1:])) if found else ""
 
 
 @lru_cache(maxsize=4096)
@@ -205,9 +205,12 @@ def without_rare_accents(read: Text, counts: Counter[str]) -> None:
     bare = bare_of if read.has_strange_accents else str
     for at, piece in enumerate(read.pieces):
         if script_of(piece[0]) == _LATIN and not piece.isascii():
-            read.pieces[at] = found = bare(common_of(piece))
-            is_other_letter = found and bare_of(found)[0] != bare_of(piece)[0]
-            counts["look_alikes" if is_other_letter else "marks"] += found != piece
+            found = bare(common_of(piece))
+            if found != piece:
+                is_other_letter = bare_of(found)[0] != bare_of(piece)[0]
+                counts["look_alikes" if is_other_letter else "marks"] += 1
+                read.pieces[at] = found
+                read.altered.add(at)
 
 
 def in_one_script(read: Text, counts: Counter[str]) -> None:

@@ -108,7 +108,7 @@ class Identification:
         caution = caution_of(self.best.candidate.key.profile)
         return "; ".join([*notes, *([caution] if caution else [])])
 
-    def to_table(self, **more: str) -> dict[str, Any]:
+    def to_table(self, **more: Any) -> dict[str, Any]:
         """Return it for JSON."""
         return {
             "id": self.id,

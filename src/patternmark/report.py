@@ -64,7 +64,7 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{_CSS}{colours}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(title)}</h1>\n{_head(detector)}{_summary(detector, entries)}"
+        f"<h1>{escape(title)}</h1>\n{_head(detector, entries)}{_summary(detector, entries)}"
         f'<h2>Verdicts</h2>\n<div class="scroll"><table><thead><tr><th>sequence</th>{numbers}'
         f"<th>verdict</th>{_cells('th', '−log-lik.', 'recovery')}</tr></thead>\n"
         f"<tbody>\n{rows}</tbody></table></div>\n{_comparison(entries)}"
@@ -82,9 +82,11 @@ def _check(detector: Detector, entry: ReportEntry) -> None:
         raise ParameterError(f"{verdict.id!r}: {len(entry.words)} words for {length} positions")
 
 
-def _head(detector: Detector) -> str:
+def _head(detector: Detector, entries: Sequence[ReportEntry]) -> str:
+    signatures = {entry.verdict.signature for entry in entries}
+    signature = signatures.pop() if len(signatures) == 1 else detector.signature
     facts = {"key": detector.key.key_id, "detector": detector.statistic.name}
-    facts |= {"false positive rate": f"{detector.fpr:g}", "signature": detector.signature}
+    facts |= {"false positive rate": f"{detector.fpr:g}", "signature": signature}
     rows = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     learnt = (
         "which symbols were promoted where. That helps to strip the mark of these sequences, "

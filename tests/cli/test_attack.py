@@ -236,8 +236,6 @@ def _fasta(run: Run, file: Path, key_file: Path) -> tuple[list[str], list[float]
 def test_marked_translations_fade_and_tricks_are_undone(run: Run, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="pip install 'patternmark[text]'")
     pytest.importorskip("tokenizers", reason="pip install 'patternmark[text]'")
-    from patternmark.attacks import undone
-
     torch.set_num_threads(1)
     key, english, out = (tmp_path / name for name in ("t.key", "en.txt", "out.txt"))
     german = Path(__file__).parent.parent.parent / "examples" / "rede.de.txt"
@@ -251,13 +249,9 @@ def test_marked_translations_fade_and_tricks_are_undone(run: Run, tmp_path: Path
         assert run("attack", english, *arguments).status == 0
         return log10_p(run, out, key)
 
-    for name in ("word-drop", "word-swap", "truncate", "homoglyph"):
+    for name in ("word-drop", "word-swap", "truncate"):
         few, many = attacked(name, 0.02), attacked(name, 0.9)
         assert sum(intact) <= sum(few) < sum(many), name
         assert min(many) > -3, name
-    attacked("homoglyph", 0.5)
-    restored = tmp_path / "restored.txt"
-    restored.write_text("".join(f"{undone(line)}\n" for line in out.read_text().splitlines()))
-    plain = tmp_path / "plain.txt"
-    plain.write_text("".join(f"{undone(line)}\n" for line in english.read_text().splitlines()))
-    assert log10_p(run, restored, key) == log10_p(run, plain, key)
+    for name in ("homoglyph", "zero-width", "full-width"):
+        assert attacked(name, 0.5) == intact, name

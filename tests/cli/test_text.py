@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from patternmark import Detector, Key, Profile, load_key, save_key
+from patternmark.attacks import ATTACKS
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
+from patternmark.io.folding import SIGNATURE, fold
 from patternmark.io.tokenizer import Tokenizer, load_tokenizer
 from patternmark.io.vocabulary import parse_alphabet
 from tests.conftest import Outcome
@@ -172,6 +174,95 @@ def test_other_commands_read_text(
     assert whole.status == 0, whole.err
     if command != "report":
         assert len(whole.objects) == 1
+
+
+@pytest.mark.parametrize("trick", ["homoglyph", "zero-width", "full-width"])
+@pytest.mark.parametrize("command", ["detect", "identify", "locate"])
+def test_tricks_do_nothing_and_are_named(
+    run: Run, made: tuple[Path, Tokenizer], tmp_path: Path, command: str, trick: str
+) -> None:
+    key, tokenizer = made
+    text = marked_text(load_key(key), tokenizer, 40)
+    changed = ATTACKS[trick].attack_all([text], 0.5, seed=1)[0]
+    before, after = tmp_path / "before.txt", tmp_path / "after.txt"
+    before.write_text(f"{text}\n")
+    after.write_text(f"{changed}\n", encoding="utf-8")
+    keys = ["--keys", tmp_path] if command == "identify" else ["--key", key]
+    (plain,) = run(command, before, *keys, "--json").objects
+    (found,) = run(command, after, *keys, "--json").objects
+    assert plain["prediction"]
+    assert plain["folded"] == {}
+    kind, number = next(iter(found["folded"].items()))
+    assert kind == {"homoglyph": "look_alikes", "zero-width": "invisible"}.get(trick, "forms")
+    assert number == sum(not c.isascii() for c in changed)
+    if command == "locate":  # characters are those of the text as it is given
+        start, end = found["segments"][0].pop("characters")
+        old_start, old_end = plain["segments"][0].pop("characters")
+        assert fold(changed[start:end]).text.strip() == text[old_start:old_end].strip()
+    different = {name for name in plain if plain[name] != found[name]}
+    assert different == {"folded", "file"}
+    assert found["signature"].endswith(f"|{SIGNATURE}")
+    table = run(command, after, *keys).out
+    assert f"folded: {number} " in table
+    assert f"|{SIGNATURE}" in table
+
+
+def test_token_ids_are_not_folded(run: Run, made: tuple[Path, Tokenizer], tmp_path: Path) -> None:
+    key, tokenizer = made
+    (tmp_path / "x.jsonl").write_text(json.dumps(tokenizer.encode(LINES[30]).tolist()))
+    (found,) = run("detect", tmp_path / "x.jsonl", "--key", key, "--json").objects
+    assert "folded" not in found
+    assert SIGNATURE not in found["signature"]
+
+
+def test_a_report_says_what_was_folded(
+    run: Run, made: tuple[Path, Tokenizer], tmp_path: Path
+) -> None:
+    key, tokenizer = made
+    text = marked_text(load_key(key), tokenizer, 40)
+    changed = ATTACKS["homoglyph"].attack_all([text], 0.5, seed=1)[0]
+    (tmp_path / "x.txt").write_text(f"{changed}\n", encoding="utf-8")
+    assert run("report", tmp_path / "x.txt", "--key", key, "-o", tmp_path / "p.html").status == 0
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    number = sum(not c.isascii() for c in changed)
+    assert f"folded: {number} look-alike letters" in page
+    (shown,) = re.findall(r'<pre class="seq words">(.*?)</pre>', page, re.DOTALL)
+    assert html.unescape(re.sub(r"</?b[^>]*>", "", shown)) == changed
+
+
+RUSSIAN = "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены "
+
+
+@pytest.mark.parametrize("command", ["detect", "identify"])
+def test_bad_texts_are_named_and_cost_no_other(run: Run, tmp_path: Path, command: str) -> None:
+    key = tmp_path / "lab.key"
+    assert run("keygen", "--alphabet", "cmlm-de-en", "-o", key).status == 0
+    keys = ["--keys", tmp_path] if command == "identify" else ["--key", key]
+    good = "A man is walking his dog along the river, and it rains on both of them."
+    lines = [good, "", RUSSIAN, "\u200b\u2060", (good + " ") * 1400, RUSSIAN, good]
+    file = tmp_path / "x.txt"
+    file.write_bytes("\n".join(lines).encode() + b"\nnot \xff UTF-8\n" + good.encode())
+    assert len(lines[4]) > 100_000
+    found = run(command, file, *keys, "--json")
+    assert found.status == 0
+    assert [o["id"] for o in found.objects] == [f"line-{i}" for i in (1, 3, 5, 6, 7, 9)]
+    assert f"{file}: line 8: character 5 is not valid UTF-8" in found.err
+    assert f"{file}: line 4 (line-4): the tokenizer finds no token in it" in found.err
+    foreign = f"{file}: line 3 (line-3) and 1 more: tokenizer:cmlm-de-en spells most words out"
+    assert foreign in found.err
+    assert found.err.count("spells most words out") == 1
+    (tmp_path / "wide.txt").write_text(good, encoding="utf-16")
+    assert (
+        "this is UTF-16; save the text as UTF-8" in run(command, tmp_path / "wide.txt", *keys).err
+    )
+
+
+def test_tricks_are_not_taken_for_another_language(run: Run, tmp_path: Path) -> None:
+    key, file = tmp_path / "lab.key", tmp_path / "x.txt"
+    assert run("keygen", "--alphabet", "cmlm-de-en", "-o", key).status == 0
+    text = "A man is walking his dog along the river, and it rains on both of them, they say."
+    file.write_text(ATTACKS["homoglyph"].attack_all([text], 1.0, seed=1)[0], encoding="utf-8")
+    assert run("detect", file, "--key", key).err == ""
 
 
 def test_which_tokenizer_is_taken(

@@ -51,7 +51,7 @@ def test_bad_lines_cost_no_other_line(run: Run, text_key: Path, tmp_path: Path) 
         b"   ",
         b"kaputt \xff\xfe",
         "😀 Danke\u2028schön 👍🏽".encode(),
-        "Это не немецкий текст.".encode(),
+        ("Это не немецкий текст, " * 4).encode(),
         "漢字かな交じり文".encode(),
         b"<mask> </s> <pad>",
         b"\x00\x01\x07",
@@ -62,6 +62,7 @@ def test_bad_lines_cost_no_other_line(run: Run, text_key: Path, tmp_path: Path) 
     done = run("translate", source, "--key", text_key, "-o", target, *QUICK)
     assert done.status == 0
     assert f"{source}: line 4: not UTF-8" in done.err
+    assert f"{source}: line 6: tokenizer:cmlm-de-en spells most words out" in done.err
     content = target.read_bytes()
     assert content.endswith(b"\n")
     found = content.decode().split("\n")[:-1]

@@ -3,7 +3,7 @@
     registry        every attack by its name, with a strength epsilon and a seed
     edits           substitutions, insertions, deletions, cutting, splicing of symbols
     text            words dropped, inserted, swapped, replaced by synonyms
-    unicode_tricks  case, look-alikes, invisible characters, and how to undo them
+    unicode_tricks  case, look-alikes, invisible characters: what `io.folding` undoes
     round_trip      a paraphrase: English to Portuguese and back
     redesign        the design model itself, without a mark (needs torch: import it by name)
     oracle          an attacker who may ask the detector so many times
@@ -32,7 +32,6 @@ from patternmark.attacks.tokens import (
     learn_pairs,
     learn_phases,
 )
-from patternmark.attacks.unicode_tricks import undone
 
 __all__ = [
     "ATTACKS",
@@ -59,5 +58,4 @@ __all__ = [
     "splice_into",
     "strip",
     "text_edits",
-    "undone",
 ]

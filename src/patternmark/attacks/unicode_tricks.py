@@ -1,13 +1,13 @@
 """Tricks that a reader hardly sees and a tokenizer does: case, look-alikes, invisible characters.
 
-None of them changes what a text says, so a detector may undo them before it reads: `undone` does,
-all but a change of case, which no rule can undo.
+None of them changes what a text says. A detector folds a text before it reads it (`io.folding`),
+which undoes look-alikes, invisible characters and full width. It leaves case and punctuation as
+they are: what they were, no rule can tell.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 
 import numpy as np
@@ -29,9 +29,7 @@ _PLAIN = {
 }  # fmt: skip
 _OTHER_MARK = {**_PLAIN, **_TYPOGRAPHIC}
 _MARKS = re.compile("|".join(map(re.escape, sorted(_OTHER_MARK, key=len, reverse=True))))
-_PLAIN_MARKS = re.compile("|".join(map(re.escape, _PLAIN)))
 _FIRST_FULL, _FIRST_ASCII, _LAST_ASCII = 0xFF01, 0x21, 0x7E
-_LATIN = {look_alike: letter for letter, look_alike in HOMOGLYPHS.items()}
 
 
 def change_case(text: str, share: float, rng: np.random.Generator) -> str:
@@ -87,27 +85,3 @@ def _each(
         return change(found[0], pick) if is_changed < share else found[0]
 
     return re.sub(pattern, maybe, text)
-
-
-def undone(text: str) -> str:
-    """Undo what can be undone: full width, invisible characters, look-alikes, typography.
-
-    Full-width forms are what NFKC undoes; NFC, which every reader of texts here applies, undoes
-    none of these. A look-alike becomes Latin in words that have Latin letters beside it.
-
-    >>> undone("Ｔｈｅ c\u200bаt “sat”…")
-    'The cat "sat"...'
-    """
-    text = unicodedata.normalize("NFKC", text)
-    text = "".join(c for c in text if unicodedata.category(c) != "Cf")
-    text = _PLAIN_MARKS.sub(lambda mark: _PLAIN[mark[0]], text)
-    return re.sub(r"\S+", lambda word: _in_latin(word[0]), text)
-
-
-def _in_latin(word: str) -> str:
-    """Turn look-alikes into Latin letters, unless the word may be one of another script."""
-    letters = [c for c in word if c.isalpha()]
-    foreign = [c for c in letters if not unicodedata.name(c, "").startswith("LATIN")]
-    if any(c not in _LATIN for c in foreign):
-        return word
-    return "".join(_LATIN.get(c, c) for c in word)

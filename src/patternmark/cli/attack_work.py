@@ -194,7 +194,7 @@ class Oracle:
         """A text that has lost all its tokens is judged as an empty one."""
         if isinstance(sequence, str) and not sequence.strip():
             return np.zeros(0, dtype=np.int64)
-        return self._source.symbols(sequence)
+        return self._source.symbols(sequence).ids
 
     def __call__(self, units: list[Unit]) -> list[Outcome]:
         return [self._one(unit) for unit in units]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from patternmark.calibrate import Calibration, Rate
 from patternmark.calibrate import calibrate as count_false_positives
-from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
+from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items, signed_for_all
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
@@ -59,6 +60,7 @@ def calibrate(
             workers=workers,
             step=lambda: bar.advance(task),
         )
+    found = replace(found, signature=signed_for_all(found.signature, items))
     text = json.dumps(found.to_table())
     if as_json:
         typer.echo(text)

@@ -26,7 +26,14 @@ from patternmark.cli.evidence import (
     warn_of_calibration,
 )
 from patternmark.cli.exact import Draws, Exact, Seed, drawing_of, exact_cell, judge_exactly
-from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
+from patternmark.cli.items import (
+    InputFormat,
+    Item,
+    Source,
+    TokenizerFile,
+    read_items,
+    signed_for_all,
+)
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
@@ -170,7 +177,7 @@ class _Seen:
         self.strongest = both[:_PICTURES]
         for verdict, item in judged:
             if self.as_json:
-                typer.echo(verdict.to_json(file=item.file))
+                typer.echo(verdict.to_json(**item.facts))
             if self.keeps_all:
                 self.verdicts.append((verdict, item))
             if verdict.status is Status.NOTHING_TO_SCORE:
@@ -224,7 +231,8 @@ def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:
         is_native = item.record.design is not None and item.record.design.is_native
         caution = (caution_of(judge.key.profile) or "") if verdict.prediction else ""
         note = verdict.note or ("native sequence" if is_native else caution)
-        named.append((replace(verdict, note=note), item))
+        signature = item.signed(verdict.signature)
+        named.append((replace(verdict, note=note, signature=signature), item))
     return named
 
 
@@ -249,6 +257,8 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         call = f"[green]marked[/green]{_carried(v)}"
         if not v.prediction:
             call = escape(v.note or "no mark found")
+        if item.in_words:
+            call += f" ({item.in_words})"
         names = [item.file, v.id] if several else [v.id]
         p_values = [format_p(v.log10_p)]
         if for_any:
@@ -273,7 +283,8 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         results.print(caution, highlight=False, soft_wrap=True, markup=False)
     signatures = {v.signature for v, _ in judged}
     own = ", and for each sequence what of it was scored (see --json)"
-    signature = signatures.pop() if len(signatures) == 1 else judge.signature + own
+    whole = signed_for_all(judge.signature, (item for _, item in judged))
+    signature = signatures.pop() if len(signatures) == 1 else whole + own
     results.print(f"signature {signature}", highlight=False, soft_wrap=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from patternmark.calibrate import (
     check_num_keys,
     rank_p_values,
 )
+from patternmark.cli.items import signed_for_all
 from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
 from patternmark.core.key import Key
@@ -102,6 +104,8 @@ def print_combined(judged: list[Judged], judge: Detector, *, wanted: bool, as_js
     """Print the summary of all records."""
     if wanted:
         found = combined_evidence(judged, judge)
+        signature = signed_for_all(found.signature, (item for _, item in judged))
+        found = replace(found, signature=signature)
         typer.echo(json.dumps(found.to_dict()) if as_json else _in_words(found))
 
 

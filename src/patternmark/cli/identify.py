@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,14 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items
+from patternmark.cli.items import (
+    InputFormat,
+    Item,
+    Source,
+    TokenizerFile,
+    read_items,
+    signed_for_all,
+)
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import LN10
@@ -62,7 +70,7 @@ def identify(
     items = list(read_items(files, source))
     if not items:
         raise InputError("no sequence could be judged")
-    found: list[tuple[str, Identification]] = []
+    found: list[tuple[Item, Identification]] = []
     with progress("done") as bar:
         task = bar.add_task("identifying sequences", total=len(items))
         watch.show_in(bar)
@@ -73,10 +81,10 @@ def identify(
                 [item.record.id for item in some],
                 [item.scored for item in some],
             )
-            for item, identification in zip(some, named, strict=True):
-                found.append((item.file, identification))
+            for item, one in zip(some, named, strict=True):
+                found.append((item, replace(one, signature=item.signed(one.signature))))
                 if as_json:
-                    typer.echo(json.dumps(identification.to_table(file=item.file)))
+                    typer.echo(json.dumps(found[-1][1].to_table(**item.facts)))
             bar.advance(task, len(some))
     if not as_json:
         _print_table(found, search)
@@ -150,24 +158,26 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _print_table(found: list[tuple[str, Identification]], search: Identifier) -> None:
+def _print_table(found: list[tuple[Item, Identification]], search: Identifier) -> None:
     table = Table(box=None, pad_edge=False)
-    several = len({file for file, _ in found}) > 1
+    several = len({item.file for item, _ in found}) > 1
     for name in [*(["file"] if several else []), "sequence", "best key", "key id"]:
         table.add_column(name, overflow="fold")
     table.add_column("corrected p", justify="right")
     table.add_column("runner-up", overflow="fold")
     table.add_column("its p", justify="right")
     table.add_column("verdict")
-    for file, one in found:
+    for item, one in found:
         best, other = one.best, one.runner_up
         call = f"[green]marked by {escape(best.candidate.name)}[/green]"
         if not one.prediction:
             call = escape(one.note or "no key of these")
         elif one.note:
             call += f", but {escape(one.note)}"
+        if item.in_words:
+            call += f" ({item.in_words})"
         table.add_row(
-            *([escape(file)] if several else []),
+            *([escape(item.file)] if several else []),
             escape(one.id),
             escape(best.candidate.file or best.candidate.name),
             best.candidate.key.key_id,
@@ -185,4 +195,5 @@ def _print_table(found: list[tuple[str, Identification]], search: Identifier) ->
         highlight=False,
         soft_wrap=True,
     )
-    results.print(f"signature {search.signature}", highlight=False, soft_wrap=True)
+    signature = signed_for_all(search.signature, (item for item, _ in found))
+    results.print(f"signature {signature}", highlight=False, soft_wrap=True)

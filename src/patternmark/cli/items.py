@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from patternmark.cli.lines import warn_of_spelled_out
 from patternmark.cli.output import warn
 from patternmark.core.alphabet import SEPARATOR, Alphabet
 from patternmark.errors import InputError, ParameterError, SequenceError
+from patternmark.io import folding
 from patternmark.io.designs import Manifest, manifest_path, read_manifest
 from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records
 from patternmark.io.tokenizer import Tokenizer, find_tokenizer
+from patternmark.signature import joined
 
 InputFormat = Annotated[
     str,
@@ -50,10 +53,40 @@ class Item:
     symbols: NDArray[np.int64]
     scored: NDArray[np.bool_] | None
     rates: NDArray[np.float64] | None = None  # what a model expects of each symbol: [levels, n]
+    folded: Mapping[str, int] | None = None  # what of a text was folded; None: it is no text
 
     @property
     def place(self) -> str:
         return f"{self.record.place} ({self.record.id})"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What JSON says of the record itself."""
+        own = {} if self.folded is None else {"folded": dict(self.folded)}
+        return {"file": self.file} | own
+
+    @property
+    def in_words(self) -> str:
+        """What was folded, for people: nothing where nothing was."""
+        return f"folded: {folding.describe(self.folded)}" if self.folded else ""
+
+    def signed(self, signature: str) -> str:
+        """Return the signature of a result with how this record was read."""
+        return joined(signature, "" if self.folded is None else folding.SIGNATURE)
+
+
+def signed_for_all(signature: str, items: Iterable[Item]) -> str:
+    """Return the signature of a result on several records: text among them was folded."""
+    of_text = (item for item in items if item.folded is not None)
+    first = next(of_text, None)
+    return signature if first is None else first.signed(signature)
+
+
+class Symbols(NamedTuple):
+    """The symbols of a record, and what of a text was folded."""
+
+    ids: NDArray[np.int64]
+    folded: Mapping[str, int] | None = None
 
 
 class Source:
@@ -91,33 +124,52 @@ class Source:
         _log.debug("text is read with %s", found.file)
         return found
 
-    def symbols(self, sequence: str | list[int]) -> NDArray[np.int64]:
+    def symbols(self, sequence: str | list[int]) -> Symbols:
         """Return the symbols of a record, or say which of them does not fit."""
         if not (self.of_text and isinstance(sequence, str)):
-            return self.alphabet.encode(sequence)
-        ids = self.tokenizer.encode(sequence)
+            return Symbols(self.alphabet.encode(sequence))
+        ids, folded = self.tokenizer.read(sequence)
         if not ids.size:
             raise SequenceError("the tokenizer finds no token in it")
-        return self.alphabet.encode(ids)
+        return Symbols(self.alphabet.encode(ids), folded.counts)
+
+    def knows(self, record: Record) -> bool:
+        """Whether a text is in a language that the tokenizer has words of; ids always are."""
+        if not (self.of_text and isinstance(record.sequence, str)):
+            return True
+        return self.tokenizer.knows(folding.fold(record.sequence).text)
 
     def cuts(self, record: Record) -> NDArray[np.int64] | None:
         """Return where the tokens of a text begin in it, and its end; None for other records."""
         if not (self.of_text and isinstance(record.sequence, str)):
             return None
-        return self.tokenizer.cuts(record.sequence)
+        return self.tokenizer.cuts_read(record.sequence)
 
 
 def read_items(files: list[str], source: Source) -> Iterator[Item]:
     """Read records and what their manifests say of them; warn of those that cannot be used."""
     for file in files:
         name = input_name(file)
+        foreign: list[str] = []
         for record, manifest in _records(file, source):
             try:
-                symbols = source.symbols(record.sequence)
+                symbols, folded = source.symbols(record.sequence)
             except SequenceError as error:
                 warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
                 continue
-            yield Item(name, record, symbols, _scored_by(manifest, record, symbols, name))
+            scored = _scored_by(manifest, record, symbols, name)
+            item = Item(name, record, symbols, scored, folded=folded)
+            if not source.knows(record):
+                foreign.append(item.place)
+            yield item
+        _warn_of_foreign(name, foreign, source)
+
+
+def _warn_of_foreign(file: str, places: list[str], source: Source) -> None:
+    """Name the texts in a language that the key's tokenizer was not made for, once for a file."""
+    warn_of_spelled_out(
+        file, places, source.alphabet.name, "It is judged all the same; expect no mark in it"
+    )
 
 
 def _records(file: str, source: Source) -> Iterator[tuple[Record, Manifest | None]]:

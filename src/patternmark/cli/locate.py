@@ -11,7 +11,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
+from patternmark.cli.items import (
+    InputFormat,
+    Item,
+    Source,
+    TokenizerFile,
+    read_items,
+    signed_for_all,
+)
 from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
@@ -120,9 +127,8 @@ def _to_table(found: _Found, search: Locator) -> dict[str, Any]:
         "segments": segments,
         "fpr": search.fpr,
         "key_id": search.key.key_id,
-        "signature": located.signature,
-        "file": found.item.file,
-    }
+        "signature": found.item.signed(located.signature),
+    } | found.item.facts
 
 
 def _print_table(found: list[_Found], search: Locator) -> None:
@@ -134,7 +140,7 @@ def _print_table(found: list[_Found], search: Locator) -> None:
         table.add_column(name, justify="right")
     for one in found:
         names = [escape(one.item.file)] if several else []
-        names.append(escape(one.item.record.id))
+        names.append(escape(" ".join(filter(None, [one.item.record.id, _folded(one)]))))
         for number, segment in enumerate(one.located.segments):
             frame = "" if segment.frame is None else f"{segment.frame:+d}"
             numbers = (f"{segment.statistic:g}", format_p(segment.log_p / LN10))
@@ -150,7 +156,12 @@ def _print_table(found: list[_Found], search: Locator) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    results.print(f"signature {search.signature}", highlight=False, soft_wrap=True)
+    signature = signed_for_all(search.signature, (one.item for one in found))
+    results.print(f"signature {signature}", highlight=False, soft_wrap=True)
+
+
+def _folded(found: _Found) -> str:
+    return f"({found.item.in_words})" if found.item.in_words else ""
 
 
 def _place(found: _Found, number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -67,7 +68,7 @@ def _entry(verdict: Verdict, item: Item, source: Source) -> ReportEntry:
     design = item.record.design
     is_design = design is not None and not design.is_native
     return ReportEntry(
-        verdict=verdict,
+        verdict=replace(verdict, note="; ".join(filter(None, [verdict.note, item.in_words]))),
         sequence=item.symbols,
         words=_words(item, source),
         scored=item.scored,

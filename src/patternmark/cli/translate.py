@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patternmark.cli.lines import read_lines, refuse_own_input, writing
+from patternmark.cli.lines import read_lines, refuse_own_input, warn_of_spelled_out, writing
 from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
@@ -16,6 +16,7 @@ from patternmark.core.secret import fresh_seed
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.nonce_counter import NonceCounter
+from patternmark.io.records import input_name
 
 if TYPE_CHECKING:
     from patternmark.translation.translator import Translator
@@ -83,6 +84,7 @@ def translate(
     translator = _open(model, where)
     if marker is not None:
         translator.check_fit(marker)
+    _warn_of_foreign(input, lines, translator)
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]
     name = "standard output" if str(output) == "-" else output
@@ -105,6 +107,24 @@ def translate(
         say(f"stopped: {name} has {written} of {len(lines)} lines; --resume goes on behind them")
         raise typer.Exit(STOPPED) from None
     say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, log10_p)}")
+
+
+def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> None:
+    """Name lines in a language that the model does not know."""
+    from patternmark.io.tokenizer import knows_words
+
+    def encode(text: str) -> list[int]:
+        return translator.codec.encode_batch([text])[0]
+
+    size = len(translator.vocabulary.tokens)
+    places = [
+        f"line {number}"
+        for number, line in enumerate(lines, start=1)
+        if not knows_words(line, encode, size)
+    ]
+    name = translator.vocabulary.alphabet().name
+    consequence = "It is translated all the same; expect nothing of it"
+    warn_of_spelled_out(input_name(str(file)), places, name, consequence)
 
 
 def _mark(marker: Marker | None, log10_p: list[float]) -> str:

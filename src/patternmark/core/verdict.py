@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import isfinite, log
+from typing import Any
 
 LN10 = log(10.0)
 CALL_BY_P = "call:p"  # in a signature: the p-value decides
@@ -60,7 +61,7 @@ class Verdict:
     log10_p_exact: float | None = None
     p_exact_error: float | None = None
 
-    def to_json(self, **more: str) -> str:
+    def to_json(self, **more: Any) -> str:
         """Return the verdict, with `more` fields, as one line of JSON."""
         table = asdict(self)
         for name in ("log10_p", "log10_p_any", "log10_p_exact"):

@@ -31,6 +31,7 @@ _JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
 _SEQUENCE_FIELDS = ("sequence", "tokens", "token_ids", "input_ids", "text")
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SNIFFED_BYTES = 4096
 # How a line of JSON begins that was cut short: an object with a name, or nothing but numbers.
 _BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
@@ -137,6 +138,8 @@ class _Rejoined(io.RawIOBase):
 
 
 def _refuse_what_is_no_text(start: bytes, name: str) -> None:
+    if start.startswith(_UTF_16):
+        raise InputError(f"{name}: this is UTF-16; save the text as UTF-8")
     if b"\0" in start:
         raise InputError(f"{name}: this is a binary file; give FASTA, lines, text or JSON lines")
     if not start.removeprefix(_BYTE_ORDER_MARK).strip():

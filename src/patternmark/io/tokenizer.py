@@ -8,6 +8,12 @@ literal text <mask> is read as any other.
 >>> tokenizer = load_tokenizer(shipped_tokenizer())
 >>> tokenizer.decode(tokenizer.encode("A cat sat on the <mask>.")).strip()
 'A cat sat on the <mask>.'
+
+A detector reads a text folded, so that characters that only look the same hide nothing from it:
+
+>>> ids, folded = tokenizer.read("A c\u200bаt sat.")
+>>> tokenizer.decode(ids).strip(), dict(folded.counts)
+('A cat sat.', {'invisible': 1, 'look_alikes': 1})
 """
 
 from __future__ import annotations
@@ -15,17 +21,18 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.alphabet import Alphabet
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.folding import Folded, fold
 from patternmark.io.sentencepiece_wire import read_begins
 from patternmark.io.subwords import CONTINUED, Merges, find_merges, joined
 from patternmark.io.vocabulary import (
@@ -43,6 +50,11 @@ from patternmark.io.vocabulary import (
 # A noncharacter of Unicode, which no text has, in the place of a special token's name.
 _NOWHERE_IN_TEXT = "\ufdd0"
 _SYMBOL = re.compile(r"\S+")
+_WORD = re.compile(r"[^\W\d_]+")
+_HAS_WORDS = 2000  # tokens of a vocabulary: smaller ones spell every language out
+_ENOUGH_BYTES = 60  # of words, to tell a language
+# Tokens for each byte of words. Shipped one: English 0.2, French 0.4, Polish 0.5, Russian 0.7.
+_SPELLED_OUT = 0.55
 
 
 class Backend(Protocol):
@@ -58,6 +70,13 @@ class Backend(Protocol):
         """Return the character of a text at which each token begins, where the library knows."""
 
 
+class ReadText(NamedTuple):
+    """The ids of a text as a detector reads it, and what was folded."""
+
+    ids: NDArray[np.int64]
+    folded: Folded
+
+
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
     """The tokenizer of a file: what turns text into the symbols of its alphabet, and back."""
@@ -71,12 +90,21 @@ class Tokenizer:
         return self.vocabulary.alphabet()
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """Return the ids of a text: no special token is added, and none is found in it."""
+        """Return the ids of a text as it is: no special token is added, and none is found in it."""
         return np.array(self.backend.encode(text), dtype=np.int64)
+
+    def read(self, text: str) -> ReadText:
+        """Return the ids of a text for a detector: it is folded first."""
+        folded = fold(text)
+        return ReadText(self.encode(folded.text), folded)
 
     def decode(self, ids: ArrayLike) -> str:
         """Return the text of ids; what the file flags as special has none."""
         return self.backend.decode(self.alphabet.encode(ids).tolist())
+
+    def knows(self, text: str) -> bool:
+        """Whether a text is in a language that the tokenizer was made for: see `knows_words`."""
+        return knows_words(text, self.backend.encode, len(self.vocabulary.tokens))
 
     def cuts(self, text: str) -> NDArray[np.int64] | None:
         """Return where each token begins in the text, and the text's end: [tokens + 1].
@@ -87,6 +115,24 @@ class Tokenizer:
         if not begins:
             return None
         return np.maximum.accumulate([0, *begins[1:], len(text)])
+
+    def cuts_read(self, text: str) -> NDArray[np.int64] | None:
+        """Return the same for the tokens that `read` finds, as places of the text as it is."""
+        folded = fold(text)
+        cuts = self.cuts(folded.text)
+        return None if cuts is None else folded.places(cuts)
+
+
+def knows_words(text: str, encode: Callable[[str], list[int]], num_tokens: int) -> bool:
+    """Whether words have tokens: a language that a tokenizer was not made for is spelled out.
+
+    Only words in small letters are looked at, if there are enough of them.
+    """
+    words = " ".join(word for word in _WORD.findall(text) if not word.isupper())
+    size = len(words.encode("utf-8"))
+    if num_tokens < _HAS_WORDS or size < _ENOUGH_BYTES:
+        return True
+    return len(encode(words)) < _SPELLED_OUT * size
 
 
 def load_tokenizer(

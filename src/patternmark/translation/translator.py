@@ -21,6 +21,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.folding import fold
 from patternmark.io.vocabulary import (
     Vocabulary,
     read_shipped_vocabulary,
@@ -214,8 +215,9 @@ class Translator:
         self._fits = alphabet.sha256
 
     def _reads_back(self, candidates: Sequence[Sequence[int]]) -> list[bool]:
-        """Say of each candidate whether its text is split into the same tokens again."""
-        again = self.codec.encode_batch(self.codec.decode_batch(candidates))
+        """Say of each candidate whether a detector reads the same tokens in its text."""
+        texts = self.codec.decode_batch(candidates)
+        again = self.codec.encode_batch([fold(text).text for text in texts])
         return [list(a) == list(b) for a, b in zip(again, candidates, strict=True)]
 
     def _pieces(self, lines: Sequence[str]) -> list[list[list[int]]]:

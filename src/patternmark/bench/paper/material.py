@@ -11,6 +11,7 @@ import numpy as np
 
 from patternmark.bench.paper.plan import Cell
 from patternmark.core.alphabet import PROTEIN, Alphabet
+from patternmark.io.folding import fold
 
 ByKey = list[list[str]]  # for each key that marks, its sequences
 
@@ -42,7 +43,8 @@ class Material:
             return _letters
         from patternmark.translation.tokenizer import TextCodec  # noqa: PLC0415
 
-        return TextCodec.load(self.tokenizer).encode_batch
+        encode = TextCodec.load(self.tokenizer).encode_batch
+        return lambda texts: encode([fold(text).text for text in texts])
 
 
 def devices_of(rows: Iterable[dict[str, Any]]) -> str:

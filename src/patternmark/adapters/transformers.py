@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.adapters.logit_bias import LogitBias, batch_keys
+from patternmark.adapters.logit_bias import LogitBias, batch_keys, check_width
 from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
@@ -210,12 +210,13 @@ class PatternMarkConfig(BaseWatermarkingConfig):
         key: Key,
         *,
         delta: float | None = None,
+        payload: int | None = None,
         temperature: float = 1.0,
         num_beams: int = 1,
         seed: int | str | None = None,
         first_index: int = 0,
     ) -> None:
-        self.marker = Marker(key, delta=delta)
+        self.marker = Marker(key, delta=delta, payload=payload)
         self.temperature, self.num_beams = temperature, num_beams
         self.seed, self.first_index = seed, first_index
         self.validate()
@@ -228,12 +229,7 @@ class PatternMarkConfig(BaseWatermarkingConfig):
     def construct_processor(self, vocab_size: int, device: Any = None) -> LogitsProcessor:
         """Return a processor for one generation of a model with so many columns."""
         del device  # the scores say where they are
-        alphabet = self.marker.key.profile.alphabet
-        if vocab_size < alphabet.size:
-            raise ParameterError(
-                f"the model has {vocab_size} columns of logits, alphabet {alphabet.name!r} has "
-                f"{alphabet.size} symbols: key {self.marker.key.key_id} is for another tokenizer"
-            )
+        check_width(self.marker.key, vocab_size)
         return PatternMarkLogitsProcessor(
             self.marker,
             temperature=self.temperature,
@@ -248,6 +244,7 @@ class PatternMarkConfig(BaseWatermarkingConfig):
         return {
             "key_id": self.marker.key.key_id,
             "delta": self.marker.delta,
+            "payload": self.marker.payload,
             "temperature": self.temperature,
             "num_beams": self.num_beams,
             "seed": self.seed,

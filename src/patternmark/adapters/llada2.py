@@ -75,6 +75,11 @@ class _MarkedForward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the model's output with marked logits, of the same kind as it is."""
+        if kwargs.get("past_key_values") is not None and kwargs.get("position_ids") is None:
+            raise ParameterError(
+                "a model that continues from a cache must be given position_ids: without them "
+                "nothing says which positions its logits belong to"
+            )
         output = self._forward(*args, **kwargs)
         logits = logits_of(output)
         if not isinstance(logits, Tensor) or logits.ndim != 3:
@@ -92,11 +97,6 @@ class _MarkedForward:
         rows, count = logits.shape[:2]
         given = kwargs.get("position_ids")
         if given is None:
-            if kwargs.get("past_key_values") is not None:
-                raise ParameterError(
-                    "a model that continues from a cache must be given position_ids: without them "
-                    "nothing says which positions these logits belong to"
-                )
             given = torch.arange(count, device=logits.device)[None]
         return given[:, -count:].expand(rows, -1).to(logits.device)
 

@@ -20,15 +20,18 @@ torch = pytest.importorskip("torch")
 class LogitsProcessor(ABC):
     """vllm.v1.worker.gpu.sample.logits_processor.LogitsProcessor."""
 
-    def __init__(self, vllm_config: Any, req_states: Any) -> None: ...
+    def __init__(self, vllm_config: Any, req_states: Any) -> None:  # noqa: B027
+        """Take what stays as long as the server runs."""
 
-    @classmethod
-    def validate_params(cls, sampling_params: Any) -> None: ...
+    @classmethod  # noqa: B027
+    def validate_params(cls, sampling_params: Any) -> None:
+        """Refuse a request, or not."""
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         return True
 
-    def apply_staged_writes(self) -> None: ...
+    def apply_staged_writes(self) -> None:  # noqa: B027
+        """Called before each step."""
 
     @abstractmethod
     def apply(self, logits: Any, ctx: Any) -> Any: ...

@@ -21,7 +21,9 @@ def bias_of(marks: ServedMarks, slot: int, places: list[int]) -> np.ndarray:
     return rows[:, :NUM_TOKENS]
 
 
-def expected(marker: Marker, seed: str, places: list[int], payload: int | None = None) -> np.ndarray:
+def expected(
+    marker: Marker, seed: str, places: list[int], payload: int | None = None
+) -> np.ndarray:
     own = Marker(marker.key, payload=payload)
     return own.bias(own.key_sequence(max(places) + 1, seed)[places], temperature=1.0)
 

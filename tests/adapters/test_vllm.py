@@ -46,7 +46,9 @@ def hook(
 ) -> Iterator[Any]:
     """The hook's module over a copy of vLLM's interface, or over vLLM itself."""
     if request.param == "real":
-        pytest.importorskip("vllm.v1.worker.gpu.sample.logits_processor", reason="vllm is not installed")
+        pytest.importorskip(
+            "vllm.v1.worker.gpu.sample.logits_processor", reason="vllm is not installed"
+        )
     else:
         stack_copies.install_vllm(monkeypatch)
     save_key(key, tmp_path / "text.key")

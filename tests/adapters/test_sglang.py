@@ -5,6 +5,7 @@ the algorithms read. What SGLang's scheduler does between blocks is done by `Ser
 """
 
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from patternmark.core.secret import Secret
 torch = pytest.importorskip("torch")
 
 from patternmark.adapters.serving import ServerKey  # noqa: E402
-from patternmark.adapters.sglang import marked_algorithm, register  # noqa: E402
+from patternmark.adapters.sglang import marked_algorithm, plugin, register  # noqa: E402
 from tests.adapters import stack_copies  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     MASK,
@@ -254,3 +255,27 @@ def test_register_puts_marked_algorithms_in_their_places(
         assert made.__name__ == name
     register()
     assert package.algo_name_to_cls == marked  # once is enough
+
+
+def test_a_server_that_was_told_to_mark_does_not_start_unmarked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SGLang goes on when a plugin raises, so ours ends the process."""
+    monkeypatch.setenv("PATTERNMARK_KEY", str(tmp_path / "none.key"))
+    for name in [name for name in sys.modules if name.startswith("sglang.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sglang", None)
+    with pytest.raises(SystemExit, match="patternmark: this hook needs sglang: pip install"):
+        plugin()
+    parent = ModuleType("sglang.srt.dllm")
+    parent.algorithm = SimpleNamespace(algo_name_to_cls={})  # type: ignore[attr-defined]
+    for module in (ModuleType("sglang"), ModuleType("sglang.srt"), parent):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(SystemExit, match="there is no such key file"):
+        plugin()
+
+
+def test_the_plugin_is_declared() -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    groups = declared["project"]["entry-points"]
+    assert groups["sglang.srt.plugins"] == {"patternmark": f"{plugin.__module__}:plugin"}

@@ -1,5 +1,6 @@
 """Two algorithms of SGLang that have no copy here: with insertions and deletions, and renoising."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from patternmark import Detector, Marker, ParameterError
+from patternmark.core.keyfile import save_key
 from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
@@ -26,6 +28,34 @@ from tests.adapters.tiny_models import (  # noqa: E402
 )
 
 CANVAS = 32
+
+
+def test_sglang_runs_the_plugin(
+    secret: Secret, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Found as any installed plugin is, by the file that an installation would leave."""
+    from sglang.srt import plugins
+
+    folder = tmp_path / "some_plugin-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-plugin\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(
+        "[sglang.srt.plugins]\nmarks = patternmark.adapters.sglang:plugin\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_plugins_loaded", False)
+    plain = dict(package.algo_name_to_cls)
+    monkeypatch.setattr(package, "algo_name_to_cls", dict(plain))
+    monkeypatch.setenv("PATTERNMARK_KEY", str(tmp_path / "text.key"))
+    with pytest.raises(SystemExit, match="there is no such key file"):
+        plugins.load_plugins()
+    save_key(words_key(secret), tmp_path / "text.key")
+    monkeypatch.setattr(plugins, "_plugins_loaded", False)
+    plugins.load_plugins()
+    for name, algorithm in plain.items():
+        made = package.get_algorithm_cls(name)
+        assert made is not algorithm
+        assert issubclass(made, algorithm)
 
 
 def config(name: str, **others: Any) -> Any:

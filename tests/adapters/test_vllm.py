@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from patternmark import Detector, Key
+from patternmark import Detector, Key, Marker, ParameterError, PatternmarkError
 from patternmark.core.keyfile import save_key
 from patternmark.core.secret import Secret
 
@@ -108,8 +108,6 @@ def test_running_requests_are_marked_and_detected(hook: Any, key: Key) -> None:
 
 def test_places_count_from_the_prompt_and_drafts_have_their_own(hook: Any, key: Key) -> None:
     """The row that read the prompt's last token writes place 0; earlier ones carry no key."""
-    from patternmark import Marker
-
     processor = hook.PatternMarkProcessor(config(), request_states([7, 4]))
     own = parameters(patternmark_payload=5)
     processor.validate_params(own)
@@ -202,12 +200,28 @@ def test_the_processor_of_a_diffusion_model_wraps_its_sampler(
     assert make(None, SimpleNamespace(logits_processors=[]))[0] is made
 
 
+def test_a_tempered_key_is_refused_for_diffusion(
+    hook: Any, secret: Secret, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sampler has another temperature at every step."""
+    save_key(words_key(secret, delta_at="tempered"), tmp_path / "tempered.key")
+    monkeypatch.setenv("PATTERNMARK_KEY", str(tmp_path / "tempered.key"))
+    monkeypatch.delenv("PATTERNMARK_PAYLOAD")
+    state = importlib.import_module("vllm.model_executor.models.diffusion_gemma")
+    monkeypatch.setattr(
+        state.DiffusionGemmaModelState, "custom_sampler", lambda self, sampler: (None, None)
+    )
+    own = hook.PatternMarkProcessor(config(is_diffusion=True), request_states([3]))
+    with pytest.raises(ParameterError, match="take a key with delta_at = 'logits'"):
+        state.DiffusionGemmaModelState.custom_sampler(
+            None, SimpleNamespace(logits_processors=[own])
+        )
+
+
 def test_without_vllm_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     monkeypatch.delitem(sys.modules, HOOK, raising=False)
     for name in [name for name in sys.modules if name.startswith("vllm.")]:
         monkeypatch.delitem(sys.modules, name)
-    from patternmark import PatternmarkError
-
     with pytest.raises(PatternmarkError, match="this hook needs vllm: pip install vllm"):
         importlib.import_module(HOOK)

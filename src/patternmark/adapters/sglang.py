@@ -6,8 +6,8 @@ also edits what it has written), JointThresholdInDel, Gemma4Renoise (DiffusionGe
 come. The bias is added to the logits of the block before the algorithm's own step, so it is in
 every choice that the step makes.
 
-SGLang runs `register` in each of its processes where PATTERNMARK_KEY is set: patternmark is one of
-its plugins ("sglang.srt.plugins").
+patternmark is one of SGLang's plugins ("sglang.srt.plugins"): SGLang runs `plugin` in each of its
+processes, which does something where PATTERNMARK_KEY is set.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ _WAITING_PAYLOADS = 2**16
 _SPARE_REQUESTS = 64  # remembered beyond those that can run: some wait for memory
 
 
+def plugin() -> None:
+    """Register, or end the process: SGLang logs what a plugin raises and goes on without it.
+
+    A server that was told to mark must not run unmarked.
+    """
+    try:
+        register()
+    except Exception as error:
+        raise SystemExit(f"patternmark: {error}") from error
+
+
 def register() -> None:
     """Mark all of this process's diffusion algorithms, if a key is set; once is enough."""
     if not os.environ.get(KEY_FILE):
@@ -36,6 +47,8 @@ def register() -> None:
         advice = "pip install sglang (0.5.23 or later)"
         raise PatternmarkError(f"this hook needs sglang: {advice}") from None
     served = ServerKey.from_environment()
+    if not algorithm.algo_name_to_cls:
+        raise PatternmarkError("sglang knows no diffusion algorithms: its log says why")
     for name, found in algorithm.algo_name_to_cls.items():
         if not issubclass(found, _Marked):
             algorithm.algo_name_to_cls[name] = marked_algorithm(found, served)

@@ -16,8 +16,8 @@ from patternmark.adapters.transformers import (  # noqa: E402
     PatternMarkConfig,
     PatternMarkDetector,
     PatternMarkLogitsProcessor,
-    z_of,
 )
+from patternmark.adapters.transformers_detector import z_of  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     NO_TOKENS,
     NUM_COLUMNS,

@@ -3,15 +3,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import Marker, ParameterError
+from patternmark import Key, Marker, ParameterError, Profile
 from patternmark.core.keyfile import save_key
+from patternmark.core.schemes import Turns
 from patternmark.core.secret import Secret
 
 torch = pytest.importorskip("torch")
 
 from patternmark.adapters import serving  # noqa: E402
 from patternmark.adapters.serving import ServedMarks, ServerKey  # noqa: E402
-from tests.adapters.tiny_models import NUM_COLUMNS, NUM_TOKENS, words_key  # noqa: E402
+from tests.adapters.tiny_models import NUM_COLUMNS, NUM_TOKENS, WORDS, words_key  # noqa: E402
 
 
 def bias_of(marks: ServedMarks, slot: int, places: list[int]) -> np.ndarray:
@@ -74,6 +75,18 @@ def test_rows_are_shared_and_forgotten_when_they_are_too_many(
     for slot in (0, 63):
         want = expected(marker, f"text {slot}", [0, 9], slot)
         np.testing.assert_allclose(bias_of(marks, slot, [0, 9]), want)
+
+
+def test_keys_that_promote_the_same_share_a_row(secret: Secret) -> None:
+    """A block of 128 keys has a half and its complement, whatever its length."""
+    key = Key.of(secret, Profile(WORDS, Turns(period=512, block=128)))
+    marks = ServedMarks(Marker(key))
+    marks.open(0, "text")
+    marks.cover({0: 1000})
+    assert len(marks._promoted) == 1 + 2 * 512 // 128
+    np.testing.assert_allclose(
+        bias_of(marks, 0, [0, 127, 128, 999]), expected(Marker(key), "text", [0, 127, 128, 999])
+    )
 
 
 def test_a_tempered_delta_follows_each_request(secret: Secret) -> None:

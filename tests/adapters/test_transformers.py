@@ -16,8 +16,8 @@ from patternmark.adapters.transformers import (  # noqa: E402
     PatternMarkConfig,
     PatternMarkDetector,
     PatternMarkLogitsProcessor,
-    z_of,
 )
+from patternmark.adapters.transformers_detector import z_of  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     NO_TOKENS,
     NUM_COLUMNS,
@@ -73,6 +73,17 @@ def test_a_config_and_a_processor_make_the_same_text(secret: Secret, delta_at: s
     after = generate(model, prompt, temperature=0.5, watermarking_config=config)
     assert torch.equal(before, after)
     assert max(p_values(key, after, 10)) < 1e-6
+
+
+def test_a_config_writes_a_payload(secret: Secret) -> None:
+    key = words_key(secret, scheme="turns", nonces=64)
+    config = PatternMarkConfig(key, payload=50)
+    assert config.to_dict()["payload"] == 50
+    written = generate(tiny_gpt2(), prompts(2, 10), watermarking_config=config)
+    found = PatternMarkDetector(key)(written, prompt_length=10, return_dict=True)
+    assert [verdict.payload for verdict in found.verdicts] == [50, 50]
+    with pytest.raises(ParameterError, match="nonces from 0 to 63, not 64"):
+        PatternMarkConfig(key, payload=64)
 
 
 def test_truncation_before_the_config_stays(secret: Secret) -> None:

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.alphabet import Alphabet
+from patternmark.core.key import Key
 from patternmark.core.marker import Marker
+from patternmark.core.promote import Promotion
 from patternmark.errors import ParameterError
 
 
@@ -37,11 +39,21 @@ class LogitBias:
         temperature: float = 1.0,
         device: torch.device | str = "cpu",
     ) -> None:
-        self._key_id = marker.key.key_id
-        self._keys = torch.as_tensor(keys, device=device)
-        self._prepared = marker.prepare(self._keys, temperature or 1.0, like=self._keys)
+        keys = torch.as_tensor(keys, device=device)
+        self._fit(marker, marker.prepare(keys, temperature or 1.0, like=keys), columns)
+
+    @classmethod
+    def of_prepared(cls, marker: Marker, prepared: Promotion) -> LogitBias:
+        """Return one of a bias that is kept as tensors already, for a model of tokens."""
+        bias = cls.__new__(cls)
+        bias._fit(marker, prepared, None)
+        return bias
+
+    def _fit(self, marker: Marker, prepared: Promotion, columns: Sequence[int] | None) -> None:
+        self._key, self._prepared = marker.key, prepared
         self._alphabet = marker.key.profile.alphabet
-        self._columns = None if columns is None else torch.as_tensor(columns, device=device)
+        self._device = prepared.row_of.device
+        self._columns = None if columns is None else torch.as_tensor(columns, device=self._device)
 
     def add_to(self, logits: Tensor, positions: Any = ...) -> Tensor:
         """Return raw logits [..., C] of all positions, or of those named, with their bias."""
@@ -52,18 +64,13 @@ class LogitBias:
             result[..., self._columns[present]] = marked[..., present]
             return result
         width, size = logits.shape[-1], self._alphabet.size
-        if width < size:
-            raise ParameterError(
-                f"the model has {width} columns of logits, fewer than the {size} symbols of "
-                f"alphabet {self._alphabet.name!r}: key {self._key_id} is for another "
-                "tokenizer"
-            )
+        check_width(self._key, width)
         marked = self._promote(logits[..., :size], positions)
         return marked if width == size else torch.cat([marked, logits[..., size:]], dim=-1)
 
     def writable(self, width: int) -> Tensor:
         """Which of a model's columns a sampler may write: tokens, or letters that carry a mark."""
-        allowed = torch.zeros(width, dtype=torch.bool, device=self._keys.device)
+        allowed = torch.zeros(width, dtype=torch.bool, device=self._device)
         if self._columns is None:
             allowed[: self._alphabet.size] = True
         else:
@@ -73,6 +80,16 @@ class LogitBias:
     def _promote(self, logits: Tensor, positions: Any) -> Tensor:
         marked: Tensor = self._prepared.add_to(logits, positions)
         return marked
+
+
+def check_width(key: Key, width: int) -> None:
+    """Refuse a model with too few columns of logits for the key's tokens."""
+    alphabet = key.profile.alphabet
+    if width < alphabet.size:
+        raise ParameterError(
+            f"the model has {width} columns of logits, fewer than the {alphabet.size} symbols of "
+            f"alphabet {alphabet.name!r}: key {key.key_id} is for another tokenizer"
+        )
 
 
 def batch_keys(

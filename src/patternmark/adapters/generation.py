@@ -1,0 +1,89 @@
+"""The running generation of a processor that is shown the tokens so far and nothing else.
+
+A logits processor sees the tokens so far and the scores of what comes next; it is not told where
+the prompt ends. That is learned from the first call of a generation, which sees the prompt alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from patternmark.adapters.logit_bias import LogitBias, batch_keys
+from patternmark.adapters.needs_torch import Tensor, torch
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
+from patternmark.errors import ParameterError
+
+_FIRST_KEYS = 256  # drawn at once, and twice as many as are needed when they run out
+
+
+class Generation:
+    """Where the prompt of the running generation ends, and the bias of what follows it."""
+
+    def __init__(
+        self,
+        marker: Marker,
+        seed: int | str | None,
+        first_index: int,
+        *,
+        temperature: float = 1.0,
+        num_beams: int = 1,
+        prompt_length: int | None = None,
+    ) -> None:
+        if num_beams < 1:
+            raise ParameterError(f"num_beams is a number from 1, not {num_beams}")
+        self._marker, self._temperature, self._num_beams = marker, temperature, num_beams
+        self._given, self._first_index = seed, first_index
+        self._seed: int | str = 0  # of the running generation
+        self._told = prompt_length
+        self._prompt_length = 0
+        self._last: Tensor | None = None  # what the last call saw
+        self._shape = (0, 0)  # rows and positions that the bias is for
+        self._bias: LogitBias
+
+    def add_bias(self, tokens: Tensor, scores: Tensor) -> Tensor:
+        """Return the scores [B, n, V] of the n positions behind tokens [B, m], with their bias."""
+        rows, length = tokens.shape
+        count = scores.shape[1]
+        if self._told is not None:
+            self._prompt_length = self._told
+        elif not self._goes_on(tokens, count):
+            self._prompt_length = length
+            # Another generation, unless this is another step on the first canvas of the same one.
+            if count == 1 or self._last is None or not torch.equal(tokens, self._last):
+                self._shape = (0, 0)
+        self._last = tokens.clone()
+        start = length - self._prompt_length
+        if start < 0:
+            raise ParameterError(f"a prompt of {self._told} tokens does not fit into {length}")
+        if self._shape == (0, 0):  # without a seed each generation has other keys
+            self._seed = fresh_seed() if self._given is None else self._given
+        if rows != self._shape[0] or start + count > self._shape[1]:
+            self._prepare(rows, max(_FIRST_KEYS, 2 * (start + count)), scores.device)
+        return self._bias.add_to(scores, (slice(None), slice(start, start + count)))
+
+    def _goes_on(self, tokens: Tensor, step: int) -> bool:
+        """Whether these are the tokens of the last call, and maybe one step more."""
+        last, start, length = self._last, self._prompt_length, tokens.shape[1]
+        if last is None or len(tokens) != len(last) or not start < length <= last.shape[1] + step:
+            return False  # another batch, the prompt alone, or too much at once
+        if not torch.equal(tokens[:, :start], last[:, :start]):
+            return False  # another prompt
+        shared = start if self._num_beams > 1 else last.shape[1]
+        has_grown = length in (last.shape[1], last.shape[1] + step)
+        if not has_grown or not torch.equal(tokens[:, :shared], last[:, :shared]):
+            raise ParameterError(
+                "these tokens begin with the prompt of the last call, and do not continue its "
+                "text: for beam search tell num_beams, for assisted decoding prompt_length; for "
+                "another text make another processor"
+            )
+        return True
+
+    def _prepare(self, rows: int, length: int, device: torch.device) -> None:
+        if rows % self._num_beams:
+            raise ParameterError(f"{rows} rows are no whole number of {self._num_beams} beams")
+        sequences = rows // self._num_beams  # the beams of a sequence change places
+        drawn = batch_keys(self._marker, sequences, length, self._seed, self._first_index)
+        keys = np.repeat(drawn, self._num_beams, axis=0)
+        self._shape = keys.shape
+        self._bias = LogitBias(self._marker, keys, temperature=self._temperature, device=device)

@@ -1,9 +1,9 @@
 """How far below Markov's bound the e-value of block marks stays: the factor C of p = C / E.
 
-For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table holds, for chains of
-several lengths, the largest C at any t of interest over all classes of sequences that
-`patternmark bench block-null` tries: natural chains, designs, repeats, and sequences written by
-someone who knows everything but the key. It is raised by its standard error.
+For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table holds the largest C at
+any t of interest over all classes of sequences that `patternmark bench block-null` tries, from the
+shortest length on: natural chains, designs, repeats, and sequences written by someone who knows
+everything but the key. It is raised by its standard error.
 """
 
 from __future__ import annotations

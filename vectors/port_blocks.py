@@ -227,11 +227,12 @@ def verdict(
     ]
     e = sum(by_nonce) / nonces
     c = largest_c(block, max((count_scored(chain) for _, chain in read(record)), default=0))
+    sharpened = c / e if e >= 20.0 else 1.0 / e  # smaller ones have Markov's bound
     return {
         "log_ratios": table,
         "log_e": log(e),
         "p_any": min(1.0, 1.0 / e),
         "c": c,
-        "p_value": min(1.0, 1.0 / e, c / e),
+        "p_value": min(1.0, sharpened),
         "likeliest_nonce": by_nonce.index(max(by_nonce)),
     }

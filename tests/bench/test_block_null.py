@@ -90,7 +90,7 @@ def test_the_table_is_the_largest_raised_c_of_any_length() -> None:
 
 def test_the_largest_c_is_found_between_the_values_that_are_shown(rng: np.random.Generator) -> None:
     """One letter has few values of E: the largest C is at one of them."""
-    job = Job("R alone", 30, np.repeat(PROTEIN.encode("R" * 30)[None], 200, axis=0), 1, grid(30))
+    job = Job("R alone", 60, np.repeat(PROTEIN.encode("R" * 60)[None], 200, axis=0), 1, grid(60))
     (row,) = measured([job], 1, lambda what: None)
     assert row["largest"] > max(row["c"])
     log_e = mixed_log_ratios(job.letters, likely_words(job.letters, 3, rng), 3)

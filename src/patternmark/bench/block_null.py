@@ -3,13 +3,14 @@
 For one sequence, C(t) = t P(E >= t) over random keys. Keys are drawn with probability proportional
 to E, so that C(t) is an average of numbers between 0 and 1 (see `statistics.block_exact`): a few
 thousand keys show P of 1e-7 as well as of 1e-2. The largest C over all classes, all lengths and all
-t from 1 on is what `auto` reads. It is one number for chains of any length: whoever writes a
+t from 20 on is what `auto` reads. It is one number for chains of any length: whoever writes a
 sequence makes a short one long with letters that say nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from patternmark.bench.hard_sequences import CLASSES, made, windows
 from patternmark.bench.jobs import run_all
 from patternmark.bench.report import environment
 from patternmark.core.schemes import DEFAULT_BLOCK
+from patternmark.null.blocks import RARE
 from patternmark.statistics.blocks import MIXTURE
 
 LENGTHS = (30, 40, 60, 100, 200, 400, 800)
@@ -128,9 +130,9 @@ def _measure(job: Job) -> dict[str, Any]:
 
 
 def _largest(log_e: NDArray[np.float64], last: float) -> dict[str, float]:
-    """Return the largest C on a fine grid with its standard error, and ln t where it is."""
+    """Return the largest C at t from RARE on with its standard error, and ln t where it is."""
     descending = -np.sort(-log_e)
-    log_t = np.arange(0.0, last, _FINE)
+    log_t = np.arange(log(RARE), last, _FINE)
     reached = np.searchsorted(-descending, -log_t, side="right")  # how many have E >= t
     # Sums of 1 / E and of its square over the keys that reach t, in units of t.
     sums = [np.append(0.0, np.cumsum(np.exp(-power * descending)))[reached] for power in (1, 2)]

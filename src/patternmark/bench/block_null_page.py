@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.bench.block_null import raised_c
+from patternmark.null.blocks import RARE
 
 _SHOWN = 12  # classes of each length in the table
 _DRAWN = 6  # classes in each panel of the picture
@@ -31,7 +32,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         "For one sequence, P(E >= t) over random keys is C(t) / t, and C(t) is at most 1. "
         f"C was measured for {classes} classes of sequences at {len(lengths)} lengths, "
         f"with {min(draws)} to {max(draws)} sequences each and a key for each sequence, drawn with "
-        "probability proportional to E. *Largest C* is that over all t from 1 on, with its "
+        f"probability proportional to E. *Largest C* is that over all t from {RARE:g} on, with its "
         "standard error. The p-value of `auto` uses the largest of all classes and lengths plus "
         f"two standard errors, **{largest:.3f}**, for chains of any length from {min(lengths)} on: "
         "whoever writes a sequence makes a short one long with letters that say nothing.",

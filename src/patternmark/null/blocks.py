@@ -1,9 +1,10 @@
 """How far below Markov's bound the e-value of block marks stays: the factor C of p = C / E.
 
 For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table holds the largest C at
-any t of interest over all classes of sequences that `patternmark bench block-null` tries, from the
+any t from RARE on over all classes of sequences that `patternmark bench block-null` tries, from the
 shortest length on: natural chains, designs, repeats, and sequences written by someone who knows
-everything but the key. It is raised by its standard error.
+everything but the key. It is raised by its standard error. Smaller t, whose p-values nobody acts
+on, have Markov's bound.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+RARE = 20.0  # E from which on C was measured
 _FILE = "data/block_null.json"
 
 

@@ -134,7 +134,7 @@ def test_jobs_repeat_and_seeds_differ(rng: np.random.Generator) -> None:
     natural = [PROTEIN.encode(plain(60, rng))]
 
     def rows(seed: int) -> list[dict]:
-        jobs = jobs_of(natural, [30], 4, seed, lambda n: np.array([0.0, 1.0]))[:3]
+        jobs = jobs_of(natural, [30], 4, seed, lambda n: np.array([0.0, 4.0]))[:3]
         return measured(jobs, 1, lambda what: None)
 
     assert rows(1) == rows(1) != rows(2)

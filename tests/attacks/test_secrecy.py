@@ -67,7 +67,7 @@ def test_few_nonces_give_the_verdict_of_all(rng: np.random.Generator) -> None:
 
 
 def test_more_nonces_ask_for_more_evidence() -> None:
-    log_e = np.array([5.5])
+    log_e = np.array([6.5])
     assert [is_found(log_e, r, 400) for r in (1, 1000)] == [True, False]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.bench.block_null import raised_c
+from patternmark.bench.block_null import MARGIN, raised_c
 from patternmark.null.blocks import RARE
 
 _SHOWN = 12  # classes of each length in the table
@@ -34,8 +34,9 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"with {min(draws)} to {max(draws)} sequences each and a key for each sequence, drawn with "
         f"probability proportional to E. *Largest C* is that over all t from {RARE:g} on, with its "
         "standard error. The p-value of `auto` uses the largest of all classes and lengths plus "
-        f"two standard errors, **{largest:.3f}**, for chains of any length from {min(lengths)} on: "
-        "whoever writes a sequence makes a short one long with letters that say nothing.",
+        f"two standard errors, times {MARGIN:g} for what a longer search may find: "
+        f"**{largest:.3f}**, for chains of any length from {min(lengths)} on. Whoever writes a "
+        "sequence makes a short one long with letters that say nothing.",
         "",
         "![C against t](block-null.png)",
     ]

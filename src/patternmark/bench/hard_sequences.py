@@ -50,12 +50,12 @@ def _climbed(n: int, rng: np.random.Generator) -> Symbols:
     return PROTEIN.encode(text + "K" * max(0, n - before - after - 5))
 
 
-def _headed(letter: str, count: int, filler: str) -> Maker:
-    """Write one strong letter some times, then letters that say nothing: long, with few coins."""
+def _headed(letters: str, count: int, filler: str) -> Maker:
+    """Write strong letters some times, then others: long, with few coins."""
 
     def make(n: int, rng: np.random.Generator) -> Symbols:
         del rng
-        ids = PROTEIN.encode(letter * count + filler * n)
+        ids = PROTEIN.encode(letters * count + filler * n)
         return ids[: int(np.searchsorted(np.cumsum(ids < 20), n)) + 1]  # n that are scored
 
     return make
@@ -188,6 +188,10 @@ CLASSES: dict[str, Maker] = {
     "every block the same letters": _same_block,
     "marked by another key, delta 1": marked_by_another(2),
     "marked by another key, delta 1.5": marked_by_another(3),
+    **{
+        f"{count} K, 10 R, then K": _headed("K" * count + "R" * 10, 1, "K")
+        for count in (8, 11, 14, 17, 20)
+    },
 }
 
 

@@ -23,7 +23,7 @@ from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.detect import Detector
 from patternmark.evidence import DEFAULT_FPR, is_below
 from patternmark.likelihood import log_mean_exp
-from patternmark.null.blocks import RARE, log_c
+from patternmark.null.blocks import log_c
 from patternmark.statistics.blocks import MIXTURE, BlockStatistic, Mixture
 
 
@@ -66,9 +66,8 @@ def is_found(log_e: NDArray[np.float64], num_nonces: int, length: int) -> bool:
     others = num_nonces - len(log_e)
     every = np.append(log_e, log(others)) if others > 0 else log_e
     total = float(log_mean_exp(every, total=True)) - log(num_nonces)
-    factor = log_c.at(DEFAULT_BLOCK, MIXTURE.digest, length) if total >= log(RARE) else 0.0
-    log_p = min(0.0, factor - total)
-    return is_below(log_p, DEFAULT_FPR)
+    log_p = log_c.log_p(DEFAULT_BLOCK, MIXTURE.digest, length, np.array(total))
+    return is_below(float(log_p), DEFAULT_FPR)
 
 
 def judged(key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[int]) -> list[bool]:

@@ -17,6 +17,9 @@ from math import log
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.evidence import markov
 
 RARE = 20.0  # E from which on C was measured
 _FILE = "data/block_null.json"
@@ -41,6 +44,13 @@ class LogC:
         # Between two lengths the larger C of both holds.
         place = int(np.searchsorted(table["lengths"], scored, side="right")) - 1
         return log(max(table["c"][place : place + 2]))
+
+    def log_p(
+        self, block: int, mixture: str, scored: int, log_e: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return ln p of values of ln E: C / E from RARE on, 1 / E below."""
+        factor = self.at(block, mixture, scored)
+        return np.where(log_e >= log(RARE), factor - log_e, markov(log_e))
 
     def digest(self, block: int, mixture: str) -> str:
         """Return what tells this table from others."""

@@ -31,7 +31,7 @@ from patternmark.core.schemes import Blocks
 from patternmark.errors import ParameterError
 from patternmark.evidence import markov
 from patternmark.likelihood import log_mean_exp
-from patternmark.null.blocks import RARE, log_c
+from patternmark.null.blocks import log_c
 from patternmark.rates import agreement_rates
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
@@ -339,8 +339,7 @@ class BlockStatistic:
         if self.name == "lr":
             return markov(totals)
         longest = max((int(np.count_nonzero(p != UNREAD)) for p in reading.parts), default=0)
-        factor = log_c.at(self.coins.block, self.mixture.digest, longest)
-        return np.where(totals >= log(RARE), factor - totals, markov(totals))
+        return log_c.log_p(self.coins.block, self.mixture.digest, longest, totals)
 
     def _largest(self, pieces: Sequence[Numbered]) -> float:
         """Return ln E where every letter agrees with one nonce: nothing can show more."""

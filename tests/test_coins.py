@@ -15,7 +15,7 @@ from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
 from patternmark.masks import read
-from patternmark.masks.coins import tossed_before
+from patternmark.masks.coins import times_said, tossed_before
 from patternmark.masks.repeats import Lags
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(600)], unscored=[0, 1])
@@ -123,14 +123,63 @@ def test_what_is_not_scored_tosses_no_coin() -> None:
 
 
 def test_turns_have_fresh_coins_further_on() -> None:
-    profile = Profile(alphabet=TOKENS, scheme=Turns(nonces=1))
-    detector = Detector(Key.of(Secret(bytes(32)), profile), "lr")
+    profile = Profile(alphabet=TOKENS, scheme=Turns(block=4, starts=4))
+    detector = Detector(Key.of(Secret(bytes(32)), profile), "phase")
     word, other = np.full(1, 7), np.arange(20, 40)
     near = detector.read([np.concatenate([word, other[:5], word])])[0]
     far = detector.read([np.concatenate([word, other, word])])[0]
     rounds = detector.read([np.concatenate([word, np.arange(10, 521), word])])[0]
     over = detector.read([np.full(1000, 7)])[0]
     assert [r.num_scored for r in (near, far, rounds, over)] == [6, 22, 512, 1]
+    assert all(r.times is None for r in (near, far, rounds, over))
+
+
+@pytest.mark.parametrize("scheme", [Paper(), Turns()])
+@pytest.mark.parametrize("name", ["auto", "lr"])
+def test_ratios_of_texts_read_every_token_and_how_often_it_stands(
+    scheme: Scheme, name: str
+) -> None:
+    key = Key.of(Secret(bytes(32)), Profile(alphabet=TOKENS, scheme=scheme))
+    ids = np.array([7, 8, 7, 0, SEPARATOR, 7, 9, 9])
+    reading = Detector(key, name).read([ids])[0]
+    assert reading.symbols.tolist() == [7, 8, 7, UNREAD, UNREAD, 7, 9, 9]
+    assert reading.times is not None
+    assert reading.times.tolist() == [3, 1, 3, 1, 1, 3, 2, 2]  # in all chains of a record
+    scored = np.arange(len(ids)) > 1
+    some = Detector(key, name).read([ids], [scored])[0]
+    assert some.times is not None
+    assert some.times.tolist() == [1, 1, 2, 1, 1, 2, 2, 2]  # a prompt takes nothing
+    assert Detector(key, name, mask_repeats=False).read([ids])[0].times is None
+
+
+def test_how_often_a_token_stands_is_rounded_up_to_three_leading_bits() -> None:
+    few = {n: int(times_said(np.full(n, 4))[0]) for n in range(1, 70)}
+    assert all(few[n] == n for n in range(1, 9))
+    rounded = {
+        9: 10,
+        11: 12,
+        13: 14,
+        15: 16,
+        16: 16,
+        17: 20,
+        21: 24,
+        25: 28,
+        29: 32,
+        33: 40,
+        65: 80,
+    }
+    assert {n: few[n] for n in rounded} == rounded
+    assert all(n <= times <= 1.25 * n for n, times in few.items())  # never less: the bound holds
+
+
+@given(texts)
+def test_times_are_counted_token_by_token(text: list[int]) -> None:
+    symbols = np.where(np.array(text, dtype=np.int64) < 0, UNREAD, np.array(text, dtype=np.int64))
+    found = times_said(symbols).tolist()
+    for symbol, times in zip(symbols.tolist(), found, strict=True):
+        count = symbols.tolist().count(symbol)
+        step = 2 ** max(count.bit_length() - 3, 0)
+        assert times == (1 if symbol == UNREAD else -(-count // step) * step)
 
 
 @pytest.mark.parametrize("scheme", [Paper(), Turns()])

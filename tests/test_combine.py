@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Detector, Key, Marker, ParameterError, Profile, Verdict, load_key
+from patternmark import (
+    PROTEIN,
+    Alphabet,
+    Detector,
+    Key,
+    Marker,
+    ParameterError,
+    Profile,
+    Verdict,
+    load_key,
+)
 from patternmark.combine import (
     Rule,
     combine,
@@ -16,7 +26,7 @@ from patternmark.combine import (
     spread_log_ratio,
 )
 from patternmark.core.reading import read_many
-from patternmark.core.schemes import Blocks, Paper
+from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
 from patternmark.statistics.blocks import BlockStatistic
@@ -213,7 +223,7 @@ def test_the_valid_rule_is_picked_whoever_calls(
     found = combine(judge, records)
     assert found.how is Rule.COINS
     assert found.log_p == pytest.approx(Detector(key).detect(records[0]).log10_p * log(10))
-    assert "|repeats:masked|" in found.signature
+    assert "|repeats:shared|" in found.signature
     protein = combine(Detector(Key.of(secret, Profile(scheme=Paper()))), [plain(50, rng)])
     assert protein.how is Rule.GROUPS
     table = protein.to_dict()
@@ -291,3 +301,14 @@ def test_copies_of_block_records_are_no_evidence(secret: Secret, rng: np.random.
     keys = [Key.of(Secret(rng.bytes(32)), Profile(scheme=Blocks(nonces=2))) for _ in range(150)]
     hits = sum(combine(Detector(key), records).log_p <= log(0.1) for key in keys)
     assert hits <= 25  # 15 expected at most
+
+
+def test_unmarked_texts_of_several_nonces_do_not_add_up() -> None:
+    """Small e-values count too: a product of those above 1 alone would grow with every text."""
+    tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(3000)], unscored=[])
+    rng = np.random.default_rng(5)
+    texts = [rng.integers(3000, size=20) for _ in range(200)]
+    for number in range(4):
+        profile = Profile(tokens, Turns(nonces=2))
+        key = Key.of(Secret(number.to_bytes(32, "big")), profile)
+        assert combine(Detector(key), texts).log10_p > -2.0

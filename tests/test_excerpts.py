@@ -31,7 +31,8 @@ from patternmark.report import ReportEntry, render_report
 from patternmark.statistics import STATISTICS, Statistic, excerpts, make_statistic
 from patternmark.statistics.excerpts import OfExcerpts
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
-from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, reads_all_tokens
+from patternmark.statistics.texts import AnyTextStatistic, TextStatistic
 from patternmark.track import Tracker
 from tests.synthetic import text, vocabulary
 
@@ -46,7 +47,7 @@ PROFILES = {
         scheme=Paper(chain=KeyChain.of([[0.1, 0.9], [0.7, 0.3]], [0.5, 0.5]), pattern_length=2),
     ),
     "one nonce": Profile(alphabet=TOKENS, scheme=Turns(nonces=1)),
-    "nonces": Profile(alphabet=TOKENS, scheme=Turns(period=64, starts=4, nonces=6)),
+    "nonces": Profile(alphabet=TOKENS, scheme=Turns(period=64, block=4, starts=4, nonces=6)),
 }
 WHOLE: dict[str, Callable[[Key], Statistic]] = {
     "auto": AutoStatistic,
@@ -54,6 +55,10 @@ WHOLE: dict[str, Callable[[Key], Statistic]] = {
     "phase": PhaseStatistic,
     "slip": SlipStatistic,
     "local": LocalStatistic,
+}
+WHOLE_TEXTS: dict[str, Callable[[Key], Statistic]] = WHOLE | {
+    "auto": TextStatistic,
+    "lr": AnyTextStatistic,
 }
 LARGE = {
     "paper": Profile(alphabet=vocabulary(8000), scheme=Paper(), delta=2.0),
@@ -92,7 +97,7 @@ def test_verdicts_are_those_of_the_whole_alphabet(
     records = readings(key, rng)
     with compiled.forced(use_loops):
         try:
-            whole = WHOLE[detector](key)
+            whole = (WHOLE_TEXTS if reads_all_tokens(key.profile) else WHOLE)[detector](key)
         except ParameterError:
             with pytest.raises(ParameterError):
                 make_statistic(detector, key)
@@ -118,8 +123,8 @@ def test_verdicts_are_those_of_the_whole_alphabet(
 def test_text_is_marked_and_found(name: str, secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, LARGE[name])
     tokens = key.profile.alphabet
-    marked = [text(tokens, 80, rng, Marker(key)) for _ in range(6)]
-    plain = [text(tokens, 80, rng) for _ in range(6)]
+    marked = [text(tokens, 120, rng, Marker(key)) for _ in range(6)]
+    plain = [text(tokens, 120, rng) for _ in range(6)]
     for detector in STATISTICS:
         if detector == "pattern" and name == "turns":
             continue
@@ -139,10 +144,10 @@ def test_all_that_goes_with_a_verdict(
     texts = [text(tokens, 90, rng, Marker(key)), text(tokens, 90, rng)]
     judge = Detector(key)
     verdicts = judge.detect_many(texts)
-    both = np.concatenate([text(tokens, 200, rng), texts[0]])
+    both = np.concatenate([text(tokens, 200, rng), text(tokens, 250, rng, Marker(key))])
     segment = Locator(key).in_protein(both).segments[0]
     assert 100 < segment.start < 210  # chance may add some before the mark, at 200
-    assert segment.end > 280
+    assert segment.end > 400
     track = Tracker(key).follow(judge.read([texts[0]])[0])
     assert np.nanmean(track.agreement) > 0.6
     page = render_report(

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from patternmark import Alphabet, Detector, Key, Profile
-from patternmark.core.schemes import Paper, Turns
+from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.intervals import binomial_tail
+from patternmark.statistics.texts import REPEATS_ITSELF
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(1200)], unscored=[0])
 PROFILES = {
@@ -37,24 +38,72 @@ def hard_texts() -> dict[str, np.ndarray]:
     }
 
 
+REPEATING = ("one word", "two words in turn", "a verse of four words", "a quote again and again")
+
+
 @pytest.mark.parametrize("scheme", PROFILES)
 def test_false_positives_over_keys(scheme: str) -> None:
-    texts = hard_texts()
-    detectors = ("phase", "slip", "local", "lr", "auto")
+    """Of detectors that count every coin once, and of the ratio that shares it among its places."""
+    texts = list(hard_texts().values())
+    detectors = ("phase", "slip", "local", "lr")
     detectors += ("pattern",) if scheme == "paper" else ()
-    num_keys = 200 if scheme == "paper" else 24
+    num_keys = 200 if scheme == "paper" else 40
     log_p = {name: np.zeros((num_keys, len(texts))) for name in detectors}
     for number in range(num_keys):
         key = Key.of(Secret(number.to_bytes(32, "big")), PROFILES[scheme])
-        readings = Detector(key, "lr").read(list(texts.values()))
         for name in detectors:
-            found = Detector(key, name).statistic.measure(readings)
+            judge = Detector(key, name)
+            found = judge.measure(judge.read(texts))
             log_p[name][number] = [one.log_p for one in found]
     for name in detectors:
-        for column, text in enumerate(texts):
-            for level in (0.1, 0.01):
-                hits = int(np.count_nonzero(log_p[name][:, column] <= np.log(level)))
-                assert binomial_tail(hits, num_keys, level) > LUCK, (name, text, level, hits)
+        check(log_p[name], name)
+
+
+def check(log_p: np.ndarray, name: str) -> None:
+    """Over keys, no hard text has small p-values more often than they say: [keys, texts]."""
+    for column, text in enumerate(hard_texts()):
+        for level in (0.1, 0.01):
+            hits = int(np.count_nonzero(log_p[:, column] <= np.log(level)))
+            assert binomial_tail(hits, len(log_p), level) > LUCK, (name, text, level, hits)
+
+
+def test_what_holds_for_any_text_holds_for_hard_ones() -> None:
+    """No mask, no look at the text: `p_any` of the default detector, and what it notices."""
+    texts = hard_texts()
+    log_p_any = np.zeros((60, len(texts)))
+    for number in range(60):
+        key = Key.of(Secret(number.to_bytes(32, "big")), Profile(alphabet=TOKENS, scheme=Turns()))
+        verdicts = Detector(key).detect_many(texts.values(), list(texts))
+        log_p_any[number] = [np.log(one.p_any) for one in verdicts]
+        for verdict in verdicts:
+            assert verdict.num_tokens_scored == len(texts[verdict.id])
+            if verdict.id in REPEATING:
+                assert verdict.note.startswith(REPEATS_ITSELF) or "too short" in verdict.note
+                assert verdict.p_value == verdict.p_any
+    check(log_p_any, "p_any")
+    least = dict(zip(texts, np.exp(log_p_any).min(axis=0), strict=True))
+    assert least["every second a function word"] < 0.1  # and not idle
+
+
+@pytest.mark.parametrize("scheme", [Paper(), Turns()])
+def test_texts_that_repeat_themselves_are_noticed(scheme: Scheme) -> None:
+    key = Key.of(Secret(bytes(32)), Profile(alphabet=TOKENS, scheme=scheme))
+    judge, texts = Detector(key), hard_texts()
+    notes = {name: judge.measure(judge.read([ids]))[0].note for name, ids in texts.items()}
+    assert all(notes[name] == REPEATS_ITSELF for name in REPEATING)
+    words = np.random.default_rng(3).permutation(TOKENS.scored)[:120]
+    assert judge.measure(judge.read([words]))[0].note == ""
+
+
+def test_counting_each_place_in_full_would_not_hold() -> None:
+    """The check of `p_any` can fail: one word over and over, as if all its places had own coins."""
+    text, hits = hard_texts()["two words in turn"], 0
+    for number in range(40):
+        key = Key.of(Secret(number.to_bytes(32, "big")), Profile(alphabet=TOKENS, scheme=Turns()))
+        judge = Detector(key, "lr")
+        reading = judge.read([text])[0]._replace(times=None)
+        hits += judge.measure([reading])[0].log_p <= np.log(0.01)
+    assert hits > 5
 
 
 def test_counting_repeats_would_not_hold() -> None:

@@ -71,7 +71,6 @@ SENTINELS = {
     "scan/cluster.py": 1,
     "schemes/canvas.py": 2,
     "schemes/rules.py": 1,
-    "translation/choice.py": 1,
 }
 
 

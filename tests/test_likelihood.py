@@ -11,15 +11,14 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.cyclic import CyclicRatio, PathRatios
 from patternmark.likelihood import (
     PAPER_MIXTURE,
-    TEXT_PAPER_MIXTURE,
-    TEXT_TURNS_MIXTURE,
+    TEXT_MIXTURE,
     ChainRatio,
     Component,
     factors,
     log_mean_exp,
     worth,
 )
-from patternmark.phases import NonceScreen, PhaseSums
+from patternmark.phases import PartScreen, PhaseSums, around, rounded
 
 PERIOD, SYMBOLS = 4, 4
 PROMOTED = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]], dtype=bool)
@@ -99,7 +98,7 @@ def test_slips_and_edges_are_summed_over_every_path(
 ) -> None:
     length = 3 * component.stride + (component.stride > 1)
     symbols = rows(rng, 3, length)
-    worths = {component.level: worth(PROMOTED, RATES[component.level])}
+    worths = {component.table: worth(PROMOTED, RATES[component.level])}
     found = PathRatios(PROMOTED, worths, STARTS, [component]).log_ratios(symbols)[:, 0]
     expected = [log(path_sum(row, component)) for row in symbols]
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6)  # single precision
@@ -140,13 +139,14 @@ def test_phase_scores_are_sums_of_logarithms(rng: np.random.Generator) -> None:
         assert found[b, r, phase] == pytest.approx(np.log(terms).sum(), abs=1e-12)
 
 
-def test_a_nonce_is_seen_in_a_part_of_a_sequence(rng: np.random.Generator) -> None:
+def test_a_mark_is_seen_in_a_part_of_a_sequence(rng: np.random.Generator) -> None:
     """Where the second half is in another phase, the best of the whole is no guide."""
-    nonces = np.stack([rng.permuted(np.arange(20) < 10) for _ in range(8 * 64)]).reshape(8, 64, 20)
-    logs = [worth(p, np.full(20, 0.8)).logs() for p in nonces]
+    schedules = rng.permuted(np.tile(np.arange(20) < 10, (8, 64, 1)), axis=2)
+    tables = np.log(np.stack([factors(p, np.full(20, 0.8)) for p in schedules]))
     key = np.concatenate([np.arange(256), np.arange(257, 513)]) % 64
-    symbols = np.array([[rng.choice(np.flatnonzero(nonces[5][k])) for k in key]])
-    best = NonceScreen(nonces, logs, np.arange(64)).best_in_part(symbols)[0]
+    symbols = np.array([[rng.choice(np.flatnonzero(schedules[5][k])) for k in key]])
+    whole, scale = rounded(tables)
+    best = PartScreen(around(whole), scale, np.arange(64)).best_in_part(symbols)[0]
     assert int(np.argmax(best)) == 5
     assert best[5] == pytest.approx(256 * log(1.6) * 31 / log(1 / 0.4), rel=0.2)
 
@@ -169,7 +169,10 @@ def test_with_many_nonces_the_mean_is_at_most_one(rng: np.random.Generator) -> N
     nonces = [rng.permuted(PROMOTED, axis=1) for _ in range(4)]
     ratio = CyclicRatio(nonces, RATES, STARTS, [Component(0), *MOVING[:2]], np.full(4, 0.25))
     symbols = np.array(list(product(range(SYMBOLS), repeat=5)))
-    means = np.exp(log_mean_exp(ratio.log_ratios(symbols).transpose(0, 2, 1))).mean(axis=0)
+    best = np.argsort(-ratio.log_ratios(symbols)[..., 0], axis=1)[:, :2]
+    some = ratio.log_ratios(symbols, best)
+    assert some.shape == (len(symbols), 2, 3)
+    means = np.exp(log_mean_exp(some.transpose(0, 2, 1), total=True)).mean(axis=0) / len(nonces)
     assert (means < 1.0).all()  # two of four nonces are looked at
     assert (means > 0.3).all()
 
@@ -228,8 +231,14 @@ def test_the_rarer_the_slips_the_longer_the_stride() -> None:
 
 
 def test_weights_sum_to_one() -> None:
-    texts = (TEXT_PAPER_MIXTURE, TEXT_TURNS_MIXTURE)
-    for mixture in (PAPER_MIXTURE, *texts):
-        for weights in (mixture.weights, mixture.short_weights):
-            assert len(weights) == len(mixture.components)
-            assert sum(weights) == pytest.approx(1.0, abs=1e-12)
+    for mixture in (PAPER_MIXTURE, TEXT_MIXTURE):
+        for weights in (mixture.weights, mixture.short_weights, mixture.any_weights):
+            if weights:
+                assert len(weights) == len(mixture.components)
+                assert sum(weights) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_what_holds_for_any_text_mixes_shared_components_alone() -> None:
+    pairs = zip(TEXT_MIXTURE.components, TEXT_MIXTURE.any_weights, strict=True)
+    assert all(component.is_shared for component, weight in pairs if weight)
+    assert not any(component.is_shared for component in PAPER_MIXTURE.components)

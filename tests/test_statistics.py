@@ -23,8 +23,11 @@ from tests.conftest import SECRET_HEX
 
 FREQUENCIES = np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND)
 NONCES = 4
-# As many symbols as amino acids, so that all schemes are tried on the same sequences.
-TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(21)], unscored=[20])
+# For each amino acid as many tokens: a text has few of them twice.
+EACH = 60
+TOKENS = Alphabet.from_symbols(
+    "tokens", [f"t{i}" for i in range(21 * EACH)], unscored=range(20 * EACH, 21 * EACH)
+)
 PROFILES = {
     "paper": Profile(scheme=Paper(), delta=2.0),
     "turns": Profile(TOKENS, Turns(period=64, block=4, starts=8, nonces=NONCES), delta=2.0),
@@ -56,7 +59,9 @@ def marked(
     """Natural letters, tilted by the bias of their keys."""
     marker = Marker(key, payload=payload)
     keys = marker.key_sequence(length, seed=seed, chain=chain)
-    law = np.cumsum(FREQUENCIES * np.exp(marker.bias(keys, temperature=1.0)), axis=1)
+    each = key.profile.alphabet.size // len(FREQUENCIES)
+    frequencies = np.repeat(FREQUENCIES / each, each)
+    law = np.cumsum(frequencies * np.exp(marker.bias(keys, temperature=1.0)), axis=1)
     return (rng.random((length, 1)) * law[:, -1:] >= law[:, :-1]).sum(axis=1)
 
 
@@ -82,8 +87,9 @@ def test_a_mark_is_found_by_its_key_alone(scheme: str, name: str, rng: np.random
 def test_p_values_are_never_above_one_and_nothing_has_one(scheme: str, name: str) -> None:
     detector = detector_of(scheme, name)
     nothing = "X/X" if (scheme, name) in OF_PROTEINS else "XX"
+    each = EACH if scheme == "turns" else 1
     verdicts = detector.detect_many(
-        [PROTEIN.encode(text) for text in ("", "XXXX", nothing, "A", "MK", "W" * 40)]
+        [PROTEIN.encode(text) * each for text in ("", "XXXX", nothing, "A", "MK", "W" * 40)]
     )
     assert all(0.0 < v.p_value <= 1.0 and v.log10_p <= 0.0 for v in verdicts)
     for verdict in verdicts[:3]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from patternmark import Key, Marker, Profile, compiled
+from patternmark import Key, Marker, Profile, compiled, turn_keys
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns
@@ -12,6 +12,7 @@ from patternmark.detect import Detector
 from patternmark.identify import Candidate, Identifier
 from patternmark.statistics import excerpts
 from patternmark.token_screen import TokenScreen
+from patternmark.turn_keys import TurnKeyScreen
 from tests.synthetic import text, vocabulary
 
 TOKENS = vocabulary(600)
@@ -38,12 +39,31 @@ def test_the_key_of_a_text_is_named(name: str, secret: Secret, rng: np.random.Ge
     assert [one.best.log_p for one in every] == [one.best.log_p for one in found[:2]]
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("nonces", [1, 2])
+def test_keys_that_take_turns_score_the_same_alone(
+    nonces: int, secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = Profile(alphabet=TOKENS, scheme=Turns(nonces=nonces), delta=2.0)
+    keys = [Key.of(secret, profile).derive(f"{i}") for i in range(5)]
+    symbols = text(TOKENS, 120, rng, Marker(keys[2]))
+    readings = [
+        Reading(symbols, (slice(0, 120),)),
+        Reading(np.full(4, UNREAD), (slice(0, 4),)),
+        Reading(text(TOKENS, 30, rng), (slice(0, 30),)),
+    ]
+    found = TurnKeyScreen(keys).scores(readings)
+    assert int(np.argmax(found[0, :, 0])) == 2
+    assert not found[1].any()
+    monkeypatch.setattr(turn_keys, "_ENTRIES_AT_ONCE", 1)  # a key at a time
+    alone = [TurnKeyScreen(keys).scores([reading])[0] for reading in readings]
+    np.testing.assert_allclose(np.stack(alone), found, atol=1e-4)
+
+
 def test_scores_depend_neither_on_the_batch_nor_on_the_loops(
-    name: str, secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    master = Key.of(secret, PROFILES[name])
+    master = Key.of(secret, PROFILES["paper"])
     keys = [master.derive(f"{i}") for i in range(5)]
     symbols = text(TOKENS, 120, rng, Marker(keys[2]))
     readings = [

@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
+from patternmark.core.reading import Reading
 from patternmark.core.secret import Secret
+from patternmark.likelihood import TEXT_MIXTURE
+from patternmark.masks.coins import times_said
+from patternmark.masks.refrains import repeats_itself
+from patternmark.rates import ANY_SYMBOL
 from patternmark.recover import recover
 from patternmark.statistics.blocks import BlockStatistic
 from vectors import make, port, port_blocks, port_turns
@@ -167,10 +172,13 @@ def test_package_with_turns(vector: dict[str, Any]) -> None:
     assert hashlib.sha256(np.packbits(promoted).tobytes()).hexdigest() == vector["schedule_sha256"]
     assert marker.strength(vector["temperature"]) == vector["strength"]
     detector, text = Detector(key), np.array(vector["text"])
-    assert detector.read([text])[0].symbols.tolist() == vector["read"]
+    reading = detector.read([text])[0]
+    assert reading.symbols.tolist() == vector["read"]
+    assert reading.times is not None
+    assert reading.times.tolist() == vector["times"]
     verdict = detector.detect(text)
     assert verdict.statistic == pytest.approx(vector["log_e"], abs=1e-5)
-    assert verdict.p_any == (vector["p_any"] and pytest.approx(vector["p_any"], rel=1e-5))
+    assert verdict.p_any == pytest.approx(vector["p_any"], rel=1e-5)
     assert verdict.p_value == pytest.approx(vector["p_value"], rel=1e-5)
     assert verdict.prediction is vector["marked"]
 
@@ -192,11 +200,45 @@ def test_port_with_turns(vector: dict[str, Any]) -> None:
     assert sha256_of_halves(halves, len(symbols)) == vector["schedule_sha256"]
     found = port_turns.verdict(secret, symbols, unscored, sizes, vector["text"])
     assert [-1 if token is None else token for token in found["read"]] == vector["read"]
+    assert found["times"] == vector["times"]
     # The package adds up paths that slip in single precision.
     assert found["log_e"] == pytest.approx(vector["log_e"], abs=1e-4)
     assert found["p_value"] == pytest.approx(vector["p_value"], rel=1e-3)
-    if vector["p_any"] is not None:
-        assert found["p_any"] == pytest.approx(vector["p_any"], rel=1e-4)
+    assert found["p_any"] == pytest.approx(vector["p_any"], rel=1e-4)
+
+
+def test_the_port_mixes_what_the_package_mixes() -> None:
+    for number, (kind, component) in enumerate(
+        zip(port_turns.MIXTURE, TEXT_MIXTURE.components, strict=True)
+    ):
+        assert kind[:5] == (
+            ANY_SYMBOL[component.level],
+            component.slip,
+            component.edge,
+            component.anywhere,
+            component.is_shared,
+        )
+        weights = (TEXT_MIXTURE.weights, TEXT_MIXTURE.short_weights, TEXT_MIXTURE.any_weights)
+        assert (kind.natural, kind.natural, kind.any) == tuple(w[number] for w in weights)
+
+
+@pytest.mark.parametrize("num_words", [1, 5, 20, 60, 500])
+def test_the_port_counts_repeats_as_the_package_does(
+    num_words: int, rng: np.random.Generator
+) -> None:
+    for length in (0, 1, 2, 15, 70, 300):
+        text = rng.integers(-1, num_words, length)
+        tokens = [None if token < 0 else token for token in text.tolist()]
+        assert port_turns.times(tokens) == times_said(text).tolist()
+        reading = Reading(text, (slice(0, length),))
+        assert port_turns.repeats_itself(tokens) == repeats_itself(reading)
+
+
+def test_what_happens_to_marks_in_text_is_covered() -> None:
+    assert {v["parameters"]["scheme"]["nonces"] for v in TURNS} == {1, 2}
+    assert all({1, 10} <= set(v["times"]) for v in TURNS)
+    by_counted_null = {v["p_value"] < v["p_any"] for v in TURNS}
+    assert by_counted_null == {True, False}
 
 
 def test_the_vectors_are_those_that_are_made() -> None:

@@ -4,7 +4,8 @@ Each case walks the whole way, secret -> parts -> key sequence -> bias -> sequen
 keys -> count -> p, so that a port in another language can be checked at every step. Those of block
 marks go secret -> words -> keys -> bias -> sequence -> letters and weights -> ln E by nonce and
 component -> E -> p_any -> C -> p_value, those of text secret -> schedule -> keys -> text -> what is
-read -> E -> p_any -> p_value. The secrets here are published: never use them for anything else.
+read, and how often -> E -> p_any -> p_value. The secrets here are published: never use them for
+anything else.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def turn_cases() -> dict[str, tuple[Profile, int | None]]:
     tokens = Alphabet.from_symbols("tokenizer:example", MANY_TOKENS, [0, 1, 2])  # 557 scored: odd
     return {
         "turns": (Profile(tokens, delta=2.0), None),
-        "turns-payload": (Profile(tokens, Turns(starts=4, nonces=2)), 1),
+        "turns-payload": (Profile(tokens, Turns(nonces=2)), 1),
         "turns-small": (Profile(tokens, Turns(period=64, block=2, starts=4, nonces=2)), None),
     }
 
@@ -165,14 +166,15 @@ def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any
     raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
     marker = Marker(key, payload=payload)
-    keys = marker.key_sequence(60, seed=3, index=1)
+    keys = marker.key_sequence(90, seed=3, index=1)
     nonce = int(marker.nonces(3, [1])[0])
     schedule = key.schedule
     assert isinstance(schedule, TurnSchedule)  # noqa: S101
     promoted = schedule.promoted(nonce)
     text = _text(marker.bias(keys, temperature=1.0) > 0)
     detector = Detector(key)
-    verdict = detector.detect(text)
+    reading, verdict = detector.read([text])[0], detector.detect(text)
+    assert reading.times is not None  # noqa: S101
     return {
         "name": name,
         "secret": raw.hex(),
@@ -189,7 +191,8 @@ def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any
         "temperature": TEMPERATURE,
         "strength": marker.strength(TEMPERATURE),
         "text": text.tolist(),
-        "read": detector.read([text])[0].symbols.tolist(),
+        "read": reading.symbols.tolist(),
+        "times": reading.times.tolist(),
         "log_e": verdict.statistic,
         "p_any": verdict.p_any,
         "p_value": verdict.p_value,
@@ -249,7 +252,7 @@ def _text(promoted: np.ndarray) -> np.ndarray:
     """Return a text that follows what is promoted [n, V], with misses and a word said again."""
     text = np.array([np.flatnonzero(row)[i * 31 % 200] for i, row in enumerate(promoted)])
     text[4::5] = 3 + np.arange(len(text[4::5])) * 41 % 557
-    text[[9, 11, 40]] = text[8]
+    text[[9, 11, 24, 40, 41, 57, 70, 83]] = text[8]  # nine times: as if it were ten
     text[20] = 1  # unscored
     return text
 

@@ -1,43 +1,52 @@
 """The scheme for text from the specification alone, to the verdict: standard library, plain loops.
 
-It reads one table that ships with the package: ln P(E >= e) where it was simulated
-(mixture_null_tokens.json).
+It reads one table that ships with the package: ln P(E >= e) as it was counted on natural English
+(text_null.json).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from math import exp, expm1, inf, log
+from collections import Counter
+from itertools import pairwise
+from math import exp, expm1, inf, log, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vectors.port import alphabet_sha256, subkey, words
 
 DATA = Path(__file__).resolve().parent.parent / "src" / "patternmark" / "data"
-RATES = [0.58, 0.65, 0.72, 0.82]  # how often a marked token agrees with its key, by strength
-MANY_SYMBOLS = 512
-LONG = 200
+RATES = [0.65, 0.72, 0.82, 0.90]  # how often a marked token agrees with its key, by strength
 
 
 class Kind(NamedTuple):
-    """One way a mark may show, with its weight in long texts and in short ones."""
+    """One way a mark may show, with its weight in natural text and in any text."""
 
     rate: float
     slip: float  # chance per position that the phase moves by one
     edge: float  # chance per position that a marked stretch begins, or ends; 0: all is marked
     anywhere: bool  # any phase may be the first, not only the starts
-    long: float
-    short: float
+    shared: bool  # a token that stands r times counts 1/r each time
+    natural: float
+    any: float
 
 
 MIXTURE = [
-    Kind(RATES[1], 0.0, 0.0, False, 0.30, 0.30),
-    Kind(RATES[3], 0.0, 0.0, False, 0.15, 0.30),
-    Kind(RATES[2], 0.0, 0.0, True, 0.10, 0.10),
-    Kind(RATES[2], 0.01, 0.0, False, 0.20, 0.15),
-    Kind(RATES[3], 0.03, 0.0, False, 0.05, 0.05),
-    Kind(RATES[2], 0.005, 0.01, True, 0.20, 0.10),
+    Kind(RATES[0], 0.0, 0.0, False, False, 0.07, 0.0),
+    Kind(RATES[3], 0.0, 0.0, False, False, 0.10, 0.0),
+    Kind(RATES[3], 0.0, 0.0, True, False, 0.20, 0.0),
+    Kind(RATES[0], 0.1, 0.0, False, False, 0.25, 0.0),
+    Kind(RATES[2], 0.1, 0.0, False, False, 0.10, 0.0),
+    Kind(RATES[2], 0.3, 0.0, False, False, 0.08, 0.0),
+    Kind(RATES[3], 0.3, 0.0, False, False, 0.05, 0.0),
+    Kind(RATES[3], 0.3, 0.0, True, False, 0.06, 0.0),
+    Kind(RATES[2], 0.02, 0.02, True, False, 0.05, 0.0),
+    Kind(RATES[2], 0.0, 0.0, False, True, 0.04, 0.17),
+    Kind(RATES[3], 0.0, 0.0, False, True, 0.0, 0.05),
+    Kind(RATES[3], 0.0, 0.0, True, True, 0.0, 0.12),
+    Kind(RATES[2], 0.1, 0.0, False, True, 0.0, 0.06),
+    Kind(RATES[3], 0.1, 0.0, False, True, 0.0, 0.60),
 ]
 
 
@@ -53,23 +62,25 @@ def schedule(
 ) -> list[set[int]]:
     """The symbols that each key of a nonce promotes, key by key."""
     period, block = sizes.period, sizes.block
-    label = f"schedule/{alphabet_sha256(symbols, unscored)}/{period}/{block}"
+    label = f"turns/{alphabet_sha256(symbols, unscored)}/{period}/{block}"
     scored = [i for i in range(len(symbols)) if i not in unscored]
-    drawn = words(secret, f"{label}/{nonce}/pairs", len(scored))
-    order = sorted(range(len(scored)), key=lambda i: (drawn[i], i))
-    pairs = [[scored[i] for i in order[at : at + 2]] for at in range(0, len(order), 2)]
-    each = (period // block * len(pairs) + 7) // 8
-    stream = hashlib.shake_256(subkey(secret, label)).digest((nonce + 1) * each)[nonce * each :]
+    coins = _coins(secret, label, period // block * len(scored))
+    for bit in range(nonce.bit_length()):
+        if nonce >> bit & 1:
+            turned = _coins(secret, f"{label}/bit {bit}", len(coins))
+            coins = [a ^ b for a, b in zip(coins, turned, strict=True)]
     halves: list[set[int]] = []
     for key in range(period):
-        half = set()
-        for number, pair in enumerate(pairs):
-            place = key // block * len(pairs) + number
-            bit = stream[place // 8] >> (7 - place % 8) & 1
-            chosen = 0 if bit ^ (key % 2) else 1
-            half |= set(pair[chosen : chosen + 1])  # nothing where an odd one out is not chosen
-        halves.append(half)
+        first = key // block * len(scored)
+        own = coins[first : first + len(scored)]
+        halves.append({s for s, coin in zip(scored, own, strict=True) if coin ^ (key % 2)})
     return halves
+
+
+def _coins(secret: bytes, label: str, count: int) -> list[int]:
+    """Fair coins that a label names: the bits of a stream, the highest of each byte first."""
+    stream = hashlib.shake_256(subkey(secret, label)).digest((count + 7) // 8)
+    return [stream[i // 8] >> (7 - i % 8) & 1 for i in range(count)]
 
 
 def keys(secret: bytes, sizes: Sizes, n: int, seed: int | str, index: int, nonce: int) -> list[int]:
@@ -79,15 +90,45 @@ def keys(secret: bytes, sizes: Sizes, n: int, seed: int | str, index: int, nonce
     return [nonce * sizes.period + (start + i) % sizes.period for i in range(n)]
 
 
-def read(text: list[int], unscored: list[int], sizes: Sizes) -> list[int | None]:
-    """The tokens that count; None where one is unscored or its coin was tossed before."""
-    near = 2 * sizes.block
-    result: list[int | None] = []
-    for i, token in enumerate(text):
-        lags = [(i - j) % sizes.period for j in range(i) if text[j] == token]
-        again = any(lag < near or lag > sizes.period - near for lag in lags)
-        result.append(None if token in unscored or again else token)
-    return result
+def read(text: list[int], unscored: list[int]) -> list[int | None]:
+    """The tokens that count; None where one is unscored."""
+    return [None if token in unscored else token for token in text]
+
+
+def times(tokens: list[int | None]) -> list[int]:
+    """How often the token of each position stands in the text; 1 where none is read.
+
+    Above 7 only the three highest binary digits are kept, rounded up: 8, 10, 12, 14, 16, 20, ...
+    """
+    count = Counter(tokens)
+    return [1 if token is None else _rounded_up(count[token]) for token in tokens]
+
+
+def _rounded_up(number: int) -> int:
+    step = 1 << max(number.bit_length() - 3, 0)
+    return (number + step - 1) // step * step
+
+
+def repeats_itself(tokens: list[int | None]) -> bool:
+    """Whether a text repeats itself more than natural texts do, in one of two ways."""
+    spoken = [token for token in tokens if token is not None]
+    n = len(spoken)
+    if n < 2:
+        return False
+    same = sum(c * (c - 1) for c in Counter(spoken).values()) / (n * (n - 1))
+    returning = 1.0 - len(set(pairwise(spoken))) / (n - 1)
+    return same > 0.020 + 0.7 / n or returning > 0.13 + 0.0001 * min(n, 1000)
+
+
+def log_surplus(tokens: list[int | None]) -> float:
+    """What to add to ln p where tokens return at places of one parity."""
+    counts, sums = Counter(t for t in tokens if t is not None), Counter[int]()
+    for place, token in enumerate(tokens):
+        if token is not None:
+            sums[token] += -1 if place % 2 else 1
+    surplus = sum(sums[t] ** 2 - c for t, c in counts.items()) / 2
+    pairs = sum(c * (c - 1) for c in counts.values()) / 2
+    return 0.45 * max(surplus / sqrt(pairs + 4.0) - 0.5, 0.0)
 
 
 def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, sizes: Sizes) -> float:
@@ -96,6 +137,7 @@ def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, size
     A text of phase f has key (f + i) mod period at position i. Slips and edges are looked for once
     in a few positions (a stride): the rarer slips are, the fewer times.
     """
+    standing = times(tokens)
     period = sizes.period
     firsts = range(period) if kind.anywhere else range(0, period, period // sizes.starts)
     prior = [1.0 / len(firsts) if f in firsts else 0.0 for f in range(period)]
@@ -117,13 +159,14 @@ def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, size
         for i in range(at, min(at + stride, len(tokens))):
             token = tokens[i]
             if token is not None:
+                power = 1.0 / standing[i] if kind.shared else 1.0
                 for f in range(period):
                     agrees = token in halves[(f + i) % period]
-                    state[f] *= 2.0 * (kind.rate if agrees else 1.0 - kind.rate)
+                    state[f] *= (2.0 * (kind.rate if agrees else 1.0 - kind.rate)) ** power
     return log(sum(state) + before + after)
 
 
-def simulated_log_p(table: dict[str, Any], log_e: float, scored: int) -> float:
+def counted_log_p(table: dict[str, Any], log_e: float, scored: int) -> float:
     """ln P(E >= e) of one nonce, from the table: the grid goes from -20 to 60 in steps of 0.5."""
     lengths, rows = table["lengths"], table["log_p"]
     row = sum(length < scored for length in lengths)  # the first length that is as large
@@ -142,29 +185,34 @@ def verdict(
     secret: bytes, symbols: list[str], unscored: list[int], sizes: Sizes, text: list[int]
 ) -> dict[str, Any]:
     """What `auto` says of a text in one piece, with 512 tokens or more and up to two nonces."""
-    tokens = read(text, unscored, sizes)
+    tokens = read(text, unscored)
     scored = sum(token is not None for token in tokens)
     ratios = []
     for nonce in range(sizes.nonces):
         halves = schedule(secret, symbols, unscored, sizes, nonce)
         ratios.append([log_ratio(tokens, halves, kind, sizes) for kind in MIXTURE])
-    shares = [kind.long if scored >= LONG else kind.short for kind in MIXTURE]
-    by_nonce = [
-        sum(share * exp(found) for share, found in zip(shares, row, strict=True)) for row in ratios
-    ]
-    log_e = log(sum(by_nonce) / sizes.nonces)
-    log_p = min(-log_e, 0.0)
-    tables = json.loads((DATA / "mixture_null_tokens.json").read_text())
-    table = tables.get(f"turns, {sizes.starts} start{'s' if sizes.starts > 1 else ''}")
-    if (sizes.period, sizes.block) == (512, 4) and table:
+    log_e_any = _log_mean(ratios, [kind.any for kind in MIXTURE])
+    log_e, log_p = log_e_any, min(-log_e_any, 0.0)
+    if sizes[:3] == (512, 128, 1) and not repeats_itself(tokens):
+        table = json.loads((DATA / "text_null.json").read_text())["turns"]
+        log_e = _log_mean(ratios, [kind.natural for kind in MIXTURE])
         lone = log_e
         if sizes.nonces > 1:  # one nonce must stand out; the others add 1 on average
             lone = log_e + log(-expm1(-log_e)) + log(sizes.nonces) if log_e > 0.0 else -inf
-        log_p = min(log_p, simulated_log_p(table, lone, scored) + log(sizes.nonces))
+        counted = counted_log_p(table, lone, scored) + log(sizes.nonces)
+        log_p = min(min(-log_e, 0.0, counted) + log_surplus(tokens), 0.0)
     return {
         "read": tokens,
+        "times": times(tokens),
         "log_ratios": ratios,
         "log_e": log_e,
-        "p_any": min(1.0, exp(-log_e)),
+        "log_e_any": log_e_any,
+        "p_any": min(1.0, exp(-log_e_any)),
         "p_value": exp(log_p),
     }
+
+
+def _log_mean(ratios: list[list[float]], weights: list[float]) -> float:
+    """ln of the mean over nonces of the ratios of all kinds, by their weights."""
+    total = sum(w * exp(found) for row in ratios for w, found in zip(weights, row, strict=True))
+    return log(total / len(ratios))

@@ -12,8 +12,10 @@ What it costs: a hundred marked designs on one backbone weigh no more than the b
 
 Texts are another matter. Two that are not alike at all both hold *the* and *of*, and a hundred
 speeches begin with the same greeting: wherever they meet the same secret coins, their p-values rise
-and fall together. So texts are read as one record whose chains they are, in which every coin counts
-once (see `coins`); what is left of each is independent of the others.
+and fall together. So texts are read as one record whose chains they are. For `auto` and `lr` a
+token that stands r times in all of them counts 1/r each time, and their e-values multiply: such a
+product has a mean of at most 1, since the powers of the factors add up to 1 for every coin (see
+`statistics.texts`). For other detectors every coin counts once (see `coins`).
 
 Records of block keys are no matter of likeness. E[i, r] is the ratio of record i if its nonce is r
 (`statistics.blocks`). It depends on the coins of nonce r alone, and its mean over them is 1 for any
@@ -56,9 +58,9 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov, p_value_of
 from patternmark.likelihood import log_mean_exp
 from patternmark.signature import joined
+from patternmark.statistics.base import Measurement
 from patternmark.statistics.block_best import STRETCHES
 from patternmark.statistics.blocks import BlockStatistic
-from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike
 _WORD = 4
@@ -72,7 +74,7 @@ class Rule(StrEnum):
     """How p-values of several records are combined: the valid way for their alphabet."""
 
     GROUPS = "fisher over groups of similar records, bonferroni within"
-    COINS = "as chains of one record, in which every secret coin counts once"
+    COINS = "as chains of one record, in which places of one token share its secret coin"
     NONCES = "e-values, multiplied over nonces, in which every secret coin counts once"
 
 
@@ -129,7 +131,8 @@ def combine(
     """
     if detector.key.profile.alphabet.has_many_symbols and not detector.mask_repeats:
         # One p-value of many texts holds only if every coin counts once.
-        detector = Detector(detector.key, detector.statistic, fpr=detector.fpr)
+        fpr, strict = detector.fpr, detector.strict
+        detector = Detector(detector.key, detector.statistic, fpr=fpr, strict=strict)
         verdicts = None
     encoded = [detector.encode(record, str(i + 1)) for i, record in enumerate(records)]
     nothing = [None] * len(encoded)
@@ -213,14 +216,33 @@ def _of_texts(
     reading = detector.read(*_as_one(records, scored))[0]
     said = reading.symbols != UNREAD
     groups = tuple((i,) for i, chain in enumerate(reading.chains) if said[chain].any())
-    if detector.key.schedule.nonces == 1 or len(groups) <= 1:
-        return groups, detector.statistic.measure([reading])[0].log_p if groups else 0.0
+    if len(groups) <= 1:
+        single = next((i for (i,) in groups), None)
+        if single is None:
+            return groups, 0.0
+        alone = detector.measure(detector.read([records[single]], [scored[single]]))[0]
+        return groups, _deciding(detector, alone)
+    if detector.key.schedule.nonces == 1:
+        return groups, _deciding(detector, detector.measure([reading])[0])
     # Chains of a record have one nonce, texts each their own.
-    texts = [Reading(part, (slice(0, len(part)),)) for part in reading.parts]
-    found = detector.statistic.measure(texts)
-    if detector.statistic.name in (AutoStatistic.name, RatioStatistic.name):
-        return groups, float(markov(sum(one.statistic for one in found)))  # e-values multiply
+    texts = [
+        Reading(
+            reading.symbols[chain],
+            (slice(0, chain.stop - chain.start),),
+            times=None if reading.times is None else reading.times[chain],
+        )
+        for chain in reading.spoken
+    ]
+    found = detector.measure(texts)
+    if reading.times is not None:  # e-values multiply, small ones too: see `statistics.texts`
+        return groups, float(markov(sum(one.log_e_any or 0.0 for one in found)))
     return groups, fisher([one.log_p for one in found])
+
+
+def _deciding(detector: Detector, found: Measurement) -> float:
+    """Return ln of the p-value that makes the call."""
+    is_strict = detector.strict and found.log_p_any is not None
+    return cast(float, found.log_p_any) if is_strict else found.log_p
 
 
 def _of_blocks(detector: Detector, readings: Sequence[Reading]) -> tuple[Groups, float]:

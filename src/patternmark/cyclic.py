@@ -7,18 +7,16 @@ factors of a few positions are multiplied together before the states are touched
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.compiled import LANES, NEGLIGIBLE, RESCALE, kernels
 from patternmark.likelihood import Component, Worth, log_mean_exp, with_unread, worth
-from patternmark.phases import NonceScreen, around, exactly, in_fours, laid_out, last_read
+from patternmark.phases import around, exactly, in_fours, laid_out, last_read
 
 _AT_ONCE = 2**22  # phases times positions times sequences that are looked up together
 _FEW_STARTS = 4
-FEW_NONCES = 2  # of many that are looked at
 
 
 class PathRatios:
@@ -27,27 +25,27 @@ class PathRatios:
     def __init__(
         self,
         promoted: NDArray[np.bool_],
-        worths: dict[int, Worth],
+        worths: dict[tuple[int, bool], Worth],
         starts: NDArray[np.int64],
         components: Sequence[Component],
     ) -> None:
-        """`promoted` [P, V] are each key's symbols, `worths` the factors of each level."""
+        """`promoted` [P, V] are each key's symbols, `worths` the factors of each table."""
         self.components = tuple(components)
         self.period = len(promoted)
         self._starts = starts
         self._keyed = around(with_unread(promoted))
         self._factors = {
-            c.level: laid_out(self._keyed, tuple(v.astype(np.float32) for v in worths[c.level]))
+            c.table: laid_out(self._keyed, tuple(v.astype(np.float32) for v in worths[c.table]))
             for c in components
             if not c.is_steady
         }
         self._steady = {
-            c.level: tuple(exactly(v) for v in worths[c.level].logs())
+            c.table: tuple(exactly(v) for v in worths[c.table].logs())
             for c in components
             if c.is_steady
         }
         self._logs = {
-            c.level: laid_out(self._keyed, self._steady[c.level])
+            c.table: laid_out(self._keyed, self._steady[c.table])
             for c in components
             if c.is_steady and not self._is_from_few(c)
         }
@@ -79,23 +77,25 @@ class PathRatios:
     def _steady_sums(self, component: Component, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln LR of every phase that may be the first: [B, phases]."""
         if self._is_from_few(component):
-            return self._sums_from_starts(component.level, symbols)
-        sums = self._sums(component.level, symbols)
+            return self._sums_from_starts(component.table, symbols)
+        sums = self._sums(component.table, symbols)
         return sums if component.anywhere else sums[:, self._starts]
 
-    def _sums(self, level: int, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _sums(self, table: tuple[int, bool], symbols: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln LR of every phase: [B, P]."""
         loops = kernels(symbols.size * self.period)
         if loops is None:
-            return np.asarray(self._looked_up(self._logs[level], symbols).sum(axis=0, dtype=float))
+            return np.asarray(self._looked_up(self._logs[table], symbols).sum(axis=0, dtype=float))
         sums = np.zeros((len(symbols), self.period))
-        loops.phase_sums(self._logs[level], symbols, last_read(symbols), sums)
+        loops.phase_sums(self._logs[table], symbols, last_read(symbols), sums)
         return sums
 
-    def _sums_from_starts(self, level: int, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _sums_from_starts(
+        self, table: tuple[int, bool], symbols: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
         """Return ln LR of the phases that are starts: [B, starts]."""
         place = np.arange(symbols.shape[1]) % self.period
-        agreeing, other = self._steady[level]
+        agreeing, other = self._steady[table]
         sums = np.empty((len(self._starts), len(symbols)))
         for number, start in enumerate(self._starts.tolist()):
             key = (place + start) % len(agreeing)  # of a period, or 0 where all are alike
@@ -120,7 +120,7 @@ class PathRatios:
         Each row is summed at its own end, after its `steps`: what stands beside it in the batch
         must not change how often it is rounded.
         """
-        windows = self._factors[component.level]
+        windows = self._factors[component.table]
         prior = _prior(component, self.period, self._starts)
         slip, edge = component.per_step
         stay = np.float32((1.0 - slip) * (1.0 - edge))
@@ -194,12 +194,13 @@ def _prior(component: Component, period: int, starts: NDArray[np.int64]) -> NDAr
 
 
 class CyclicRatio:
-    """Likelihood ratios of the likeliest nonces.
+    """Likelihood ratios of some nonces, or of all.
 
     `promoted` [P, V] says for each nonce which symbols its keys promote; `rates` [levels, V] how
     often a marked symbol agrees; `starts` are the keys a sequence may begin with; `shares` how
-    often chance agrees (see `likelihood.worth`). Of many nonces a few are looked at: what is left
-    out of a mixture makes it smaller, never invalid.
+    often chance agrees (see `likelihood.worth`); `times` [V] how often symbols stand in their
+    records, for components that share them. Of many nonces a few are looked at: what is left out
+    of a mixture makes it smaller, never invalid.
     """
 
     def __init__(
@@ -210,8 +211,10 @@ class CyclicRatio:
         components: Sequence[Component],
         frequencies: NDArray[np.float64] | None = None,
         shares: NDArray[np.float64] | None = None,
+        times: NDArray[np.int64] | None = None,
     ) -> None:
         self.components = tuple(components)
+        self._times = times
         self.nonces = len(promoted)
         self._starts, self._promoted = starts, promoted
         self._rates, self._frequencies, self._shares = rates, frequencies, shares
@@ -220,32 +223,28 @@ class CyclicRatio:
     def log_ratios(
         self, symbols: NDArray[np.int64], chosen: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """Return ln LR of nonces and components: symbols [B, n] -> [B, R, C]; -inf: left out.
+        """Return ln LR of nonces and components: symbols [B, n] -> [B, R, C].
 
-        The nonces to look at may be `chosen` [B, few] by more than these rows.
+        The nonces to look at may be `chosen` [B, few]; then [B, few, C], in their order.
         """
-        result = np.full((len(symbols), self.nonces, len(self.components)), -np.inf)
         if chosen is None:
-            chosen = self.screen.likeliest(symbols, FEW_NONCES)
+            chosen = np.tile(np.arange(self.nonces), (len(symbols), 1))
+        result = np.empty((*chosen.shape, len(self.components)))
         for nonce in np.unique(chosen).tolist():
-            rows = np.flatnonzero((chosen == nonce).any(axis=1))
-            result[rows, nonce] = self._paths_of(nonce).log_ratios(symbols[rows])
+            rows, places = np.nonzero(chosen == nonce)
+            result[rows, places] = self._paths_of(nonce).log_ratios(symbols[rows])
         return result
-
-    @cached_property
-    def screen(self) -> NonceScreen:
-        """Looks for what a steady mark of the greatest strength among the components shows."""
-        level = max([c.level for c in self.components if c.is_steady], default=0)
-        logs = [self._worth(nonce, level).logs() for nonce in range(self.nonces)]
-        return NonceScreen(self._promoted, logs, self._starts)
-
-    def _worth(self, nonce: int, level: int) -> Worth:
-        return worth(self._promoted[nonce], self._rates[level], self._frequencies, self._shares)
 
     def _paths_of(self, nonce: int) -> PathRatios:
         if nonce not in self._paths:
-            worths = {c.level: self._worth(nonce, c.level) for c in self.components}
-            self._paths[nonce] = PathRatios(
-                self._promoted[nonce], worths, self._starts, self.components
-            )
+            promoted = self._promoted[nonce]
+            worths = {c.table: self._worth_of(promoted, c) for c in self.components}
+            self._paths[nonce] = PathRatios(promoted, worths, self._starts, self.components)
         return self._paths[nonce]
+
+    def _worth_of(self, promoted: NDArray[np.bool_], component: Component) -> Worth:
+        rates = self._rates[component.level]
+        found = worth(promoted, rates, self._frequencies, self._shares)
+        if component.is_shared and self._times is not None:
+            return found.shared(self._times)
+        return found

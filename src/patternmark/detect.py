@@ -15,10 +15,11 @@ from patternmark.core.alphabet import SEPARATOR
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading, read_many
-from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict
+from patternmark.core.verdict import CALL_BY_P, CALL_BY_P_ANY, LN10, Status, Verdict
 from patternmark.errors import ParameterError, SequenceError
 from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below, p_value_of
 from patternmark.masks import said_before
+from patternmark.masks.coins import times_said
 from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
 
@@ -46,8 +47,11 @@ class Detector:
         fpr: float = DEFAULT_FPR,
         null: KeyChain | None = None,
         mask_repeats: bool = True,
+        strict: bool = False,
     ) -> None:
+        """`strict` lets `p_any` make the call: for sequences that may be written to deceive."""
         self.key = key
+        self.strict = strict
         self.fpr = checked_fpr(fpr)
         if isinstance(detector, str):
             detector = make_statistic(detector, key, m=m, null=null)
@@ -59,6 +63,18 @@ class Detector:
         """Whether repeats are left out: only where the scheme's p-values need it."""
         return self.mask_repeats and self.key.profile.scheme.masks_repeats
 
+    @property
+    def _shares_repeats(self) -> bool:
+        """Whether all places of a repeated token are read, and share its coin."""
+        return self.mask_repeats and getattr(self.statistic, "reads_repeats", False)
+
+    @property
+    def _repeats(self) -> str:
+        """What becomes of repeats, for signatures."""
+        if self._shares_repeats:
+            return "shared"
+        return "masked" if self.masks_repeats else "counted"
+
     @cached_property
     def settings_of_any_key(self) -> str:
         """What shapes a p-value besides the key itself."""
@@ -68,7 +84,7 @@ class Detector:
             f"delta_at:{profile.delta_at}",
             f"detector:{self.statistic.name}",
             self.statistic.signature,
-            f"repeats:{'masked' if self.masks_repeats else 'counted'}",
+            f"repeats:{self._repeats}",
         )
 
     @cached_property
@@ -126,7 +142,8 @@ class Detector:
         rates: Sequence[NDArray[np.float64] | None],
     ) -> str:
         """Return the signature of what is said of encoded records by their p-value."""
-        return joined(self.signature, scored_part(records, scored), rates_part(rates), CALL_BY_P)
+        call = CALL_BY_P_ANY if self.strict else CALL_BY_P
+        return joined(self.signature, scored_part(records, scored), rates_part(rates), call)
 
     def read(
         self,
@@ -138,12 +155,14 @@ class Detector:
         alphabet = self.key.profile.alphabet
         masks = scored if scored is not None else [None] * len(encoded)
         repeats = None
-        if self.masks_repeats:
+        if self.masks_repeats and not self._shares_repeats:
             matters = getattr(self.key.schedule, "reuses", None)
             repeats = said_before(encoded, alphabet, masks, matters)
         # Copies of a chain count only where the caller wants repeats to count.
         drop_copies = self.mask_repeats or not self.key.profile.scheme.masks_repeats
         readings = read_many(encoded, alphabet, masks, repeats, drop_copies=drop_copies)
+        if self._shares_repeats:
+            readings = [reading._replace(times=times_said(reading.symbols)) for reading in readings]
         if rates is None:
             return readings
         pairs = zip(readings, rates, strict=True)
@@ -198,21 +217,37 @@ class Detector:
         log_p = found.log_p_any
         return {"p_any": p_value_of(log_p), "log10_p_any": log_p / LN10 + 0.0}
 
+    def _deciding(self, found: Measurement) -> tuple[float, float]:
+        """Return ln of the p-value that makes the call, and the smallest it could have been."""
+        if not self.strict:
+            return found.log_p, found.log_p_floor
+        if found.log_p_any is None:
+            raise ParameterError(
+                f"the detector {self.statistic.name!r} has no p-value that holds for any sequence "
+                f"under key {self.key.key_id}: judge without 'strict'"
+            )
+        floor = found.log_p_any_floor
+        return found.log_p_any, found.log_p_floor if floor is None else floor
+
     def _status(self, scored: int, found: Measurement) -> Status:
-        if is_below(found.log_p, self.fpr):
+        log_p, floor = self._deciding(found)
+        if is_below(log_p, self.fpr):
             return Status.MARKED
-        if scored == 0 or found.log_p_floor == 0.0:
+        if scored == 0 or floor == 0.0:
             return Status.NOTHING_TO_SCORE
-        return Status.NO_MARK if is_below(found.log_p_floor, self.fpr) else Status.TOO_SHORT
+        return Status.NO_MARK if is_below(floor, self.fpr) else Status.TOO_SHORT
 
     def _note(self, length: int, scored: int, found: Measurement) -> str:
         if scored == 0:
             why = "empty" if length == 0 else "no symbol carries a key"
             return f"nothing to score: {why}"
-        if found.log_p_floor == 0.0:
+        if found.note:
+            return found.note
+        _, floor = self._deciding(found)
+        if floor == 0.0:
             return "too short to tell at any FPR: too few symbols in a row carry a key"
-        if not is_below(found.log_p_floor, self.fpr):
-            needed = ceil(scored * log(self.fpr) / found.log_p_floor)
+        if not is_below(floor, self.fpr):
+            needed = ceil(scored * log(self.fpr) / floor)
             return (
                 f"too short to tell at FPR {self.fpr:g}, whatever its sequence: "
                 f"about {needed} scored symbols are the least"

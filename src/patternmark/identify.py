@@ -1,6 +1,6 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `screen`, `block_keys` and `token_screen`); the
+A quick screen over all keys picks a few (see `screen`, `block_keys`, `turn_keys`); the
 detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
 screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni):
 without a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the
@@ -38,6 +38,7 @@ from patternmark.signature import joined, keys_part, scored_part, short_hash
 from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import needs_excerpts
 from patternmark.token_screen import TokenScreen
+from patternmark.turn_keys import TurnKeyScreen
 
 SHORTLIST = 24
 _STAGES = 3  # the most that a screen has
@@ -341,6 +342,6 @@ def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
 
 _SCREENS: dict[str, Callable[[Sequence[Key]], KeyScreen | None]] = {
     Blocks.name: BlockKeyScreen,
-    Turns.name: _screen_of_phases,
+    Turns.name: TurnKeyScreen,
     Paper.name: _screen_of_phases,
 }

@@ -6,7 +6,7 @@ position i meets key (phase + i) mod P, so all phases at once are a correlation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from patternmark.compiled import kernels
 from patternmark.core.alphabet import FEW_SYMBOLS, UNREAD
-from patternmark.likelihood import Worth, with_unread
 
 Value = TypeVar("Value", bound=np.generic)
 _BLOCK = 32  # positions; a nonce may show in a run of some blocks alone
@@ -94,13 +93,8 @@ def looked_up(
 
 def rounded(log_factors: NDArray[np.float64]) -> tuple[NDArray[np.int8], float]:
     """Return whole numbers of at most 31, four of which fit a byte, and the scale they are in."""
-    scale = rounding_scale(log_factors)
+    scale = _LARGEST / max(float(np.abs(log_factors).max()), 1e-9)
     return np.rint(log_factors * scale).astype(np.int8), scale
-
-
-def rounding_scale(log_factors: NDArray[np.float64]) -> float:
-    """Return what to multiply by, so that the largest becomes 31."""
-    return _LARGEST / max(float(np.abs(log_factors).max()), 1e-9)
 
 
 class PartScreen:
@@ -167,35 +161,6 @@ def whole_sums(
     once = np.moveaxis(windows[..., : windows.shape[2] // 2], 1, 2)
     sums = PhaseSums(once.astype(np.float64))
     return lambda symbols, first: np.rint(sums(symbols, first)).astype(np.int64)
-
-
-class NonceScreen(PartScreen):
-    """Which nonces of a key are worth a look."""
-
-    def __init__(
-        self,
-        promoted: Sequence[NDArray[np.bool_]],
-        logs: Sequence[Worth],
-        starts: NDArray[np.int64],
-    ) -> None:
-        """Of each nonce, what its keys promote [P, V], and ln of what symbols are worth.
-
-        `starts` lie evenly.
-        """
-        scale = rounding_scale(np.array([[np.abs(v).max() for v in of_nonce] for of_nonce in logs]))
-        period, symbols = promoted[0].shape
-        windows = np.empty((len(promoted), symbols + 1, 2 * period), dtype=np.int8)
-        for nonce, of_nonce in enumerate(logs):
-            values = tuple(np.rint(v * scale).astype(np.int8) for v in of_nonce)
-            windows[nonce] = laid_out(around(with_unread(promoted[nonce])), values)
-        super().__init__(windows, scale, starts)
-
-    def likeliest(self, symbols: NDArray[np.int64], few: int) -> NDArray[np.int64]:
-        """Return the few best nonces of each row: [B, few]."""
-        if self.nonces <= few:
-            return np.tile(np.arange(self.nonces), (len(symbols), 1))
-        best = self.best_in_part(symbols)
-        return np.argsort(-best, axis=1, kind="stable")[:, :few]
 
 
 def in_fours(symbols: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,8 +6,8 @@ wrong rates is weaker, never invalid.
 
 A table for another alphabet goes beside it and into `_FILES`, under the alphabet's hash: its
 `symbols` (ids) in place of letters, and rates by scheme for each level; symbols it lacks keep
-ANY_SYMBOL. The null of `auto` for tokens was simulated with ANY_SYMBOL, and does not speak for an
-alphabet with rates of its own (see `null.mixture`): it then needs a table of its own too.
+ANY_SYMBOL. The null of `auto` for texts was counted with ANY_SYMBOL: an alphabet with rates of its
+own needs a table of its own, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN, Alphabet
 
 DELTAS = (0.5, 0.75, 1.0, 1.5)  # the levels of strength
-ANY_SYMBOL = (0.58, 0.65, 0.72, 0.82)  # where nothing was measured
+ANY_SYMBOL = (0.65, 0.72, 0.82, 0.90)  # where nothing was measured: tokens of text
 _FILES = {PROTEIN.sha256: "agreement.json"}
 
 

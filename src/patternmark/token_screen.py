@@ -1,9 +1,9 @@
-"""Many keys against the sequences of a batch, for alphabets of many symbols.
+"""Many keys of the paper's scheme against the sequences of a batch, for alphabets of many symbols.
 
-Schedules of a vocabulary are too large to be kept, or to be transformed as `screen` does. So the
-keys take turns: each lays out the excerpt of its schedule that a batch needs, and scores every
-phase of the whole and of its parts (`phases.PartScreen`). Most of the time goes into the shuffles
-of the keys' nonces: the larger the batch, the less of it for each sequence.
+Schedules of a vocabulary are too large to be kept, or to be transformed as `screen` does. So each
+key in turn lays out the excerpt of its schedule that a batch needs, and scores every phase of the
+whole and of its parts (`phases.PartScreen`). Most of the time goes into the shuffles of the keys'
+tokens: the larger the batch, the less of it for each sequence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.likelihood import worth
-from patternmark.phases import NonceScreen
+from patternmark.phases import PartScreen, around, rounded
 from patternmark.rates import agreement_rates, with_chance
 from patternmark.screen import LEVEL, Progress, Stage
 from patternmark.statistics.base import padded
@@ -58,12 +58,15 @@ class TokenScreen:
     def scores(
         self, readings: Sequence[Reading], progress: Progress | None = None
     ) -> NDArray[np.float32]:
-        """Score every record and key by the best nonce, each chain at its best phase: [B, K, 1]."""
+        """Score every record and key, each chain at its best phase: [B, K, 1]."""
         parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
         result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
         for number, key in enumerate(self._keys):
             schedule = replace(key).circle  # of a copy, since a key keeps its shuffles
-            found = [self._score(Excerpt(schedule, part.symbols), part) for part in parts]
+            found = [
+                self._score(Excerpt(schedule, part.symbols, np.ones_like(part.symbols)), part)
+                for part in parts
+            ]
             result[:, number] = np.concatenate(found)
             if progress is not None:
                 progress(number + 1, len(self._keys))
@@ -71,13 +74,14 @@ class TokenScreen:
 
     def _score(self, excerpt: Excerpt, part: _Part) -> NDArray[np.int64]:
         """Return the score of every record of a part: [B]."""
-        by_nonce = np.zeros((part.records, excerpt.nonces), dtype=np.int64)
+        scores = np.zeros(part.records, dtype=np.int64)
         if len(part.chains):
-            np.add.at(by_nonce, part.record_of, self._screen(excerpt).best_in_part(part.chains))
-        return np.asarray(by_nonce.max(axis=1))
+            found = self._screen(excerpt).best_in_part(part.chains)[:, 0]
+            np.add.at(scores, part.record_of, found)
+        return scores
 
-    def _screen(self, excerpt: Excerpt) -> NonceScreen:
-        promoted = [excerpt.promoted(nonce) for nonce in range(excerpt.nonces)]
-        rates = self._rates[excerpt.symbols]
-        logs = [worth(halves, rates, shares=excerpt.shares).logs() for halves in promoted]
-        return NonceScreen(promoted, logs, excerpt.starts)
+    def _screen(self, excerpt: Excerpt) -> PartScreen:
+        promoted = excerpt.promoted(0)  # there is one nonce
+        logs = worth(promoted, self._rates[excerpt.symbols], shares=excerpt.shares).logs()
+        whole, scale = rounded(logs.under(promoted))
+        return PartScreen(around(whole)[None], scale, excerpt.starts)

@@ -23,7 +23,6 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.null.walk import phase_log_tail
 from patternmark.recover import agreement, recover
-from patternmark.statistics.base import padded
 from patternmark.statistics.block_best import STRETCHES, best_stretch
 from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
@@ -160,7 +159,7 @@ def _agreeing(agrees: NDArray[np.float64], chance: float) -> Track:
 def _along_schedule(reading: Reading, phases: PhaseStatistic) -> Track:
     """Follow each chain along its best path; the chains of a record share a nonce."""
     agrees = np.full(len(reading.symbols), np.nan)
-    nonce = int(np.argmax(phases.screen.best_in_part(padded(reading.parts)).sum(axis=0)))
+    nonce = phases.likeliest_nonce(reading)
     for chain in reading.chains:
         symbols = reading.symbols[chain]
         read = np.flatnonzero(symbols != UNREAD)

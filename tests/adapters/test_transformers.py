@@ -75,15 +75,16 @@ def test_a_config_and_a_processor_make_the_same_text(secret: Secret, delta_at: s
     assert max(p_values(key, after, 10)) < 1e-6
 
 
-def test_a_config_writes_a_payload(secret: Secret) -> None:
-    key = words_key(secret, scheme="turns", nonces=64)
-    config = PatternMarkConfig(key, payload=50)
-    assert config.to_dict()["payload"] == 50
+@pytest.mark.parametrize(("nonces", "payload"), [(64, 50), (65536, 65535)])
+def test_a_config_writes_a_payload(secret: Secret, nonces: int, payload: int) -> None:
+    key = words_key(secret, scheme="turns", nonces=nonces)
+    config = PatternMarkConfig(key, payload=payload)
+    assert config.to_dict()["payload"] == payload
     written = generate(tiny_gpt2(), prompts(2, 10), watermarking_config=config)
     found = PatternMarkDetector(key)(written, prompt_length=10, return_dict=True)
-    assert [verdict.payload for verdict in found.verdicts] == [50, 50]
-    with pytest.raises(ParameterError, match="nonces from 0 to 63, not 64"):
-        PatternMarkConfig(key, payload=64)
+    assert [verdict.payload for verdict in found.verdicts] == [payload, payload]
+    with pytest.raises(ParameterError, match=f"nonces from 0 to {nonces - 1}, not {nonces}"):
+        PatternMarkConfig(key, payload=nonces)
 
 
 def test_truncation_before_the_config_stays(secret: Secret) -> None:

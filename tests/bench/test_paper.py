@@ -15,7 +15,7 @@ import torch
 
 from patternmark.attacks import round_trip
 from patternmark.bench.paper import plan
-from patternmark.bench.paper.figures import draw_all
+from patternmark.bench.paper.figures import _STYLES, draw_all
 from patternmark.bench.paper.merge import merged
 from patternmark.bench.paper.page import to_markdown
 from patternmark.bench.paper.plan import OURS, PUBLISHED, SIZES, num_steps
@@ -155,6 +155,18 @@ def test_translation_from_the_command_line(
     # All is kept: the next run of other steps finds it, and adds what it measures.
     assert run("bench", "page", output / "paper.json", "--check").status == 0
     results["translation"] = result
+
+
+def test_what_is_slow_is_measured_on_request_alone() -> None:
+    slow = "denmark-lexical"
+    assert slow not in plan.schemes_of("translation")
+    assert plan.schemes_of("translation", ("umr", slow)) == ("umr", slow)
+    assert {cell.scheme for cell in plan.cells("translation", SIZES["small"], (slow,))} == {slow}
+    assert all(cell.scheme != slow for cell in plan.cells("translation", SIZES["small"]))
+    assert not {"umr", slow} & set(plan.selectable("protein"))
+    for task in TASKS:
+        judged = {judge for judge, _ in plan.judges(task, plan.selectable(task))}
+        assert judged <= set(_STYLES)  # all can be drawn
 
 
 def test_translation_is_gone_on_with(

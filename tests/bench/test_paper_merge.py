@@ -119,3 +119,28 @@ def test_rows_on_other_material_are_refused(measured: Result, fact: str) -> None
     rerun["protein"][fact] = [] if fact == "backbones" else 1
     with pytest.raises(InputError, match=rf"\({fact} differs\)"):
         merged(measured, rerun, (OURS,))
+
+
+def test_a_scheme_without_rows_is_named_and_its_first_rows_are_taken_in(measured: Result) -> None:
+    new = "denmark-lexical"
+    assert f"there are no rows of `umr`, `{new}`; `{new}` only where" in to_markdown(measured)
+    rerun = copy.deepcopy(measured)
+    summary = rerun["translation"]
+    for table in ("detection", "robustness", "lengths", "false_positives", "quality"):
+        rows = summary[table]
+        own = [
+            row for row in rows if "lr-dwm" in (row.get("judge"), row.get("cell", "").split("/")[0])
+        ]
+        assert own
+        kept = [row for row in rows if row.get("cell") == NONE]
+        summary[table] = kept + [json.loads(json.dumps(row).replace("lr-dwm", new)) for row in own]
+    for table in ("thresholds", "reached"):
+        summary[table] = {new: summary[table]["lr-dwm"]}
+    del rerun["protein"]
+    found = merged(measured, rerun, (new,))
+    before, after = (result["translation"]["detection"] for result in (measured, found))
+    assert after[: len(before)] == before
+    assert {row["judge"] for row in after[len(before) :]} == {new}
+    page = to_markdown(found)
+    assert "there are no rows of `umr` (" in page
+    assert f"| `{new}`" in page

@@ -277,5 +277,5 @@ def test_steps_are_counted_beforehand() -> None:
     size = SIZES["full"]
     assert len(judges("protein")) == 11
     assert num_steps(("protein",), size) == 60 + 11 * 40
-    assert len(cells("translation", size)) == 54
-    assert num_steps(("translation",), size) == 1 + 54 * 20 + 11 * 40
+    assert len(cells("translation", size)) == 59
+    assert num_steps(("translation",), size) == 1 + 59 * 20 + 12 * 40

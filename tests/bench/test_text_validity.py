@@ -1,4 +1,4 @@
-"""False positives on texts: counted right, corpus by corpus and together."""
+"""False positives on texts: counted right, and the null of `auto` made of other documents."""
 
 from __future__ import annotations
 
@@ -9,84 +9,131 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Alphabet
+from patternmark import Alphabet
+from patternmark.bench import text_null
+from patternmark.bench.text_edits_page import to_markdown as edits_page
+from patternmark.bench.text_null import for_checks, for_table, table_of_corpora, upper_tail
 from patternmark.bench.text_validity import (
     LENGTHS,
+    LEVELS,
+    MARKED,
     SCHEMES,
-    profiles_for,
     run_text_validity_benchmark,
 )
 from patternmark.bench.text_validity_page import to_markdown
-from patternmark.bench.validity import LEVELS, detectors_of
-from patternmark.errors import ParameterError
+from patternmark.likelihood import TEXT_MIXTURE
+from patternmark.null.mixture import GRID, MixtureNull
 from tests.bench.test_corpora import write_zip
 from tests.conftest import Outcome
 
-WORDS = [f"w{i}" for i in range(520)]
+LETTERS = "abcdefghijkl"
+WORDS = [a + b + c for a in LETTERS for b in LETTERS for c in LETTERS]
+NUMBERS = {word: number for number, word in enumerate(WORDS)}
 TOKENS = Alphabet.from_symbols("words", WORDS, unscored=[])
-SIZE = {"num_keys": 2, "num_r64_keys": 2, "per_key": 6, "per_r1_key": 4, "per_r64_key": 2}
 
 
 def document(rng: np.random.Generator, length: int) -> str:
-    """Words as unequally frequent as those of a language."""
-    return " ".join(WORDS[i] for i in np.minimum(rng.zipf(1.3, size=length), len(WORDS)) - 1)
+    """Sentences of words that are not all equally frequent."""
+    weights = 1.0 / (np.arange(len(WORDS)) + 30.0)
+    words = rng.choice(len(WORDS), size=length, p=weights / weights.sum())
+    return " ".join(WORDS[i] + (". " if n % 12 == 11 else "") for n, i in enumerate(words))
 
 
 def encode(text: str) -> list[int]:
-    return [int(word[1:]) for word in text.split()]
+    words = (word.strip(".,|-").lower() for word in text.replace(",", " ").split())
+    return [NUMBERS.get(word, 0) for word in words]
 
 
-def test_corpora_are_counted_apart_and_together(rng: np.random.Generator) -> None:
-    corpora = {name: [document(rng, 2500)] for name in ("one", "other")}
-    result = run_text_validity_benchmark(corpora, TOKENS, encode, **SIZE)
-    rows = {(r["scheme"], r["source"], r["detector"], r["nominal"]): r for r in result["rates"]}
-    detectors = sum(len(detectors_of(profile)) for profile in profiles_for(TOKENS).values())
-    assert len(rows) == detectors * len(LENGTHS) * len(LEVELS)
-    assert len(result["by_corpus"]) == 2 * len(rows)
-    for (scheme, length, detector, level), row in rows.items():
-        where = {f"{name}, {length}" for name in corpora}
-        parts = [
-            part
-            for part in result["by_corpus"]
-            if part["source"] in where
-            and (part["scheme"], part["detector"], part["nominal"]) == (scheme, detector, level)
-        ]
-        assert row["hits"] == sum(part["hits"] for part in parts)
-        assert row["pairs"] == sum(part["pairs"] for part in parts)
-    pairs = {s: rows[s, "50 to 100 tokens", "auto", 0.01]["pairs"] for s in SCHEMES}
-    assert pairs == {"paper": 24, "turns R=1": 16, "turns R=64": 8}
-    page = to_markdown(result)
-    assert "--keys 2 --texts 6 --texts-r1 4 --texts-r64 2" in page
-    assert "| paper | other, 200 to 400 tokens | 12 |" in page
+def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> None:
+    corpora = {name: [document(rng, 900), document(rng, 900)] for name in ("one", "other")}
+    marked = [document(rng, 80)]
+    sizes = {"num_keys": 2, "per_key": 3, "partial": tmp_path / "kept.jsonl"}
+    numbers = {"numbers": corpora["one"]}
+    made = run_text_validity_benchmark(corpora, numbers, marked, TOKENS, encode, **sizes)
+    natural = [f"{corpus}, {length}" for length in LENGTHS for corpus in corpora]
+    assert made["kinds"]["natural"] == natural
+    rows = {(row["scheme"], row["source"]): row for row in made["rates"]}
+    sources = [name for some in made["kinds"].values() for name in some]
+    assert set(rows) == {(scheme, source) for scheme in SCHEMES for source in sources}
+    assert rows["turns", "one, 50 to 100 tokens"]["pairs"] == 2 * 3
+    assert rows["turns", made["kinds"][MARKED][0]]["pairs"] == 2 * 1
+    assert rows["turns", "one word, 50 to 100 tokens"]["noticed"] == 1.0
+    for row in rows.values():
+        for rates in row["rates"].values():
+            hits = [rate["hits"] for rate in rates]
+            assert len(hits) == len(LEVELS)
+            assert hits == sorted(hits, reverse=True)
+    heard: list[str] = []
+    again = run_text_validity_benchmark(
+        corpora, numbers, marked, TOKENS, encode, step=heard.append, **sizes
+    )
+    assert (again["rates"], heard) == (made["rates"], [])  # all was kept
+    page = to_markdown(made)
+    assert "| one, 50 to 100 tokens | 6 |" in page
+    made["rates"][0]["rates"]["p_value"][1] = {"hits": 6, "interval": [0.5, 1.0]}
+    assert "Surely above 1.1 times nominal:" in to_markdown(made)
 
 
 def test_the_command_reads_a_folder(
-    run: Callable[..., Outcome], rng: np.random.Generator, tmp_path: Path
+    run: Callable[..., Outcome],
+    rng: np.random.Generator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenizers = pytest.importorskip("tokenizers")
-    model = tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w0")
+    model = tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="aaa")
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    write_zip(
-        tmp_path / "nltk_state_union.zip",
-        {"state_union/1945-Truman.txt": document(rng, 1500).encode()},
-    )
-    out = tmp_path / "out"
-    sizes = ["--keys", 2, "--texts", 3, "--texts-r1", 2, "--texts-r64", 1, "--json", "-o", out]
-    done = run(
-        "bench", "text-validity", tmp_path, "--tokenizer", tmp_path / "tokenizer.json", *sizes
-    )
+    texts = {f"state_union/{year}-Truman.txt": document(rng, 900).encode() for year in (1945, 1946)}
+    write_zip(tmp_path / "nltk_state_union.zip", texts)
+    out, reader = tmp_path / "out", ["--tokenizer", tmp_path / "tokenizer.json"]
+    sizes = ["--keys", 2, "--texts", 2, "--json", "-o", out]
+    done = run("bench", "text-validity", tmp_path, *reader, *sizes)
     assert done.status == 0, done.err
     assert "left out: nltk_brown.zip" in done.err.replace("\n", " ")
-    result = json.loads(done.out)
-    assert (out / "text-validity.md").read_text() == to_markdown(result)
-    assert (out / "text-validity.png").stat().st_size > 0
-    nowhere = run("bench", "text-validity", out, "--tokenizer", tmp_path / "tokenizer.json")
+    assert (out / "text-validity.md").read_text() == to_markdown(json.loads(done.out))
+    nowhere = run("bench", "text-validity", out, *reader)
     assert nowhere.status != 0
     assert "none of the corpora is here" in nowhere.err.replace("\n", " ")
+    monkeypatch.setattr(text_null, "PAIRS", {20: 400, 40: 400})
+    table = run("bench", "text-null", tmp_path, *reader, "-o", tmp_path / "table.json")
+    assert table.status == 0, table.err
+    made = json.loads((tmp_path / "table.json").read_text())["turns"]
+    assert (made["lengths"], made["mixture"]) == ([20, 40], TEXT_MIXTURE.digest)
 
 
-def test_a_small_alphabet_makes_no_texts() -> None:
-    with pytest.raises(ParameterError, match="too few tokens"):
-        profiles_for(PROTEIN)
+def test_a_table_bounds_what_was_counted(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_e = np.log(rng.pareto(1.0, size=20_000) + 0.05)
+    bound = upper_tail(log_e)
+    counted = np.array([(log_e >= e).mean() for e in GRID])
+    assert (np.exp(bound) >= counted).all()
+    assert np.exp(bound[GRID == 3.0]) < 1.1 * counted[GRID == 3.0]
+    assert np.diff(bound[-20:]) == pytest.approx(-0.5)  # Markov's tail beyond the counts
+    monkeypatch.setattr(text_null, "PAIRS", {30: 300})
+    corpora = {"one": [document(rng, 2000), document(rng, 2000)]}
+    table = table_of_corpora(corpora, TOKENS, encode)
+    null = MixtureNull.of_table(table["turns"])
+    assert null.log_tail(np.array([20.0]), np.array([30]))[0] < -15.0
+
+
+def test_tables_and_checks_share_no_document() -> None:
+    documents = [f"document {i}" for i in range(7)]
+    assert sorted(for_table(documents) + for_checks(documents)) == documents
+    assert not set(for_table(documents)) & set(for_checks(documents))
+
+
+def test_missed_goals_and_lost_cells_are_named() -> None:
+    file = Path(__file__).parent.parent.parent / "docs" / "results" / "text-edits.json"
+    result = json.loads(file.read_text())
+    for row in result["rows"]:
+        for rate in row["rates"].values():
+            rate["found"], rate["interval"] = row["n"], [0.99, 1.0]
+    page = edits_page(result)
+    assert "**missed**" not in page
+    assert "fewer in 0 of" in page
+    lost = next(row for row in result["rows"] if row["scheme"] == "paper")
+    lost["rates"]["auto"] |= {"found": 0, "interval": [0.0, 0.1]}
+    assert "beyond sampling error (intervals that do not meet) in 2" in edits_page(result)

@@ -12,7 +12,7 @@ from patternmark.core.schemes import Turns
 from tests.conftest import Outcome
 
 Run = Callable[..., Outcome]
-QUICK = ("--iterations", "2", "--length-beam", "1")
+QUICK = ("--iterations", "2", "--length-beam", "1", "--passes", "1")
 SPEECH = Path(__file__).parent.parent.parent / "examples" / "rede.de.txt"
 
 
@@ -31,9 +31,10 @@ def text_key(run: Run, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_a_speech_is_marked_and_found(run: Run, text_key: Path, tmp_path: Path) -> None:
     english, plain = tmp_path / "output.en.txt", tmp_path / "plain.en.txt"
-    done = run("translate", SPEECH, "--key", text_key, "--delta", "4", "-o", english)
+    strong = ("--delta", "4", "--passes", "1")
+    done = run("translate", SPEECH, "--key", text_key, *strong, "-o", english)
     assert done.status == 0
-    assert "clear (p <= 0.001) in 3 of 3 lines" in done.err
+    assert "The mark is found in 3 of 3 lines at p <= 0.001" in done.err
     assert run("translate", SPEECH, "--no-watermark", "-o", plain).status == 0
     assert len(english.read_text().split("\n")) == len(SPEECH.read_text().split("\n"))
     assert english.read_text().split("\n")[2] == ""
@@ -43,7 +44,46 @@ def test_a_speech_is_marked_and_found(run: Run, text_key: Path, tmp_path: Path) 
     assert [verdict["prediction"] for verdict in unmarked.objects] == [False] * 3
 
 
-def test_bad_lines_cost_no_other_line(run: Run, text_key: Path, tmp_path: Path) -> None:
+def test_what_is_promised_is_what_detect_finds(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    speech = SPEECH.read_text().split("\n")
+    lines = [speech[0], "", "Danke.", speech[1], "\u200b", "Guten Morgen, Frau Präsidentin."]
+    source.write_text("\n".join(lines[:3]) + "\n")
+    how = ("--key", text_key, "-o", target, "--iterations", "4", "--length-beam", "2")
+    assert run("translate", source, *how).status == 0
+    source.write_text("\n".join(lines) + "\n")
+    done = run("translate", source, *how, "--resume")  # the lines of before count too
+    assert done.status == 0
+    verdicts = run("detect", target, "--key", text_key, "--json").objects
+    found = sum(verdict["prediction"] for verdict in verdicts)
+    assert f"The mark is found in {found} of {len(verdicts)} lines at p <= 0.001" in done.err
+    assert done.err.count("lines are too short to carry a mark of their own") == 1
+    assert "detect --combine" in done.err
+
+
+def test_the_default_marks_only_as_strongly_as_needed(
+    run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patternmark.translation.translator import Translation, Translator
+
+    source, asked = tmp_path / "in.txt", []
+
+    def noted(self: Translator, lines: list[str], *_: Any, passes: int, **__: Any) -> list[Any]:
+        asked.append(passes)
+        return [Translation("", ()) for _ in lines]
+
+    source.write_text("Guten Tag.\n")
+    monkeypatch.setattr(Translator, "translate", noted)
+    for number, more in enumerate(([], ["--passes", "1"])):
+        target = tmp_path / f"{number}.txt"
+        done = run("translate", source, "--key", text_key, "-o", target, *more)
+        assert done.status == 0
+        assert "found in 0 of 0 lines" in done.err
+    assert asked == [5, 1]
+
+
+@pytest.mark.parametrize("words", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_bad_lines_cost_no_other_line(run: Run, text_key: Path, tmp_path: Path, words: int) -> None:
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     lines = [
         b"\xef\xbb\xbfGuten Morgen.",
@@ -55,7 +95,7 @@ def test_bad_lines_cost_no_other_line(run: Run, text_key: Path, tmp_path: Path) 
         "漢字かな交じり文".encode(),
         b"<mask> </s> <pad>",
         b"\x00\x01\x07",
-        b"lang " * 2_000,  # 10,000 characters
+        b"lang " * words,  # up to 100,000 characters
         b"Ende.\r",
     ]
     source.write_bytes(b"\n".join(lines))  # without a line break at the end
@@ -190,3 +230,30 @@ def test_a_checkpoint_with_missing_tensors_is_named(
 def test_keys_for_text_have_the_usual_parameters(text_key: Path) -> None:
     profile = load_key(text_key).profile
     assert profile.scheme == Turns()
+
+
+def test_lines_carry_a_number(run: Run, tmp_path: Path) -> None:
+    key, german, english = (tmp_path / name for name in ("lab.key", "in.txt", "out.txt"))
+    assert run("keygen", "--alphabet", "cmlm-de-en", "--nonces", 65536, "-o", key).status == 0
+    german.write_text(SPEECH.read_text().split("\n")[0] + "\n")
+    how = ("--key", key, "--delta", "6", "--payload", 40961, *QUICK)
+    done = run("translate", german, *how, "-o", english)
+    assert done.status == 0, done.err
+    assert "with payload 40961" in done.err
+    assert not Path(f"{key}.nonces").exists()  # no nonce was to be chosen
+    [verdict] = run("detect", english, "--key", key, "--json").objects
+    assert (verdict["prediction"], verdict["payload"]) == (True, 40961)
+    assert verdict["payload_error"] < 0.01
+
+
+def test_a_number_that_a_key_cannot_carry(run: Run, text_key: Path, tmp_path: Path) -> None:
+    few, target = tmp_path / "few.key", tmp_path / "out.txt"
+    assert run("keygen", "--alphabet", "cmlm-de-en", "--nonces", 8, "-o", few).status == 0
+    for key, number, carries in ((text_key, 3, "no payload"), (few, 8, "payloads from 0 to 7")):
+        refused = run("translate", SPEECH, "--key", key, "--payload", number, "-o", target)
+        assert refused.status == 2
+        assert f"carries {carries}, not {number}" in " ".join(refused.err.split())
+        assert "--nonces 65536" in " ".join(refused.err.split())
+    refused = run("translate", SPEECH, "--no-watermark", "--payload", 3, "-o", target)
+    assert refused.status == 2
+    assert not target.exists()

@@ -44,7 +44,7 @@ def test_foreign_parameters_are_refused(make: type, parameters: dict[str, object
         (lambda: Turns(block=3), "a block is an even number that divides the period"),
         (lambda: Turns(starts=3), "starts divide the period"),
         (lambda: Turns(nonces=0), "nonces are a whole number"),
-        (lambda: Turns(nonces=2**12), "nonces are a whole number from 1 to 2048"),
+        (lambda: Turns(nonces=2**17), "nonces are a whole number from 1 to 65536"),
         (lambda: Paper(pattern_length=0), "at least 2 keys, not 0"),
         (lambda: Paper(patterns=((0, 1),)), "pattern_length is 5, but the patterns have 2 keys"),
         (lambda: Profile(TOKENS, Blocks()), "'blocks' marks proteins, not alphabet 'tokens'"),
@@ -60,7 +60,7 @@ def test_parameters_out_of_their_domain_are_refused(make: object, message: str) 
 
 def test_every_alphabet_has_a_default() -> None:
     assert Profile().scheme == Blocks(block=3, nonces=32)
-    assert Profile(TOKENS).scheme == Turns(period=512, block=4, starts=1, nonces=1)
+    assert Profile(TOKENS).scheme == Turns(period=512, block=128, starts=1, nonces=1)
 
 
 @pytest.mark.parametrize("scheme", [Blocks(), Blocks(5, 7), Turns(), Turns(64, 2, 4, 3), Paper()])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from patternmark import NO_KEY, PROTEIN
+from patternmark import NO_KEY, PROTEIN, ParameterError
 from patternmark.design.batch import design_schemes, unmarked_task
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.io.structures import Backbone
@@ -16,14 +16,15 @@ from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.online import OnlineMarks, unconditional
 from patternmark.models.sampler import sample
 from patternmark.models.state import State, Task
-from patternmark.schemes import EMPTY, OUTSIDE, SCHEMES, Scheme, make_scheme
+from patternmark.schemes import EMPTY, OUTSIDE, Scheme, make_scheme
 from tests.models.published import network, random_backbone, real_backbone, weights
-from tests.schemes.reference import a_secret, plain_bias
+from tests.schemes.reference import BY_BIAS, a_secret, plain_bias
 
 pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
 torch.set_num_threads(1)
 
 X = 20
+ONLINE = [name for name in BY_BIAS if name != "umr"]
 TEMPERATURE = 0.3
 
 
@@ -100,7 +101,7 @@ def followed(plan: DesignPlan, schemes: Sequence[Scheme | None]) -> tuple[np.nda
     return sampled.sequences.numpy(), task
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", ONLINE)
 def test_the_bias_of_every_step_is_as_described(name: str) -> None:
     plan = plan_design(random_backbone(5, [40]))
     schemes = [a_scheme(name), None, a_scheme(name, 2, 0.5), a_scheme(name)]
@@ -113,7 +114,7 @@ def test_the_bias_of_every_step_is_as_described(name: str) -> None:
 def test_chains_gaps_fixed_and_tied_residues() -> None:
     backbone = random_backbone(7, [30, 25], missing=[4, 40])
     plan = plan_design(backbone, fixed="A10-14 B3", tied="A20,B20 A22,A24,B22")
-    sequences, _ = followed(plan, [a_scheme(name) for name in SCHEMES])
+    sequences, _ = followed(plan, [a_scheme(name) for name in ONLINE])
     assert (sequences[:, ~plan.designed] == backbone.sequence[~plan.designed]).all()
     for group in plan.groups:
         assert (sequences[:, group] == sequences[:, group[:1]]).all()
@@ -136,7 +137,7 @@ def test_what_nothing_decoded_leads_to() -> None:
 
 def test_a_batch_of_many_schemes_is_each_of_them_alone() -> None:
     backbone = random_backbone(9, [50])
-    schemes = [a_scheme(name, number, 1.0 + number) for number in (1, 2) for name in SCHEMES]
+    schemes = [a_scheme(name, number, 1.0 + number) for number in (1, 2) for name in ONLINE]
     unmarked = 8
     together = design_schemes(network(), backbone, [*schemes, *[None] * unmarked], 4)
     for row in (0, 5, 7, 12, 20):
@@ -146,9 +147,15 @@ def test_a_batch_of_many_schemes_is_each_of_them_alone() -> None:
     assert together["nll"][:-unmarked].mean() > together["nll"][-unmarked:].mean()
 
 
+def test_what_needs_another_decoder_is_refused() -> None:
+    for name, message in (("umr", "law of a token"), ("denmark-lexical", "among candidates")):
+        with pytest.raises(ParameterError, match=message):
+            design_schemes(network(), random_backbone(9, [20]), [a_scheme(name)], 4)
+
+
 def test_marks_are_found_in_real_designs(tmp_path: Path) -> None:
     backbone = real_backbone(tmp_path, "A")
-    names = [name for name in SCHEMES if name not in ("soft-by-step", "multikey")]
+    names = [name for name in ONLINE if name not in ("soft-by-step", "multikey")]
     schemes = [a_scheme(name, delta=3.0) for name in names]
     made = design_schemes(network(), backbone, [*schemes, None], 1)["sequences"]
     for scheme, sequence in zip(schemes, made[:-1], strict=True):
@@ -159,7 +166,7 @@ def test_marks_are_found_in_real_designs(tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_a_gpu_designs_the_same() -> None:
     backbone = random_backbone(9, [50, 30], missing=[12])
-    schemes = [a_scheme(name, number) for number in range(4) for name in SCHEMES]
+    schemes = [a_scheme(name, number) for number in range(4) for name in ONLINE]
     found = [
         design_schemes(ProteinMPNN.load(weights("v_48_020"), device), backbone, schemes, 2)
         for device in ("cpu", "cuda")

@@ -9,14 +9,16 @@ import numpy as np
 
 from patternmark import Alphabet
 from patternmark.core.secret import Secret
-from patternmark.schemes import EMPTY, OUTSIDE, Scheme
+from patternmark.schemes import EMPTY, OUTSIDE, SCHEMES, Scheme
 from patternmark.schemes.baselines import Multikey, Soft, SoftByStep, Unigram
 from patternmark.schemes.pattern import ByKey
 from patternmark.schemes.peers import DMark, Expected, LeftRight, Tango
+from patternmark.schemes.rivals import UMR
 
 TINY = Alphabet.from_symbols("tiny", [f"t{i}" for i in range(14)], [0, 13])
 MANY = Alphabet.from_symbols("many", [f"w{i}" for i in range(600)], range(5))
 
+BY_BIAS = [name for name, kind in SCHEMES.items() if kind.by_bias]
 Likeliest = Callable[[int], list[tuple[int, float]]]  # place -> tokens with probabilities
 
 
@@ -32,6 +34,7 @@ def plain_bias(  # noqa: PLR0912  # one branch for each scheme
     previous: int = EMPTY,
     likeliest: Likeliest = lambda place: [],
     key: int = -1,
+    logits: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the bias [V] of one open place among tokens."""
     alphabet = scheme.alphabet
@@ -46,6 +49,9 @@ def plain_bias(  # noqa: PLR0912  # one branch for each scheme
         return [(at(there), 1.0)] if at(there) >= 0 else []
 
     left, right = at(place - 1), at(place + 1)
+    if isinstance(scheme, UMR):
+        assert logits is not None
+        return _shifted(scheme, left, right, np.asarray(logits, dtype=float))
     for v in alphabet.scored.tolist():
         if isinstance(scheme, Soft):
             context = previous if isinstance(scheme, SoftByStep) else left
@@ -83,10 +89,31 @@ def plain_bias(  # noqa: PLR0912  # one branch for each scheme
     return bias
 
 
-def _in(scheme: Soft | LeftRight | DMark | Expected, row: int, symbol: int) -> bool:
+def _shifted(scheme: UMR, left: int, right: int, logits: np.ndarray) -> np.ndarray:
+    """Move probability to the left neighbour's list, then to those whose list holds the right."""
+    p = np.exp(logits - logits.max())
+    p /= p.sum()
+    new = p.copy()
+    scored = set(scheme.alphabet.scored.tolist())
+    for token, is_left in ((left, True), (right, False)):
+        lists = set()
+        if token in scored:
+            pairs = {v: (left, v) if is_left else (v, right) for v in scored}
+            lists = {v for v, pair in pairs.items() if _in(scheme, *pair)}
+        inside, outside = (sum(new[v] for v in some) for some in (lists, scored - lists))
+        moved = min(scheme.delta, 1) * min(max(scheme.delta, 1) * inside, outside)
+        for v in scored if moved > 0 else ():
+            new[v] *= 1 + (moved / inside if v in lists else -moved / outside)
+    some = sorted(v for v in scored if p[v] > 0)
+    bias = np.zeros(len(p))
+    bias[some] = np.log(np.maximum(new[some] / p[some], 1e-30))
+    return bias
+
+
+def _in(scheme: Soft | LeftRight | DMark | Expected | UMR, row: int, symbol: int) -> bool:
     return bool(_whole(scheme)[row, symbol])
 
 
 @cache
-def _whole(scheme: Soft | LeftRight | DMark | Expected) -> np.ndarray:
+def _whole(scheme: Soft | LeftRight | DMark | Expected | UMR) -> np.ndarray:
     return scheme.greens.whole()

@@ -10,7 +10,7 @@ import torch
 from patternmark import PROTEIN, Alphabet, ParameterError
 from patternmark.core.secret import Secret
 from patternmark.schemes import EMPTY, OUTSIDE, SCHEMES, Canvas, Scheme, Stack, make_scheme
-from tests.schemes.reference import MANY, TINY, a_secret, plain_bias
+from tests.schemes.reference import BY_BIAS, MANY, TINY, a_secret, plain_bias
 
 LIKELY = 4
 DELTA = 1.25
@@ -32,7 +32,9 @@ def a_canvas(
     def likely(some: np.ndarray, places: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         return ids[some, places, :count], p[some, places, :count]
 
-    return Canvas(tokens, *wanted, previous, likely), ids, p
+    logits = rng.normal(size=(len(wanted[0]), alphabet.size))
+    logits[:, 1] = -np.inf  # never chosen
+    return Canvas(tokens, *wanted, previous, likely, logits, 0.75), ids, p
 
 
 def in_torch(canvas: Canvas) -> Canvas:
@@ -41,18 +43,21 @@ def in_torch(canvas: Canvas) -> Canvas:
         return tuple(map(torch.from_numpy, canvas.likely(rows.numpy(), places.numpy(), count)))
 
     arrays = (canvas.tokens, canvas.rows, canvas.places, canvas.previous)
-    return Canvas(*map(torch.from_numpy, arrays), likely)
+    logits = torch.from_numpy(canvas.logits)
+    return Canvas(*map(torch.from_numpy, arrays), likely, logits, canvas.temperature)
 
 
 @pytest.mark.parametrize("alphabet", [TINY, PROTEIN, MANY], ids=lambda a: a.name)
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BY_BIAS)
 def test_the_bias_is_as_described(name: str, alphabet: Alphabet, rng: np.random.Generator) -> None:
     scheme = make_scheme(name, a_secret(1), alphabet, DELTA)
     canvas, ids, p = a_canvas(alphabet, rng)
     found = scheme.bias(canvas, seed=5)
     keys = scheme.keys(12, 5, range(6))
     assert found.shape == (len(canvas.rows), alphabet.size)
-    for bias, row, place in zip(found, canvas.rows, canvas.places, strict=True):
+    rows = zip(found, canvas.rows, canvas.places, canvas.logits, strict=True)
+    for made, row, place, logits in rows:
+        bias = made
         expected = plain_bias(
             scheme,
             canvas.tokens[row].tolist(),
@@ -62,16 +67,20 @@ def test_the_bias_is_as_described(name: str, alphabet: Alphabet, rng: np.random.
                 zip(ids[row, there].tolist(), p[row, there].tolist(), strict=True)
             ),
             key=-1 if keys is None else int(keys[row, place]),
+            logits=logits / canvas.temperature,
         )
+        if name == "umr":  # nothing is left of a symbol: how little does not matter
+            pair = (bias, expected * canvas.temperature)
+            bias, expected = (np.delete(x, 1).clip(-20.0) for x in pair)
         np.testing.assert_allclose(bias, expected, rtol=1e-5, atol=1e-6)
     assert found.max() > 0
     assert not found[:, list(alphabet.unscored)].any()
     again = scheme.bias(in_torch(canvas), seed=5)
     assert torch.is_tensor(again)
-    np.testing.assert_allclose(again.numpy(), found, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again.numpy().clip(-20.0), found.clip(-20.0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BY_BIAS)
 def test_sequences_of_many_keys_are_marked_together(name: str, rng: np.random.Generator) -> None:
     schemes = [make_scheme(name, a_secret(i), PROTEIN, 0.5 + i) for i in range(3)]
     canvas, _, _ = a_canvas(PROTEIN, rng)
@@ -86,7 +95,7 @@ def test_sequences_of_many_keys_are_marked_together(name: str, rng: np.random.Ge
         Stack([schemes[0], make_scheme(name, a_secret(1), TINY, 1.0)])
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BY_BIAS)
 def test_strengths_of_a_key_share_their_lists(name: str, rng: np.random.Generator) -> None:
     canvas, _, _ = a_canvas(TINY, rng)
     weak, strong = (make_scheme(name, a_secret(1), TINY, delta) for delta in (1.0, 2.5))
@@ -106,11 +115,11 @@ def test_strengths_of_a_key_share_their_lists(name: str, rng: np.random.Generato
 
 def test_strength_zero_changes_nothing(rng: np.random.Generator) -> None:
     canvas, _, _ = a_canvas(TINY, rng)
-    for name in SCHEMES:
+    for name in BY_BIAS:
         assert not make_scheme(name, a_secret(1), TINY, 0.0).bias(canvas).any()
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("name", BY_BIAS)
 def test_lists_follow_the_secret_alone(name: str) -> None:
     def table(number: int) -> np.ndarray:
         scheme = make_scheme(name, a_secret(number), PROTEIN, 1.0)
@@ -134,7 +143,7 @@ def test_a_fixed_secret_gives_these_lists() -> None:
 
     found = {
         name: letters(make_scheme(name, secret, PROTEIN, 1.0).table()[0])
-        for name in ("soft", "unigram", "multikey", "tango", "eth", "dmark", "lr-dwm")
+        for name in ("soft", "unigram", "multikey", "tango", "eth", "dmark", "lr-dwm", "umr")
     }
     assert found == {
         "soft": "CDGMNPQRTY",
@@ -144,6 +153,7 @@ def test_a_fixed_secret_gives_these_lists() -> None:
         "eth": "CEFQTWY",
         "dmark": "ACKMVW",
         "lr-dwm": "ACEILNQRY",
+        "umr": "ADEHIKLNPQVWY",
     }
 
 
@@ -154,7 +164,7 @@ def test_lists_are_as_large_as_they_should_be(alphabet: Alphabet) -> None:
     for name in ("soft", "unigram", "multikey"):
         table = make_scheme(name, a_secret(2), alphabet, 1.0).table()
         assert (table.sum(axis=1) == half).all()
-    for name, gamma in (("eth", 0.25), ("dmark", 0.5), ("lr-dwm", 0.5)):
+    for name, gamma in (("eth", 0.25), ("dmark", 0.5), ("lr-dwm", 0.5), ("umr", 0.5)):
         table = make_scheme(name, a_secret(2), alphabet, 1.0).table()
         drawn = table[scored][:, scored]
         spread = np.sqrt(gamma * (1 - gamma) / drawn.size)
@@ -215,6 +225,16 @@ def test_what_does_not_fit_is_refused(rng: np.random.Generator) -> None:
         make_scheme("soft-by-step", a_secret(1), PROTEIN, 1.0).bias(
             Canvas(canvas.tokens, canvas.rows, canvas.places)
         )
+    with pytest.raises(ParameterError, match="law of a token"):
+        make_scheme("umr", a_secret(1), PROTEIN, 1.0).bias(
+            Canvas(canvas.tokens, canvas.rows, canvas.places)
+        )
+    with pytest.raises(ParameterError, match="0 and 1"):
+        make_scheme("umr", a_secret(1), PROTEIN, 1.0, message="12")
+    with pytest.raises(ParameterError, match="at most 10, not 11"):
+        make_scheme("denmark-lexical", a_secret(1), PROTEIN, 11.0)
+    with pytest.raises(ParameterError, match="chooses among candidates"):
+        make_scheme("denmark-lexical", a_secret(1), PROTEIN, 1.0).bias(canvas)
     with pytest.raises(TypeError, match="distributions"):
         make_scheme("eth", a_secret(1), PROTEIN, 1.0).bias(
             Canvas(canvas.tokens, canvas.rows, canvas.places)

@@ -44,8 +44,8 @@ def choose(
 @pytest.mark.parametrize("scheme", ["paper", "turns"])
 def test_what_a_detector_will_find_is_known(scheme: str) -> None:
     rng = np.random.default_rng(5)
-    differences = []
-    for number in range(6):
+    expected, real = [], []
+    for number in range(12):
         lines = marked_lines(scheme, [f"line {i}" for i in range(8)], number)
         promotion = lines.promotion(range(8), 80)
         tokens = agreeing(promotion, 0.75, rng, (8, 80))
@@ -54,10 +54,12 @@ def test_what_a_detector_will_find_is_known(scheme: str) -> None:
             lines, [*range(8)], promotion, Candidates(tokens[:, None], lengths, -lengths / 10), 1.0
         )
         detector = Detector(Key.of(Secret(bytes([number]) * 32), PROFILES[scheme]))
-        log10_p = np.array([verdict.log10_p for verdict in detector.detect_many(found)])
-        differences += (log10_p - lines.log_p() / np.log(10.0)).tolist()
-    assert abs(np.mean(differences)) < 0.15
-    assert np.std(differences) < 0.3
+        expected += (lines.log_p() / np.log(10.0)).tolist()
+        real += [verdict.log10_p for verdict in detector.detect_many(found)]
+    is_clear = np.array(expected) <= -3.0
+    assert 20 <= is_clear.sum() <= 80  # many lie near the limit
+    assert np.mean(np.array(real)[is_clear] <= -3.0) >= 0.95
+    assert np.mean(np.abs(np.subtract(real, expected))) < 0.6
 
 
 def test_the_likeliest_clear_one_or_the_likeliest() -> None:
@@ -97,7 +99,7 @@ def test_of_clear_ones_one_that_reads_back_is_taken() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["paper", "turns"])
-def test_the_keys_run_on_and_repeats_count_once(scheme: str) -> None:
+def test_the_keys_run_on_and_every_token_counts(scheme: str) -> None:
     rng = np.random.default_rng(7)
     both = marked_lines(scheme, ["a", "b"])
     whole = both.promotion([0, 1], 40)

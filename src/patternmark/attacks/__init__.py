@@ -15,6 +15,8 @@ block, number of nonces, strength, and how often marked letters agree with their
     coins   block marks: find which sequences share a nonce, pool their votes on every coin
     seen    what each letter of a marked sequence says
     tokens  a split of a large vocabulary: frequencies, pairs, and phases of tokens
+    turns   the default scheme of text: the coins of tokens in every block
+    picking natural sentences that happen to follow what was learned
     forge   new sequences with the mark one believes in; edits that strip it
     audit   all of it on the sequences of one key
 """
@@ -23,6 +25,7 @@ from patternmark.attacks.audit import Audit, audit_sequences
 from patternmark.attacks.coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import Knowledge, forge, random_edits, strip
 from patternmark.attacks.oracle import OracleResult, oracle_attack, protein_edits, text_edits
+from patternmark.attacks.picking import TextKnowledge, pick_sentences
 from patternmark.attacks.registry import ATTACKS, Attack, attacks_on, find_attack, splice_into
 from patternmark.attacks.split import SplitKnowledge, learn_split
 from patternmark.attacks.tokens import (
@@ -32,6 +35,7 @@ from patternmark.attacks.tokens import (
     learn_pairs,
     learn_phases,
 )
+from patternmark.attacks.turns import TurnKnowledge, learn_turns
 
 __all__ = [
     "ATTACKS",
@@ -42,7 +46,9 @@ __all__ = [
     "OracleResult",
     "PairKnowledge",
     "SplitKnowledge",
+    "TextKnowledge",
     "TokenKnowledge",
+    "TurnKnowledge",
     "attacks_on",
     "audit_sequences",
     "find_attack",
@@ -52,7 +58,9 @@ __all__ = [
     "learn_pairs",
     "learn_phases",
     "learn_split",
+    "learn_turns",
     "oracle_attack",
+    "pick_sentences",
     "protein_edits",
     "random_edits",
     "splice_into",

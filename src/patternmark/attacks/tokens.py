@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,17 @@ class TokenKnowledge:
         if not laws.sum(axis=1).all():
             raise ParameterError("too little was learned to forge a text: show the attack more")
         return draw(laws[np.arange(length) % 2], rng)
+
+    def signs(self, length: int) -> NDArray[np.float64]:
+        """Return how surely each place of a text promotes a token: [length, V], from -1 to 1."""
+        first = np.clip(self.scores, -1.0, 1.0)
+        both = np.stack([first, -first if self.alternates else first])
+        return np.asarray(both[np.arange(length) % 2])
+
+    def evidence(self, text: Symbols, at: int = 0) -> float:
+        """Return how much a piece of text that begins at a place speaks for the mark."""
+        turns = 1.0 - 2.0 * ((at + np.arange(len(text))) % 2) if self.alternates else 1.0
+        return float((np.clip(self.scores[text], -1.0, 1.0) * turns).sum())
 
 
 def learn_frequencies(
@@ -137,6 +149,21 @@ class PairKnowledge:
             chosen = np.clip(np.searchsorted(total, drawn, "right") - 1, low, high - 1)
             text[at] = pairs[chosen, column]
         return text
+
+    def evidence(self, text: Symbols, at: int = 0) -> float:
+        """Return how many pairs of a text are too frequent, less those that are too rare."""
+        del at  # pairs are the same everywhere
+        base, known = self._codes
+        first, second = text[: -self.lag], text[self.lag :]
+        codes = np.where(second < base, first * base + second, -1)
+        place = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return float(np.where(known[place] == codes, np.sign(self.excess[place]), 0.0).sum())
+
+    @cached_property
+    def _codes(self) -> tuple[int, NDArray[np.int64]]:
+        """One number for each pair, and the factor of its first token."""
+        base = int(self.pairs.max()) + 1
+        return base, self.pairs[:, 0] * base + self.pairs[:, 1]
 
 
 def learn_pairs(

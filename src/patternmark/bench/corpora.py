@@ -112,15 +112,26 @@ def _plain_brown(text: str) -> str:
     return joined.replace("``", '"').replace("''", '"')
 
 
+def read_sources(folder: Path) -> list[str]:
+    """Return the lines that Europarl was translated from, of a part that no table is made of."""
+    name = "europarl.de-en.valid.tsv"
+    file = _find(folder, name) or _find(folder, f"{name}.xz")
+    return [] if file is None else list(_side(file, 0))
+
+
 def _english(file: Path) -> Iterator[str]:
+    return _side(file, 1)
+
+
+def _side(file: Path, side: int) -> Iterator[str]:
     try:
         opened = lzma.open if file.suffix == ".xz" else open
         with opened(file, "rt", encoding="utf-8") as lines:
             for number, line in zip(range(_MOST_LINES), lines, strict=False):
-                _, tab, english = str(line).rstrip("\n").partition("\t")
-                if not tab:
+                both = str(line).rstrip("\n").split("\t", 1)
+                if len(both) < 2:
                     raise InputError(f"{file}, line {number + 1}: no tab between two languages")
-                yield english
+                yield both[side]
     except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read: {error}") from None
 

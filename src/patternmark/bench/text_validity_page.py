@@ -4,80 +4,74 @@ from __future__ import annotations
 
 from typing import Any
 
-from patternmark.bench.text_validity import LENGTHS
-from patternmark.bench.validity import LEVELS, TOLERATED
-from patternmark.bench.validity_page import HOW_TO_READ, level_name, schemes_of, verdicts
-from patternmark.statistics import STATISTICS
+from patternmark.bench.text_validity import LEVELS, P_VALUES, SCHEMES, TOLERATED
 
 
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
-    rows = result["rates"]
     lines = [
         "# Are the p-values true for text?",
         "",
-        f"Made by `{_command(result)}` with patternmark {result['version']}, Python "
-        f"{result['python']}, numpy {result['numpy']}. {_sources(result)}",
+        f"Made by `patternmark bench text-validity FOLDER --tokenizer FILE --keys "
+        f"{result['num_keys']} --texts {result['per_key']} -o docs/results` with patternmark "
+        f"{result['version']}, Python {result['python']}, numpy {result['numpy']}: tokens of "
+        f"{result['alphabet']} ({result['num_tokens']:,}), {result['num_keys']} fresh keys of each "
+        f"scheme, each judging up to {result['per_key']} texts of every source. The table of the "
+        "null was made of other documents.",
         "",
-        HOW_TO_READ.format(tolerated=TOLERATED, num_keys=result["num_keys"]["paper"]),
-        "![False positives over the nominal rate](text-validity.png)",
+        "A number is the measured rate over the nominal one, with a 95 % interval "
+        "(Clopper-Pearson; pairs of one key or one text are not quite independent). "
+        f"**Bold**: the whole interval lies above {TOLERATED}. *noticed*: texts that repeat "
+        "themselves, for which `p_value` is the bound that holds for any text. `p_any` is that "
+        "bound for all; keys of the paper's scheme have none.",
         "",
-        *verdicts(rows, list(LENGTHS), lambda length: f"texts of {length}"),
+        *_summary(result),
     ]
-    lines += ["", "## Corpus by corpus", "", *_by_corpus(result)]
+    for scheme in SCHEMES:
+        for kind, sources in result["kinds"].items():
+            rows = [r for r in result["rates"] if r["scheme"] == scheme and r["source"] in sources]
+            if rows:
+                lines += ["", f"## {scheme}: {kind}", "", *_table(rows, scheme)]
     return "\n".join(lines) + "\n"
 
 
-def _command(result: dict[str, Any]) -> str:
-    keys, texts = result["num_keys"], result["per_key"]
-    options = f"--keys {keys['paper']}"
-    if keys["turns R=64"] != keys["paper"]:
-        options += f" --keys-r64 {keys['turns R=64']}"
-    options += (
-        f" --texts {texts['paper']} --texts-r1 {texts['turns R=1']} "
-        f"--texts-r64 {texts['turns R=64']}"
-    )
-    return f"patternmark bench text-validity FOLDER --tokenizer FILE {options} -o docs/results"
+def _names(scheme: str) -> tuple[str, ...]:
+    return P_VALUES if scheme == "turns" else P_VALUES[:1]
 
 
-def _sources(result: dict[str, Any]) -> str:
-    keys = ", ".join(
-        f"{count} ({scheme}, {result['per_key'][scheme]:,} texts of each corpus and length)"
-        for scheme, count in result["num_keys"].items()
-    )
-    drawn = "; ".join(
-        f"{name}: {about['sequences']:,}" for name, about in result["sources"].items()
-    )
-    return (
-        f"Texts are natural English in the tokens of {result['alphabet']} "
-        f"({result['num_tokens']:,}), cut from whole documents; none is left out for its repeats. "
-        f"Fresh keys: {keys}; those of turns have {result['starts']} starts. Each judges a random "
-        f"part of the texts ({drawn})."
-    )
-
-
-def _by_corpus(result: dict[str, Any]) -> list[str]:
-    """Return measured over nominal rates of every corpus, for all detectors at the middle level."""
-    rows = result["by_corpus"]
-    level = LEVELS[1]
-    names = STATISTICS
-    lines = [
-        f"Measured over nominal rates at {level_name(level)}, with the number of false positives:",
-        "",
-        "| scheme | texts | pairs | " + " | ".join(f"`{name}`" for name in names) + " |",
-        "|---|---|---:|" + "---:|" * len(names),
+def _summary(result: dict[str, Any]) -> list[str]:
+    """Name every rate that is surely too large."""
+    found = [
+        f"- {row['scheme']}, {row['source']}: `{name}` at {level:g}"
+        for row in result["rates"]
+        for name in _names(row["scheme"])
+        for rate, level in zip(row["rates"][name], LEVELS, strict=True)
+        if rate["interval"][0] > TOLERATED * level
     ]
-    for scheme in schemes_of(rows):
-        for source in result["sources"]:
-            some = {
-                row["detector"]: row
-                for row in rows
-                if (row["scheme"], row["source"], row["nominal"]) == (scheme, source, level)
-            }
-            cells = [
-                f"{some[name]['ratio']:.2f} ({some[name]['hits']})" if name in some else ""
-                for name in names
-            ]
-            pairs = next(iter(some.values()))["pairs"]
-            lines.append(f"| {scheme} | {source} | {pairs:,} | " + " | ".join(cells) + " |")
+    if not found:
+        return [f"No rate is surely above {TOLERATED} times nominal."]
+    return [f"Surely above {TOLERATED} times nominal:", "", *found]
+
+
+def _table(rows: list[dict[str, Any]], scheme: str) -> list[str]:
+    names = _names(scheme)
+    heads = [f"{name} at {level:g}" for name in names for level in LEVELS]
+    lines = [
+        f"| texts | pairs | noticed | {' | '.join(heads)} |",
+        f"|---|---:|---:|{'---:|' * len(heads)}",
+    ]
+    for row in rows:
+        cells = [
+            _cell(rate, row["pairs"], level)
+            for name in names
+            for rate, level in zip(row["rates"][name], LEVELS, strict=True)
+        ]
+        noticed = f"{100 * row['noticed']:.1f} %"
+        lines.append(f"| {row['source']} | {row['pairs']:,} | {noticed} | {' | '.join(cells)} |")
     return lines
+
+
+def _cell(rate: dict[str, Any], pairs: int, level: float) -> str:
+    low, high = (bound / level for bound in rate["interval"])
+    cell = f"{rate['hits'] / pairs / level:.2f} ({low:.2f} to {high:.2f})"
+    return f"**{cell}**" if low > TOLERATED else cell

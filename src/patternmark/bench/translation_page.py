@@ -24,7 +24,10 @@ _LEVEL = f"{REPORTED:g}"
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     unmarked, *marked = result["settings"]
-    lines = [*_introduction(result), *_goals(result)]
+    # What a reader must know of an older result stands in it.
+    note = [f"**{result['note']}**", ""] if "note" in result else []
+    introduction = _introduction(result)
+    lines = [*introduction[:2], *note, *introduction[2:], *_goals(result)]
     for scheme in DETECTORS:
         rows = [row for row in marked if row["scheme"] == scheme]
         lines += _scheme(scheme, rows) if rows else []

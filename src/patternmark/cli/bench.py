@@ -248,17 +248,14 @@ def agreement(
 @bench_app.command()
 def mixture_null(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
-    tokens: Annotated[
-        bool, typer.Option("--tokens", help="The tables for texts: mixture_null_tokens.json.")
-    ] = False,
     share: Annotated[float, typer.Option(help="Part of the usual number of draws.")] = 1.0,
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate the null of `auto` for paper keys and for texts."""
-    from patternmark.bench.mixture import protein_jobs, simulate_tables, token_jobs
+    """Simulate the null of `auto` for proteins and keys of the paper's scheme."""
+    from patternmark.bench.mixture import jobs_of, simulate_tables
 
-    jobs = token_jobs(share) if tokens else protein_jobs(share)
+    jobs = jobs_of(share)
     with progress("tables") as bar:
         task = bar.add_task("simulating", total=len(jobs))
 

@@ -85,7 +85,7 @@ def _chosen(
     schemes: str | None, into: Path | None, output: Path | None, tasks: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the schemes to measure again, none for all; refuse options that do not go together."""
-    from patternmark.bench.paper.plan import schemes_of
+    from patternmark.bench.paper.plan import selectable
 
     if (schemes is None) != (into is None):
         raise ParameterError("--schemes and --into need each other: some rows alone make no page")
@@ -97,9 +97,9 @@ def _chosen(
         raise ParameterError(f"--into is a file with the name {_FILE}, not {into.name!r}")
     only = tuple(dict.fromkeys(name.strip() for name in schemes.split(",")))
     for task in tasks:
-        if not set(only) <= set(schemes_of(task)):
+        if not set(only) <= set(selectable(task)):
             raise ParameterError(
-                f"--schemes of {task} are some of {', '.join(schemes_of(task))}, not {schemes!r}"
+                f"--schemes of {task} are some of {', '.join(selectable(task))}, not {schemes!r}"
             )
     return only
 

@@ -1,4 +1,4 @@
-"""`patternmark bench` on texts: translation, its speed, and false positives on natural English."""
+"""`patternmark bench` on texts: translation, its speed, false positives, and secrecy."""
 
 from __future__ import annotations
 
@@ -104,26 +104,22 @@ def translation_speed(
     show(result, to_markdown(result), output, as_json)
 
 
+Corpora = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="NLTK's corpora and Europarl, as files.")
+]
+TokenizerJson = Annotated[Path, typer.Option(help="The tokenizer.json that splits text.")]
+
+
 @bench_app.command()
 def text_validity(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="NLTK's corpora and Europarl, as files.")
-    ],
-    tokenizer: Annotated[Path, typer.Option(help="The tokenizer.json that splits text.")],
+    folder: Corpora,
+    tokenizer: TokenizerJson,
     keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
-    keys_r64: Annotated[
-        int | None, typer.Option("--keys-r64", min=1, help="The same for R = 64.")
-    ] = None,
     texts: Annotated[
-        int, typer.Option(min=1, help="Texts of each corpus and length that a key judges.")
-    ] = 1000,
-    texts_r1: Annotated[
-        int | None,
-        typer.Option("--texts-r1", min=1, help="The same for keys of turns; default: a fifth."),
-    ] = None,
-    texts_r64: Annotated[
-        int | None,
-        typer.Option("--texts-r64", min=1, help="The same for R = 64; default: a fiftieth."),
+        int, typer.Option(min=1, help="Texts of each source that a key judges.")
+    ] = 100,
+    marked: Annotated[
+        Path | None, typer.Option(help="Texts that another key marked, one to a line.")
     ] = None,
     workers: Workers = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
@@ -132,35 +128,135 @@ def text_validity(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Are the p-values true for text? False positives on natural English, over many keys."""
-    from patternmark.bench.corpora import read_corpora, tokens_of
-    from patternmark.bench.text_validity import run_text_validity_benchmark
+    """Are the p-values true for text? False positives on natural, hard and foreign texts."""
+    from patternmark.bench.corpora import read_corpora, read_sources, tokens_of
+    from patternmark.bench.text_validity import SCHEMES, run_text_validity_benchmark
     from patternmark.bench.text_validity_page import to_markdown
-    from patternmark.bench.validity_page import plot
+    from patternmark.cli.lines import read_lines
 
     alphabet, encode = tokens_of(tokenizer)
     corpora, missing = read_corpora(folder)
     if missing:
         warn(f"{folder}: not here, and left out: {', '.join(missing)}")
+    german = read_sources(folder)
     with progress("keys") as bar:
-        task = bar.add_task("reading", total=2 * keys + (keys_r64 or keys))
-
-        def step(what: str) -> None:
-            bar.update(task, description=what, advance=1)
-
+        task = bar.add_task("reading", total=len(SCHEMES) * keys)
         result = run_text_validity_benchmark(
             corpora,
+            {"German": german} if german else {},
+            [] if marked is None else read_lines(marked, "left out"),
             alphabet,
             encode,
             num_keys=keys,
-            num_r64_keys=keys_r64,
             per_key=texts,
-            per_r1_key=texts_r1,
-            per_r64_key=texts_r64,
             seed=seed,
             workers=workers,
             partial=partial,
-            step=step,
+            step=lambda what: bar.update(task, description=what, advance=1),
         )
     show(result, to_markdown(result), output, as_json)
-    draw(plot, result, output)
+
+
+@bench_app.command()
+def text_null(
+    folder: Corpora,
+    tokenizer: TokenizerJson,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
+    share: Annotated[float, typer.Option(help="Part of the usual number of pairs.")] = 1.0,
+    workers: Workers = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
+    verbose: Verbose = False,
+) -> None:
+    """Count how often chance reaches the ratio of a natural text: the null of `auto`."""
+    from patternmark.bench.corpora import read_corpora, tokens_of
+    from patternmark.bench.text_null import PAIRS, SCHEMES, table_of_corpora
+    from patternmark.cli.bench import write_data
+
+    alphabet, encode = tokens_of(tokenizer)
+    corpora, missing = read_corpora(folder)
+    if missing:
+        warn(f"{folder}: not here, and left out: {', '.join(missing)}")
+    with progress("tables") as bar:
+        task = bar.add_task("reading", total=len(PAIRS) * len(SCHEMES))
+        table = table_of_corpora(
+            corpora,
+            alphabet,
+            encode,
+            share=share,
+            seed=seed,
+            workers=workers,
+            step=lambda what: bar.update(task, description=what, advance=1),
+        )
+    write_data(table, output)
+
+
+@bench_app.command()
+def text_edits(
+    paragraphs: Pairs,
+    texts: Annotated[int, typer.Option(min=1, help="Texts of the default scheme.")] = 1000,
+    paper_texts: Annotated[int, typer.Option(min=1, help="Texts of the paper's scheme.")] = 300,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Texts left out first: defaults were chosen on them.")
+    ] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys and edits.")] = 7,
+    partial: Partial = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """How often marks in text are found after edits, and in windows."""
+    from patternmark.bench.text_edits import run_text_edits_benchmark
+    from patternmark.bench.text_edits_page import to_markdown
+
+    with progress("parts") as bar:
+        task = bar.add_task("translating", total=None)
+        result = run_text_edits_benchmark(
+            paragraphs,
+            texts=texts,
+            paper_texts=paper_texts,
+            skip=skip,
+            seed=seed,
+            partial=partial,
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )
+    show(result, to_markdown(result), output, as_json)
+
+
+@bench_app.command()
+def text_secrecy(
+    paragraphs: Pairs,
+    natural: Annotated[Path, typer.Option(help="Pairs whose targets the attacker has.")],
+    texts: Annotated[int, typer.Option(min=1, help="Marked texts of each key.")] = 300,
+    keys: Annotated[int, typer.Option(min=1, help="Fresh keys of each scheme.")] = 2,
+    forgeries: Annotated[int, typer.Option(min=1, help="Of each key, attack and way.")] = 50,
+    translated: Annotated[int, typer.Option(min=0, max=50, help="The same by the model.")] = 20,
+    skip: Annotated[int, typer.Option(min=0, help="Paragraphs left out first.")] = 1200,
+    delta: Annotated[float, typer.Option(min=0, help="Strength of the marks.")] = 3.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
+    partial: Annotated[
+        Path | None, typer.Option(help="Keep translations in this file: a run goes on from it.")
+    ] = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """How many marked texts of one key teach an attacker to forge its mark."""
+    import torch
+
+    from patternmark.bench.text_secrecy import Size, run_text_secrecy_benchmark
+    from patternmark.bench.text_secrecy_page import to_markdown
+
+    torch.set_num_threads(1)
+    with progress("parts") as bar:
+        task = bar.add_task("translating", total=None)
+        result = run_text_secrecy_benchmark(
+            paragraphs,
+            natural,
+            size=Size(texts, keys, forgeries, translated),
+            skip=skip,
+            delta=delta,
+            seed=seed,
+            partial=partial,
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )
+    show(result, to_markdown(result), output, as_json)

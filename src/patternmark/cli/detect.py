@@ -44,10 +44,12 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR, format_p
 from patternmark.io.records import Problem
 from patternmark.statistics import STATISTICS
+from patternmark.statistics.texts import REPEATS_ITSELF
 
 _BATCH_RECORDS = 2048
 _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
 _BATCH_SYMBOLS = 2**22
+_SAID = (REPEATS_ITSELF,)  # notes that stand beside a mark, too
 _PICTURES = 4
 
 Judged = tuple[Verdict, Item]
@@ -83,6 +85,10 @@ def detect(
     exact: Exact = False,
     draws: Draws = None,
     seed: Seed = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Call by p_any, which holds whoever wrote the sequence."),
+    ] = False,
     combine: Annotated[bool, typer.Option(help="Add one p-value for all sequences.")] = False,
     count_repeats: Annotated[
         bool,
@@ -122,6 +128,8 @@ def detect(
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
     by_keys = null == "keys"
+    if strict and (by_keys or exact or count_repeats):
+        raise ParameterError("--strict does not go with --null keys, --exact or --count-repeats")
     num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
     drawing = drawing_of(exact, draws, seed, loaded, by_keys=by_keys)
     parts_null = None if by_keys else _parse_null(null)
@@ -132,7 +140,13 @@ def detect(
     def make_detector(key: Key) -> Detector:
         measured = detector if aware is None else aware.statistic(key)
         return Detector(
-            key, measured, m=m, fpr=fpr, null=parts_null, mask_repeats=not count_repeats
+            key,
+            measured,
+            m=m,
+            fpr=fpr,
+            null=parts_null,
+            mask_repeats=not count_repeats,
+            strict=strict,
         )
 
     judge = make_detector(loaded)
@@ -254,7 +268,7 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     for v, item in judged:
         expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
         numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
-        call = f"[green]marked[/green]{_carried(v)}"
+        call = f"[green]marked[/green]{_carried(v)}" + (f" ({v.note})" if v.note in _SAID else "")
         if not v.prediction:
             call = escape(v.note or "no mark found")
         if item.in_words:

@@ -66,7 +66,10 @@ def keygen(
     ] = None,
     nonces: Annotated[
         int | None,
-        typer.Option(help="blocks, turns: independent schedules, of which a sequence uses one."),
+        typer.Option(
+            help="blocks, turns: independent schedules, of which a sequence uses one; 65536 carry "
+            "a payload of 16 bits in text."
+        ),
     ] = None,
     period: Annotated[
         int | None, typer.Option(help="turns: keys of a schedule before the first comes again.")

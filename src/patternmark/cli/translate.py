@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +9,15 @@ import typer
 
 from patternmark.cli.lines import read_lines, refuse_own_input, warn_of_spelled_out, writing
 from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
+from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
+from patternmark.core.verdict import Status, Verdict
+from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.folding import fold
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import input_name
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from patternmark.translation.translator import Translator
 
 _AT_ONCE = {"cpu": 8, "cuda": 1024}  # lines that are translated, and written, together
+_JUDGED_AT_ONCE = 2048
+# About as many tokens as it takes at delta 3 until a mark is clear: median of 209 lines, 31.
+_SHORT = 30
 
 
 def translate(
@@ -30,16 +36,19 @@ def translate(
     key: Annotated[Path | None, typer.Option(help="The key file.")] = None,
     delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
     payload: Annotated[
-        int | None, typer.Option(help="A number the mark carries; less than the key's nonces.")
+        int | None,
+        typer.Option(help="A number every line carries; less than the key's nonces."),
     ] = None,
     iterations: Annotated[int, typer.Option(min=1, help="Of mask and predict.")] = 10,
     length_beam: Annotated[int, typer.Option(min=1, help="Lengths tried side by side.")] = 5,
     passes: Annotated[
         int,
         typer.Option(
-            min=1, max=20, help="The most passes, from a weak mark to --delta, until it is clear."
+            min=1,
+            max=20,
+            help="The most passes, from a weak mark to --delta, until it is clear; 1: at once.",
         ),
-    ] = 1,
+    ] = 5,
     temperature: Annotated[
         float, typer.Option(min=0.0, max=100.0, help="Sample; 0 takes the likeliest tokens.")
     ] = 0.0,
@@ -65,6 +74,8 @@ def translate(
     from patternmark.models.device import pick_device
     from patternmark.translation.decode import Decoding
 
+    if payload is not None and no_watermark:
+        raise ParameterError("--payload is carried by a mark: leave out --no-watermark")
     if (key is None) != no_watermark:
         raise ParameterError("give --key for marked translations, or --no-watermark")
     if overwrite and resume:
@@ -77,7 +88,7 @@ def translate(
     written, marker, counter = done, None, None
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-        marker = Marker(loaded, delta=delta, payload=payload)
+        marker = Marker(loaded, delta=delta, payload=_checked_payload(loaded, payload))
         counter = NonceCounter.needed_for(marker, key, warn) if seed is None else None
     run_seed = fresh_seed() if seed is None else seed
     where = pick_device(device)
@@ -88,7 +99,7 @@ def translate(
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]
     name = "standard output" if str(output) == "-" else output
-    log10_p: list[float] = []
+    texts = _kept_texts(output) if done else []
     try:
         with progress("lines") as bar, writing(output, append=done > 0) as stream:
             task = bar.add_task("translating", total=len(lines), completed=done)
@@ -101,12 +112,22 @@ def translate(
                 stream.write("".join(f"{translation.text}\n" for translation in found).encode())
                 stream.flush()
                 written = start + len(part)
-                log10_p += [t.log10_p for t in found if t.log10_p is not None and t.text]
+                texts += [translation.text for translation in found]
                 bar.advance(task, len(part))
     except KeyboardInterrupt:
         say(f"stopped: {name} has {written} of {len(lines)} lines; --resume goes on behind them")
         raise typer.Exit(STOPPED) from None
-    say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, log10_p)}")
+    say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, translator, texts)}")
+
+
+def _checked_payload(key: Key, payload: int | None) -> int | None:
+    """Refuse a number that a key cannot carry, and say which key could."""
+    nonces = key.profile.scheme.nonces
+    if payload is None or 0 <= payload < nonces > 1:
+        return payload
+    carries = "no payload" if nonces == 1 else f"payloads from 0 to {nonces - 1}"
+    advice = "make one with 'patternmark keygen --alphabet cmlm-de-en --nonces 65536' for 16 bits"
+    raise ParameterError(f"key {key.key_id} carries {carries}, not {payload}: {advice}")
 
 
 def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> None:
@@ -127,18 +148,42 @@ def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> No
     warn_of_spelled_out(input_name(str(file)), places, name, consequence)
 
 
-def _mark(marker: Marker | None, log10_p: list[float]) -> str:
-    """Say in how many lines the mark is clear; short ones carry little of it."""
+def _mark(marker: Marker | None, translator: Translator, texts: list[str]) -> str:
+    """Say in how many lines `detect` finds the mark, and what to do about the others."""
     if marker is None:
         return "without a mark"
-    clear = sum(p <= log10(DEFAULT_FPR) for p in log10_p)
-    text = (
-        f"marked by key {marker.key.key_id}. The mark is clear (p <= {DEFAULT_FPR:g}) in {clear} "
-        f"of {len(log10_p)} lines with text"
+    verdicts = _judged(marker.key, translator, texts)
+    found = sum(verdict.prediction for verdict in verdicts)
+    carried = "" if marker.payload is None else f" with payload {marker.payload}"
+    return (
+        f"marked by key {marker.key.key_id}{carried}. The mark is found in {found} of "
+        f"{len(verdicts)} lines at p <= {DEFAULT_FPR:g}{_advice(verdicts)}"
     )
-    if clear < len(log10_p):
-        text += "; 'detect --combine' judges all lines together, a larger --delta marks more"
-    return text
+
+
+def _judged(key: Key, translator: Translator, texts: list[str]) -> list[Verdict]:
+    """Judge lines as `detect` will: those with text, as a verifier reads them."""
+    judge = Detector(key)
+    verdicts: list[Verdict] = []
+    for start in range(0, len(texts), _JUDGED_AT_ONCE):
+        folded = [fold(text).text for text in texts[start : start + _JUDGED_AT_ONCE] if text]
+        verdicts += judge.detect_many(filter(None, translator.codec.encode_batch(folded)))
+    return verdicts
+
+
+def _advice(verdicts: list[Verdict]) -> str:
+    """Say in one sentence what helps where lines show no mark; nothing where all do."""
+    missed = [verdict for verdict in verdicts if not verdict.prediction]
+    hopeless = (Status.TOO_SHORT, Status.NOTHING_TO_SCORE)
+    short = sum(v.status in hopeless or v.num_tokens_scored < _SHORT for v in missed)
+    if short:
+        are = "1 line is" if short == 1 else f"{short} lines are"
+        own = "its" if short == 1 else "their"
+        return (
+            f". {are} too short to carry a mark of {own} own: judge the file as a whole with "
+            "'patternmark detect --combine', or translate whole paragraphs"
+        )
+    return "; a larger --delta marks more of them" if missed else ""
 
 
 def _open(folder: Path | None, device: str) -> Translator:
@@ -161,3 +206,8 @@ def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
     except OSError as error:
         raise InputError(f"{output}: cannot be gone on with: {error.strerror}") from None
     return whole.count(b"\n")
+
+
+def _kept_texts(output: Path) -> list[str]:
+    """Return the lines that the output already has; what is no text counts as an empty line."""
+    return output.read_bytes().decode("utf-8", errors="ignore").split("\n")[:-1]

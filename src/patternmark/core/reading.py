@@ -16,11 +16,13 @@ class Reading(NamedTuple):
     """A record's symbols, UNREAD where they say nothing, and its chains as slices of them.
 
     `rates` [levels, n] tell, where a model could, how often each symbol should agree with its key.
+    `times` [n] tell, where all symbols of a text are read, how often each stands in the record.
     """
 
     symbols: NDArray[np.int64]
     chains: tuple[slice, ...]
     rates: NDArray[np.float64] | None = None
+    times: NDArray[np.int64] | None = None
 
     @property
     def num_scored(self) -> int:

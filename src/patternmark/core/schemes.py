@@ -40,7 +40,7 @@ from patternmark.errors import ParameterError
 DEFAULT_PATTERN_LENGTH = 5
 DEFAULT_BLOCK = 3
 MAX_NONCES = 2**12
-MAX_TURN_KEYS = 2**20  # period times nonces
+MAX_TURN_KEYS = 2**25  # period times nonces: a payload of 16 bits with the usual period
 
 Circle = Partition | TurnSchedule  # schedules whose keys follow each other in a circle
 CIRCLES: tuple[type[Circle], ...] = (Partition, TurnSchedule)
@@ -208,7 +208,7 @@ class Turns(_OfSizes):
     is_cycle: ClassVar[bool] = True
 
     period: int = 512  # keys of one nonce
-    block: int = 4  # keys in a row that promote one half or its complement
+    block: int = 128  # keys in a row that promote one half or its complement, in turn
     starts: int = 1  # how many keys a sequence may begin with: each costs a short text evidence
     nonces: int = 1
 
@@ -228,7 +228,7 @@ class Turns(_OfSizes):
 
     @property
     def has_default_shape(self) -> bool:
-        return (self.period, self.block) == (Turns.period, Turns.block)
+        return (self.period, self.block, self.starts) == (Turns.period, Turns.block, Turns.starts)
 
     def check(self, alphabet: Alphabet) -> None:
         if alphabet == PROTEIN:

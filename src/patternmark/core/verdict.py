@@ -10,6 +10,7 @@ from typing import Any
 
 LN10 = log(10.0)
 CALL_BY_P = "call:p"  # in a signature: the p-value decides
+CALL_BY_P_ANY = "call:p_any"  # or the one that holds for any sequence
 
 
 class Status(StrEnum):

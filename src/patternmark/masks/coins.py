@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import SEPARATOR
+from patternmark.core.alphabet import SEPARATOR, UNREAD
 from patternmark.masks.repeats import Lags
 
 
@@ -46,6 +46,21 @@ def tossed_before(
         for number, mark in zip(numbers, _mark(some, matters), strict=True):
             marks[number] = mark
     return marks
+
+
+def times_said(symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how often the symbol of each position stands in the record: [n]; UNREAD: 1.
+
+    Larger numbers are rounded up to one of a few, so that tables of them stay small.
+
+    >>> times_said(np.array([7, 8, 7, UNREAD, 7])).tolist()
+    [3, 1, 3, 1, 3]
+    """
+    _, place, count = np.unique(symbols, return_inverse=True, return_counts=True)
+    times = count[place]
+    exponent = np.maximum(np.frexp(times.astype(float))[1] - 3, 0)  # three leading bits are kept
+    step = np.int64(1) << exponent.astype(np.int64)
+    return np.where(symbols == UNREAD, 1, -(-times // step) * step)
 
 
 def _of_like_length(records: Sequence[NDArray[np.int64]]) -> Iterator[list[int]]:

@@ -63,7 +63,7 @@ def mask_predict(
     """
     beam, flat = lengths.shape[1], lengths.flatten()
     first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
-    tokens, inside, is_open = _canvas(model.config, flat)
+    tokens, inside, is_open = open_canvas(model.config, flat)
     number = is_open.sum(dim=1)  # [N] tokens to predict
     head = Head(model.embedding.weight, model.config.never, promotion)
     at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
@@ -92,11 +92,12 @@ def mask_predict(
             at = row, place
             logits = head.logits(states[at], (row // beam, place - first))
             if online is not None:
-                logits += online.bias(Canvas(seen, row, place - first, likely=likely))
+                canvas = Canvas(seen, row, place - first, None, likely, logits, temperature or 1.0)
+                logits += online.bias(canvas)
             tokens[at], confidence[at] = choose(logits, temperature, generator)
     mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
     return Candidates(
-        *_without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
+        *without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
         mean.view(lengths.shape),
     )
 
@@ -123,7 +124,7 @@ def _likely(head: Head, states: Tensor, seen: Tensor, temperature: float) -> Lik
 _ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
 
 
-def _canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def open_canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return masks for every length [N], what is no padding, and what is open: [N, L] each."""
     place = torch.arange(int(lengths.max()), device=lengths.device)
     inside = place < lengths[:, None]
@@ -143,7 +144,7 @@ def _least(confidence: Tensor, wanted: Tensor) -> Tensor:
     return torch.zeros_like(chosen).scatter(1, order, chosen)
 
 
-def _without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Take <s> and every </s> out of candidates [B, beam, L]."""
     if config.ends == "given":
         return tokens[..., 1:], lengths - 2

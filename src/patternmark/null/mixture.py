@@ -10,8 +10,7 @@ numbers between 0 and 1. Where t < 1, unmarked sequences are simply counted. The
 with the package holds these averages, each raised by five standard errors, for sequences of many
 lengths, with random keys and the amino acids' natural frequencies. A p-value is never above 1/E.
 
-Of text nothing need be known. Where every coin is tossed once (see `coins`) the law of E depends on
-how many tokens are scored and on the rates, not on which tokens they are: `CoinSimulation`.
+For texts, P(E >= t) was counted on natural English under random keys (`bench text-null`).
 """
 
 from __future__ import annotations
@@ -30,11 +29,9 @@ from numpy.typing import NDArray
 from patternmark.cyclic import CyclicRatio
 from patternmark.likelihood import Component, Mixture, factors
 
-PROTEIN_TABLES, TOKEN_TABLES = "mixture_null.json", "mixture_null_tokens.json"
+PROTEIN_TABLES, TEXT_TABLES = "mixture_null.json", "text_null.json"
 GRID = np.arange(-20.0, 60.5, 0.5)  # ln E
 _STANDARD_ERRORS = 5.0
-_STEP, _FINE = 0.75, 0.125  # how far a step of the staircase reaches to either side; nats
-_PAIRS_AT_LEAST = 512  # so that the sequences of one key have little in common
 _FEWER = 5  # unmarked draws are for p-values that are not small: as good with fewer
 
 
@@ -59,25 +56,10 @@ class MixtureNull:
     @classmethod
     def shipped(cls, scheme: str) -> MixtureNull:
         """Return the table for a scheme's default parameters."""
-        return cls._of_table(_shipped(PROTEIN_TABLES)[scheme])
+        return cls.of_table(_shipped(PROTEIN_TABLES)[scheme])
 
     @classmethod
-    def for_tokens(cls, name: str, rates: NDArray[np.float64], mixture: str) -> MixtureNull | None:
-        """Return the table of texts by its name (`token_table`), if there is one for these rates.
-
-        Tokens have the `rates` [levels, tokens]; `mixture` is the digest of what E mixes. A table
-        that was simulated with others says nothing about this E.
-        """
-        table = _shipped(TOKEN_TABLES).get(name)
-        if table is None or table["mixture"] != mixture:
-            return None
-        simulated = np.array(table["rates"])[:, None]
-        if len(simulated) != len(rates) or not np.all(rates == simulated):
-            return None
-        return cls._of_table(table)
-
-    @classmethod
-    def _of_table(cls, table: dict[str, Any]) -> MixtureNull:
+    def of_table(cls, table: dict[str, Any]) -> MixtureNull:
         return cls(np.array(table["lengths"]), np.array(table["log_p"]))
 
     def log_tail(
@@ -121,13 +103,15 @@ def _shipped(name: str) -> dict[str, Any]:
     return dict(json.loads(content))
 
 
-def token_table(scheme: str, num_starts: int) -> str:
-    """Return the name of the table for texts: of two phases, or of 512 that begin at some starts.
+def text_null(scheme: str, mixture: str) -> MixtureNull | None:
+    """Return what was counted on natural text for a scheme's default shape, if anything was.
 
-    >>> token_table("turns", 16), token_table("paper", 2)
-    ('turns, 16 starts', 'paper, 2 starts')
+    `mixture` is the digest of what E mixes: counts of another E say nothing about this one.
     """
-    return f"{scheme}, {num_starts} start{'s' if num_starts > 1 else ''}"
+    table = _shipped(TEXT_TABLES).get(scheme)
+    if table is None or table["mixture"] != mixture:
+        return None
+    return MixtureNull.of_table(table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,86 +210,6 @@ class Simulation:
             uniforms = rng.random((length, 1)) * cumulative[:, -1:]
             symbols[row] = (uniforms >= cumulative[:, :-1]).sum(axis=1)
         return symbols
-
-
-@dataclass(frozen=True, eq=False)
-class CoinSimulation(Simulation):
-    """The same for sequences that toss every coin once; `rates` are equal for all symbols.
-
-    Symbols 2k and 2k + 1 are a pair of which every key promotes one, and no pair is met twice.
-    """
-
-    batch: ClassVar[int] = 512  # they share few coins: no pair stands where it stands in another
-
-    @classmethod
-    def of(
-        cls,
-        length: int,
-        period: int,
-        block: int,
-        starts: NDArray[np.int64],
-        rates: NDArray[np.float64],
-        mixture: Mixture,
-    ) -> CoinSimulation:
-        """Prepare for sequences of a length; the paper's scheme has one block of two keys.
-
-        `rates` [levels] are those of any symbol.
-        """
-        pairs = max(length, _PAIRS_AT_LEAST)
-
-        def draw_schedule(rng: np.random.Generator) -> NDArray[np.bool_]:
-            bits = rng.integers(2, size=(period // block, pairs), dtype=np.uint8).astype(bool)
-            chosen = np.repeat(bits, block, axis=0)
-            chosen[1::2] ^= True
-            return np.stack([chosen, ~chosen], axis=2).reshape(period, 2 * pairs)
-
-        of_symbols = np.repeat(rates[:, None], 2 * pairs, axis=1)
-        uniform = np.full(2 * pairs, 0.5 / pairs)
-        return cls(draw_schedule, starts, of_symbols, uniform, mixture)
-
-    def log_p(self, length: int, draws: int, seed: int) -> NDArray[np.float64]:
-        """Return ln P(E >= e) on GRID so that it also holds for lengths beside this one.
-
-        Where all symbols weigh the same, E is nearly a function of how many agree, and its tail a
-        staircase whose steps lie elsewhere for every length. The largest C around takes the place
-        of C: it is C itself at the foot of every step, where E is found.
-        """
-        grid = np.arange(GRID[0] - _STEP, GRID[-1] + _STEP + _FINE / 2, _FINE)
-        tail = self._tail(grid, length, draws, seed)
-        log_c = tail[:-1] + grid[1:]  # no less than any between two points
-        around = round(_STEP / _FINE)
-        windows = np.lib.stride_tricks.sliding_window_view(log_c, 2 * around)
-        largest = windows.max(axis=1)[:: round(0.5 / _FINE)][: len(GRID)]
-        return np.asarray(np.minimum(largest - GRID, 0.0))
-
-    def _log_weight(
-        self,
-        promoted: NDArray[np.bool_],
-        symbols: NDArray[np.int64],
-        log_e: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        return -log_e  # exactly half of the symbols agree with each key
-
-    def _draw_unmarked(self, length: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        pairs = self._draw_pairs(length, rng)
-        return 2 * pairs + rng.integers(2, size=pairs.shape)
-
-    def _draw_marked(
-        self, promoted: NDArray[np.bool_], length: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        pairs = self._draw_pairs(length, rng)
-        symbols = np.empty_like(pairs)
-        for row, component in enumerate(self._draw_components(length, rng)):
-            phase, marked = _draw_path(component, len(promoted), self.starts, length, rng)
-            rate = np.where(marked, self.rates[component.level, 0], 0.5)
-            first = promoted[(phase + np.arange(length)) % len(promoted), 2 * pairs[row]]
-            symbols[row] = 2 * pairs[row] + (first != (rng.random(length) < rate))
-        return symbols
-
-    def _draw_pairs(self, length: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw a different pair for every position of a row: [B, length]."""
-        every = np.tile(np.arange(len(self.frequencies) // 2), (self.batch, 1))
-        return rng.permuted(every, axis=1)[:, :length]
 
 
 def _raised(

@@ -4,8 +4,8 @@
     scheme.bias(canvas)           what to add to the logits, from what is known so far
     scheme.judge(sequences)       score and p-value of each
 
-The paper's baselines (`baselines`), what came after it (`peers`), the paper's own scheme and this
-package's default (`pattern`). docs/schemes.md lists their constants.
+The paper's baselines (`baselines`), what came after it (`peers`, `rivals`), the paper's own scheme
+and this package's default (`pattern`). docs/schemes.md lists their constants.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from patternmark.schemes.canvas import EMPTY, OUTSIDE, Canvas
 from patternmark.schemes.marks import Marks, Stack
 from patternmark.schemes.pattern import ByKey, Default, DefaultLikeliest, PatternAuto, PatternMark
 from patternmark.schemes.peers import DMark, Expected, LeftRight, Tango
+from patternmark.schemes.rivals import UMR, DenMarkLexical
 
 __all__ = [
     "EMPTY",
@@ -44,6 +45,8 @@ _KINDS: tuple[type[Scheme], ...] = (
     Expected,
     DMark,
     LeftRight,
+    UMR,
+    DenMarkLexical,
     PatternMark,
     PatternAuto,
     Default,

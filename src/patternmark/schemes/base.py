@@ -25,7 +25,7 @@ from patternmark.schemes.marks import Stack
 from patternmark.schemes.rules import Rule
 
 _LN10 = log(10.0)
-_OF_ANY_DELTA = ("greens", "colour_of")  # made of secret and alphabet alone
+_OF_ANY_DELTA = ("greens", "colour_of", "weights")  # made of secret and alphabet alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,8 @@ class Scheme(ABC):
     name: ClassVar[str]
     # Picks lists by what is around a position; None where keys of positions pick them.
     rule: ClassVar[Rule | None] = None
+    # Whether a bias marks; else the model's candidates are chosen among.
+    by_bias: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_delta(self.delta)

@@ -34,6 +34,8 @@ class Canvas:
     places: Any  # [M] its place there
     previous: Any = None  # [N] the tokens of the last step, where a decoder settles one a step
     likely: Likely | None = None  # where the scheme asks for it
+    logits: Any = None  # [M, V] the model's raw ones, for schemes that shift its own law
+    temperature: float = 1.0  # by which a sampler divides them
 
     def neighbour(self, offset: int) -> Any:
         """Return the token so many places further on: [M] ids, EMPTY or OUTSIDE.

@@ -15,6 +15,7 @@ from patternmark.core.promote import beside, is_tensor
 from patternmark.errors import ParameterError
 from patternmark.schemes.canvas import Canvas, library_of
 from patternmark.schemes.rules import NO_LIST, Picked, Rule
+from patternmark.schemes.shift import log_factors
 
 if TYPE_CHECKING:
     from patternmark.schemes.base import Scheme
@@ -26,6 +27,8 @@ class Stack:
     def __init__(self, schemes: Sequence[Scheme], like: Any = None) -> None:
         if len({(scheme.rule, scheme.alphabet) for scheme in schemes}) != 1:
             raise ParameterError("schemes of a stack have one rule and one alphabet")
+        if not schemes[0].by_bias:
+            raise ParameterError(f"{schemes[0].name} adds no bias: it chooses among candidates")
         self.rule: Rule | None = schemes[0].rule
         self.symbols = schemes[0].alphabet.size
         self._schemes = schemes
@@ -37,6 +40,8 @@ class Stack:
         sizes = [len(table) for table in tables] or [0] * len(schemes)
         self.first = beside(np.cumsum([0, *sizes])[:-1], like)
         self.strength = self._strength(schemes)
+        self.shifts = getattr(self.rule, "shifts", False)
+        self.scored = beside(schemes[0].alphabet.is_scored(np.arange(self.symbols)), like)
 
     def _strength(self, schemes: Sequence[Scheme]) -> Any:
         strength = np.array([scheme.strength for scheme in schemes], dtype=np.float32)
@@ -109,9 +114,25 @@ class Marks:
         nothing = len(self.table) - 1
         where = library_of(first).where
         lists = where(picked.lists == NO_LIST, nothing, picked.lists + first)
+        if self.stack.shifts:
+            return self._shifted(canvas, lists)
         added = _weighted if picked.weights is not None else _added
         total = added(self.table, lists, picked.weights)
         return total * self.strength[canvas.rows][:, None]
+
+    def _shifted(self, canvas: Canvas, lists: Any) -> Any:
+        """Return the bias that moves probability to one list after the other."""
+        if canvas.logits is None:
+            raise ParameterError(
+                "this scheme shifts the law of a token, which is not known before it is decoded "
+                "here: it marks text of Mask-Predict alone"
+            )
+        law = canvas.logits / canvas.temperature
+        strength, total = self.strength[canvas.rows], library_of(law).zeros_like(law)
+        for column in range(lists.shape[1]):
+            promoted = self.table[lists[:, column]] > 0
+            total = total + log_factors(law + total, promoted, self.stack.scored, strength)
+        return total * canvas.temperature
 
 
 def _under_one_another(

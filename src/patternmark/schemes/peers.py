@@ -67,7 +67,7 @@ class Tango(Scheme):
 
 
 @dataclass(frozen=True, eq=False)
-class _Matrix(Scheme):
+class Matrix(Scheme):
     """Schemes of one matrix of bits G[left, right], each 1 with chance gamma."""
 
     gamma: float = 0.5
@@ -75,23 +75,26 @@ class _Matrix(Scheme):
     @cached_property
     def greens(self) -> Lists:
         """Which right neighbours each token lists: rows of the matrix."""
-        alphabet, limit = self.alphabet, byte_limit(self.gamma)
+        alphabet = self.alphabet
         has_own = alphabet.is_scored(np.arange(alphabet.size))
 
         def make(token: int) -> NDArray[np.bool_]:
-            if not has_own[token]:
-                return np.zeros(alphabet.size, dtype=bool)
-            label = f"{self.name}/{alphabet.sha256}/{token}"
-            return drawn_row(self.secret, label, alphabet, limit)
+            return self.row(token) if has_own[token] else np.zeros(alphabet.size, dtype=bool)
 
         return Lists(alphabet.size, alphabet.size, make)
+
+    def row(self, token: int) -> NDArray[np.bool_]:
+        """Draw the row of a scored token: [V]."""
+        label = f"{self.name}/{self.alphabet.sha256}/{token}"
+        return drawn_row(self.secret, label, self.alphabet, byte_limit(self.gamma))
 
     def table(self) -> NDArray[np.bool_]:
         """Return rows, for left neighbours, nothing, and columns, for right ones: [2 V + 1, V]."""
         rows = self.greens.whole()
         return np.concatenate([rows, np.zeros((1, self.alphabet.size), dtype=bool), rows.T])
 
-    def _judge(self, sequences: Iterable[str | ArrayLike], distinct: bool | None) -> Judged:
+    def judge_pairs(self, sequences: Iterable[str | ArrayLike], distinct: bool | None) -> Judged:
+        """Count the pairs of neighbours that the matrix holds; None: see `counted_pairs`."""
         laid = Laid.out(sequences, self.alphabet)
         pairs = counted_pairs(laid, self.alphabet, distinct)
         return Judged.of_count(
@@ -100,7 +103,7 @@ class _Matrix(Scheme):
 
 
 @dataclass(frozen=True, eq=False)
-class Expected(_Matrix):
+class Expected(Matrix):
     """The expectation-based mark of diffusion models (arXiv 2509.24368), context {-1}.
 
     What is promoted is the expected number of green pairs: by a token's own list and by the lists
@@ -124,12 +127,12 @@ class Expected(_Matrix):
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
         """Count the green ones; the score is -log10 p, as published."""
-        found = self._judge(sequences, self.distinct)
+        found = self.judge_pairs(sequences, self.distinct)
         return Judged.of_p(found.log_p, found.scored)
 
 
 @dataclass(frozen=True, eq=False)
-class DMark(_Matrix):
+class DMark(Matrix):
     """DMark (arXiv 2510.02902), predict-bidirectional: the lists of both neighbours add up.
 
     Where a neighbour is open, the model's likeliest token stands in for it. gamma = 1/2. Detector:
@@ -143,7 +146,7 @@ class DMark(_Matrix):
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
         """Count the green pairs."""
-        return self._judge(sequences, distinct=False)
+        return self.judge_pairs(sequences, distinct=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,6 +98,13 @@ class BothSides:
 
 
 @dataclass(frozen=True)
+class ShiftedSides(BothSides):
+    """The same, but probability is moved to their symbols instead of strength added."""
+
+    shifts: bool = True
+
+
+@dataclass(frozen=True)
 class LikelySides:
     """The lists of both neighbours; of one that is open, its likeliest tokens stand in.
 

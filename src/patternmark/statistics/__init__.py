@@ -13,7 +13,8 @@ from patternmark.statistics.blocks import BlockStatistic
 from patternmark.statistics.excerpts import Excerpt, OfExcerpts, needs_excerpts
 from patternmark.statistics.pattern import PatternStatistic
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
-from patternmark.statistics.ratio import AutoStatistic, RatioStatistic
+from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, reads_all_tokens
+from patternmark.statistics.texts import AnyTextStatistic, TextStatistic
 
 __all__ = [
     "BACKBONE",
@@ -33,6 +34,10 @@ _OF_PHASES: dict[str, Callable[[Key, Excerpt | None], Statistic]] = {
     "slip": SlipStatistic,
     "local": LocalStatistic,
     "lr": RatioStatistic,
+}
+_OF_TEXTS: dict[str, Callable[[Key, Excerpt | None], Statistic]] = {
+    "auto": TextStatistic,
+    "lr": AnyTextStatistic,
 }
 _OF_BLOCKS = ("auto", "lr")
 STATISTICS = ("auto", "pattern", "phase", "slip", "local", "lr")
@@ -73,6 +78,8 @@ def make_backbone(key: Key, source: str = "source:unknown") -> Statistic:
 
 
 def _of_phases(name: str, key: Key) -> Statistic:
+    if name in _OF_TEXTS and reads_all_tokens(key.profile):
+        return OfExcerpts(_OF_TEXTS[name], key)
     make = _OF_PHASES[name]
     return OfExcerpts(make, key) if needs_excerpts(key) else make(key, None)
 

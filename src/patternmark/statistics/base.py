@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +30,17 @@ class Measurement:
     payload: int | None = None
     payload_error: float | None = None  # the probability that it is another
     log_p_any: float | None = None  # ln p that holds for any sequence, where there is one
+    log_p_any_floor: float | None = None  # the smallest it could have been
+    log_e_any: float | None = None  # of a text: ln of the e-value behind it, also where it is small
+    note: str = ""  # for people: how it was judged
+
+    def with_note(self, note: str) -> Measurement:
+        """Return the same with something to say."""
+        return replace(self, note=note)
+
+    def judged_by(self, statistic: float, log_p: float, log_p_floor: float) -> Measurement:
+        """Return the same by another statistic; what holds for any sequence stays."""
+        return replace(self, statistic=statistic, log_p=log_p, log_p_floor=log_p_floor)
 
 
 @dataclass(frozen=True, eq=False)

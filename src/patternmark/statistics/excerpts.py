@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from patternmark.core.schemes import Circle
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 
 _ENTRIES_AT_ONCE = 2**23  # of an excerpt, keys times symbols: what is made of it takes 150 MB
+_MOST_TIMES = 2**32  # that a symbol may stand in a record
 _LEAST_NONCES = 4  # the tables of one nonce take as much as the bits of some
 
 
@@ -37,16 +39,26 @@ class Excerpt:
 
     whole: Circle
     symbols: NDArray[np.int64]  # [U], ascending
+    times: NDArray[np.int64]  # [U] how often each stands in its record; 1 where that is not asked
 
     @classmethod
-    def of(cls, whole: Circle, symbols: NDArray[np.int64]) -> Excerpt:
-        """Return the schedule of the symbols that occur; UNREAD is not a symbol."""
-        used = np.unique(symbols)
-        return cls(whole, used[used != UNREAD])
+    def of(
+        cls, whole: Circle, symbols: NDArray[np.int64], times: NDArray[np.int64] | None = None
+    ) -> Excerpt:
+        """Return the schedule of the symbols that occur; UNREAD is not a symbol.
 
-    def numbered(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        A symbol that stands a different number of times in another record has another number.
+        """
+        read = symbols != UNREAD
+        used = np.unique(_with_times(symbols, times)[read])
+        return cls(whole, used // _MOST_TIMES, used % _MOST_TIMES + 1)
+
+    def numbered(
+        self, symbols: NDArray[np.int64], times: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
         """Return the excerpt's own numbers of symbols; UNREAD stays."""
-        numbers = np.searchsorted(self.symbols, symbols)
+        used = _with_times(self.symbols, self.times)
+        numbers = np.searchsorted(used, _with_times(symbols, times))
         return np.where(symbols == UNREAD, UNREAD, numbers)
 
     @property
@@ -71,6 +83,32 @@ class Excerpt:
         return self.whole.promoted_to(nonce, self.symbols)
 
 
+def _with_times(symbols: NDArray[np.int64], times: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return one number for each symbol and how often it stands there."""
+    return np.asarray(symbols * _MOST_TIMES + (0 if times is None else times - 1))
+
+
+class Layouts(Sequence[NDArray[np.bool_]]):
+    """What the keys of each nonce promote [P, V], laid out when it is asked for."""
+
+    def __init__(self, schedule: Circle | Excerpt) -> None:
+        self._schedule = schedule
+
+    def __len__(self) -> int:
+        return self._schedule.nonces
+
+    @overload
+    def __getitem__(self, nonce: int) -> NDArray[np.bool_]: ...
+
+    @overload
+    def __getitem__(self, nonce: slice) -> list[NDArray[np.bool_]]: ...
+
+    def __getitem__(self, nonce: int | slice) -> NDArray[np.bool_] | list[NDArray[np.bool_]]:
+        if isinstance(nonce, slice):
+            return [self._schedule.promoted(one) for one in range(len(self))[nonce]]
+        return self._schedule.promoted(range(len(self))[nonce])
+
+
 def needs_excerpts(key: Key) -> bool:
     """Whether a key's alphabet is too large to be laid out whole."""
     return key.profile.alphabet.size > FEW_SYMBOLS
@@ -81,15 +119,18 @@ def excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt | None, l
 
     An alphabet that is small enough has no excerpt.
     """
-    if not needs_excerpts(key):
-        return None, list(readings)
-    excerpt = Excerpt.of(key.circle, _all_symbols(readings))
-    return excerpt, [r._replace(symbols=excerpt.numbered(r.symbols)) for r in readings]
+    return _excerpt_of(key, readings) if needs_excerpts(key) else (None, list(readings))
 
 
-def _all_symbols(readings: Sequence[Reading]) -> NDArray[np.int64]:
+def _excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt, list[Reading]]:
     nothing = np.array([UNREAD], dtype=np.int64)
-    return np.concatenate([nothing, *(reading.symbols for reading in readings)])
+    symbols = np.concatenate([nothing, *(reading.symbols for reading in readings)])
+    own = [np.ones_like(r.symbols) if r.times is None else r.times for r in readings]
+    excerpt = Excerpt.of(key.circle, symbols, np.concatenate([-nothing, *own]))
+    return excerpt, [
+        r._replace(symbols=excerpt.numbered(r.symbols, times))
+        for r, times in zip(readings, own, strict=True)
+    ]
 
 
 def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
@@ -116,6 +157,7 @@ class OfExcerpts:
         self._make, self._key = make, key
         anyone = self.made_for([])[0]
         self.name, self.signature = anyone.name, anyone.signature
+        self.reads_repeats = getattr(anyone, "reads_repeats", False)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
@@ -132,6 +174,5 @@ class OfExcerpts:
 
     def made_for(self, readings: Sequence[Reading]) -> tuple[Statistic, list[Reading]]:
         """Return the statistic of the symbols that readings have, and them in its numbers."""
-        excerpt, numbered = excerpt_of(self._key, readings)
-        assert excerpt is not None  # noqa: S101
+        excerpt, numbered = _excerpt_of(self._key, readings)
         return self._make(self._key, excerpt), numbered

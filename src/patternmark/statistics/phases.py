@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 from math import log
 
 import numpy as np
@@ -16,10 +16,9 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Circle
-from patternmark.cyclic import FEW_NONCES
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher
-from patternmark.likelihood import Worth, with_unread
+from patternmark.likelihood import with_unread
 from patternmark.null.bounds import local_log_bound, slip_log_bound
 from patternmark.null.local import LocalNull, LocalRules
 from patternmark.null.walk import (
@@ -28,7 +27,7 @@ from patternmark.null.walk import (
     phase_log_tail,
     phase_mean,
 )
-from patternmark.phases import NonceScreen, around, last_read, whole_sums
+from patternmark.phases import around, last_read, whole_sums
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
@@ -36,9 +35,9 @@ from patternmark.statistics.base import (
     batches,
 )
 from patternmark.statistics.excerpts import Excerpt
+from patternmark.statistics.nonces import NonceScreen, likeliest_nonces
 
 SLIP_COST = 6
-_MARKED_RATE = 0.7  # how often marked symbols agree, to choose nonces by
 
 
 class _OfPhases(ABC):
@@ -55,7 +54,7 @@ class _OfPhases(ABC):
                 f"the detector {self.name} needs keys that promote half of the symbols each: "
                 "take auto, lr or pattern for this key"
             )
-        self._promoted = [self._schedule.promoted(nonce) for nonce in range(self._schedule.nonces)]
+        self._screen = NonceScreen(key, schedule)
         self._signs: dict[int, NDArray[np.int8]] = {}
 
     columns = 1  # of scores
@@ -80,36 +79,14 @@ class _OfPhases(ABC):
         """Whether the two phases are each other's opposite, as in the paper's scheme."""
         return self.num_phases == 2
 
-    def agreements(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many symbols agree with each nonce and phase: [B, n] -> [B, R, P]."""
-        loops = kernels(symbols.size * self.num_phases)
-        if loops is None:
-            return self._agreement_sums(symbols, 0)
-        shape = (len(symbols), self._schedule.nonces, self._schedule.period)
-        counts = np.zeros(shape, dtype=np.int32)
-        loops.agreements(self._windows, symbols, last_read(symbols), counts)
-        return counts.astype(np.int64)
-
-    @cached_property
-    def _agreement_sums(self) -> Callable[[NDArray[np.int64], int], NDArray[np.int64]]:
-        return whole_sums(self._windows)
-
-    @cached_property
-    def _windows(self) -> NDArray[np.int8]:
-        return np.stack([around(with_unread(p)) for p in self._promoted]).view(np.int8)
-
-    @cached_property
-    def screen(self) -> NonceScreen:
-        """Which nonces are worth a look."""
-        logs = np.log([2 * _MARKED_RATE, 2 * (1 - _MARKED_RATE)])[:, None, None]
-        read = np.append(np.ones(self._promoted[0].shape[1]), 0.0)  # UNREAD is worth nothing
-        every = [Worth(*(logs * read))] * self._schedule.nonces
-        return NonceScreen(self._promoted, every, self._schedule.starts)
+    def likeliest_nonce(self, reading: Reading) -> int:
+        """Return the nonce that a record most likely has."""
+        return int(np.argmax(self._screen.log_ratios([reading])[0]))
 
     def signs(self, nonce: int) -> NDArray[np.int8]:
         """Return +1 or -1 for every symbol under every key, 0 for UNREAD: [V + 1, 2P]."""
         if nonce not in self._signs:
-            keyed = around(with_unread(self._promoted[nonce]))
+            keyed = around(with_unread(self._schedule.promoted(nonce)))
             signs = np.where(keyed, np.int8(1), np.int8(-1))
             signs[UNREAD] = 0
             self._signs[nonce] = signs
@@ -125,7 +102,8 @@ class _OfPhases(ABC):
         self, symbols: NDArray[np.int64]
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Yield nonces that are worth a look, with the rows they are worth it for."""
-        chosen = self.screen.likeliest(symbols, FEW_NONCES)
+        whole = (slice(0, symbols.shape[1]),)
+        chosen = likeliest_nonces(self._screen.log_ratios([Reading(row, whole) for row in symbols]))
         for nonce in np.unique(chosen).tolist():
             rows = np.flatnonzero((chosen == nonce).any(axis=1))
             yield nonce, rows, symbols[rows]
@@ -204,11 +182,30 @@ class PhaseStatistic(_OfChains):
     name = "phase"
     columns = 2
 
+    def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
+        super().__init__(key, schedule)
+        self._keyed: dict[int, NDArray[np.int8]] = {}
+
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the agreement of the best phase, and of the best that is a start."""
-        found = self.agreements(symbols)
-        from_start = found[..., self._schedule.starts]
-        return np.stack([found.max(axis=(1, 2)), from_start.max(axis=(1, 2))], axis=1)
+        best = np.zeros((len(symbols), 2), dtype=np.int64)
+        for nonce, rows, some in self.by_nonce(symbols):
+            found = self._agreements(nonce, some)
+            both = found.max(axis=1), found[:, self._schedule.starts].max(axis=1)
+            best[rows] = np.maximum(best[rows], np.stack(both, axis=1))
+        return best
+
+    def _agreements(self, nonce: int, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many symbols agree with each phase of a nonce: [B, n] -> [B, P]."""
+        if nonce not in self._keyed:
+            keyed = around(with_unread(self._schedule.promoted(nonce)))
+            self._keyed[nonce] = keyed[None].view(np.int8)
+        loops = kernels(symbols.size * self._schedule.period)
+        if loops is None:
+            return whole_sums(self._keyed[nonce])(symbols, 0)[:, 0]
+        counts = np.zeros((len(symbols), 1, self._schedule.period), dtype=np.int32)
+        loops.agreements(self._keyed[nonce], symbols, last_read(symbols), counts)
+        return counts[:, 0].astype(np.int64)
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the exact distribution of two phases; of more, the tail that decided."""

@@ -14,7 +14,9 @@ from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM, Memory
 from patternmark.models.device import attention_of_many_shapes
 from patternmark.models.mask_predict import mask_predict
+from patternmark.models.rollouts import write_by_rollouts
 from patternmark.schemes import Marks, Scheme, Stack
+from patternmark.schemes.rivals import DenMarkLexical
 from patternmark.translation.choice import MarkedLines, ReadsBack
 from patternmark.translation.corpus import MULTIPLE
 
@@ -65,13 +67,15 @@ def translate_ids(
     *,
     marked: Piece | None = None,
     online: OnlinePiece | None = None,
+    chooser: DenMarkLexical | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
     """Return the translation of every source, empty for an empty one.
 
-    It is the likeliest candidate, or the likeliest that shows its mark. Sources and translations
-    are without <s> and </s>, whatever the network sees.
+    It is the likeliest candidate, or the likeliest that shows its mark; a `chooser` writes anew, as
+    long as the likeliest. Sources and translations are without <s> and </s>, whatever the network
+    sees.
     """
     found: list[list[int]] = [[] for _ in sources]
     device = model.embedding.weight.device
@@ -83,7 +87,7 @@ def translate_ids(
             if model.config.causal:
                 best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
             else:
-                best = _best(model, batch, rows, decoding, marked, online, generator)
+                best = _best(model, batch, rows, decoding, marked, online, chooser, generator)
         for row, tokens in zip(rows, best, strict=True):
             found[row] = tokens
         step(len(rows))
@@ -114,6 +118,7 @@ def _best(
     decoding: Decoding,
     marked: Piece | None,
     online: OnlinePiece | None,
+    chooser: DenMarkLexical | None,
     generator: torch.Generator | None,
 ) -> list[list[int]]:
     with torch.inference_mode():
@@ -133,6 +138,9 @@ def _best(
         temperature=decoding.temperature,
         generator=generator,
     )
+    if chooser is not None:
+        best = candidates.log_p.argmax(dim=1, keepdim=True)
+        return write_by_rollouts(model, memory, lengths.gather(1, best)[:, 0], chooser, generator)
     if marked is None or promotion is None:
         return candidates.best()
     return marked.marked.choose(lines, promotion, candidates, marked.sure, marked.reads_back)

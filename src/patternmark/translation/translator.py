@@ -31,6 +31,7 @@ from patternmark.io.vocabulary import (
 from patternmark.models.cmlm import CMLM
 from patternmark.models.device import device_name
 from patternmark.schemes import ByKey, Scheme, Stack
+from patternmark.schemes.rivals import DenMarkLexical
 from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import TOKENIZER, load_both
 from patternmark.translation.choice import MarkedLines, line_number
@@ -154,7 +155,7 @@ class Translator:
         if scheme is not None:
             if not self.vocabulary.fits(scheme.alphabet):
                 raise ParameterError(f"{scheme.alphabet.name} is not the model's vocabulary")
-            stack = self._lists(scheme)
+            stack = self._lists(scheme) if scheme.by_bias else None
         if marker is not None:
             self.check_fit(marker)
             # Greedy decoding has no temperature: delta is added as it is.
@@ -179,6 +180,7 @@ class Translator:
                 decoding,
                 marked=None if marked is None else Piece(marked, rows, sure, self._reads_back),
                 online=online,
+                chooser=scheme if isinstance(scheme, DenMarkLexical) else None,
                 generator=generator,
             )
             for row, piece in zip(rows, found, strict=True):

@@ -30,7 +30,7 @@ from patternmark.bench.paper.plan import (
     PUBLISHED,
     REPORTED,
     Cell,
-    schemes_of,
+    selectable,
 )
 from patternmark.bench.paper.summary import AHEAD, BEHIND, LEVEL, at_equal_quality
 from patternmark.bench.paper.verdicts import NULLS
@@ -289,7 +289,7 @@ def _losses(summary: Row, delta: float, schemes: set[str]) -> str:
     own = f"ours {lost[Cell(OURS, delta).name]:.{digits}f}"
     others = [
         f"`{name}` {lost[Cell(name, delta).name]:.{digits}f}"
-        for name in schemes_of(summary["task"])
+        for name in selectable(summary["task"])
         if name in schemes
     ]
     return f"One delta is not one loss of {name_of_measure(measure)}: {', '.join([own, *others])}."

@@ -36,6 +36,8 @@ _STYLES = {
     "eth": ("#CC79A7", "P", "-"),
     "dmark": ("#999999", "X", "-"),
     "lr-dwm": ("#5D3A1A", "<", "-"),
+    "umr": ("#6A3D9A", ">", "-"),
+    "denmark-lexical": ("#000000", "h", "-"),
     "pattern-mark": ("#0072B2", "o", "-"),
     "pattern-auto": ("#0072B2", "s", "--"),
     OURS_LIKELIEST: ("#D55E00", "v", "--"),

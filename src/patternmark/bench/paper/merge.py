@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from patternmark.bench.paper.findings import Row
-from patternmark.bench.paper.plan import NONE, judges
+from patternmark.bench.paper.plan import NONE, judges, selectable
 from patternmark.bench.paper.run import LAYOUT, Setup
 from patternmark.errors import InputError
 
@@ -60,7 +60,7 @@ def _merged_task(
                 f"its {rerun['task']} rows were measured on other material ({name} differs): rows "
                 "of both cannot be compared; measure all schemes again"
             )
-    marks_of = dict(judges(rerun["task"]))
+    marks_of = dict(judges(rerun["task"], selectable(rerun["task"])))
     result = dict(before)
     for name in tables:
         result[name] = _replaced(before[name], rerun[name], schemes, marks_of)

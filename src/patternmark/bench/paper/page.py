@@ -19,7 +19,15 @@ from patternmark.bench.paper.findings import (
     num_unmarked,
 )
 from patternmark.bench.paper.numbers import BEST_PATTERN_LENGTH
-from patternmark.bench.paper.plan import ATTACKS, NONE, PAPER_ATTACK, PUBLISHED, REPORTED
+from patternmark.bench.paper.plan import (
+    ATTACKS,
+    NONE,
+    ON_REQUEST,
+    PAPER_ATTACK,
+    PUBLISHED,
+    REPORTED,
+    selectable,
+)
 from patternmark.bench.paper.run import CHAINS, LAYOUT, PARAGRAPHS, STRUCTURES, TASKS
 from patternmark.errors import InputError
 
@@ -77,6 +85,8 @@ def _introduction(result: dict[str, Any], found: list[Row]) -> list[str]:
     )
     missing = [name for name in TASKS if name not in result]
     left_out = ["", f"Not measured: {', '.join(missing)}."] if missing else []
+    # What a reader must know of older rows stands in the result.
+    left_out += ["", f"**{result['note']}**"] if "note" in result else []
     return [
         "# The paper's tables and figures, rerun",
         "",
@@ -88,11 +98,31 @@ def _introduction(result: dict[str, Any], found: list[Row]) -> list[str]:
         *_measured_again(result, found),
         *small,
         *left_out,
+        *_without_rows(found),
         "",
         "Rates are percent, with the wider of two 95 % intervals: exact over sequences, and over "
         "keys (Student's t), which differ more than sequences do. Behind a slash stands the "
         "paper's own number.",
     ]
+
+
+def _without_rows(found: list[Row]) -> list[str]:
+    """Name the schemes that this version has and this result does not."""
+    lines = []
+    for summary in found:
+        task = summary["task"]
+        measured = {row["scheme"] for row in summary["detection"]}
+        missing = [name for name in selectable(task) if name not in measured]
+        if missing:
+            slow = [f"`{name}`" for name in missing if name in ON_REQUEST[task]]
+            lines += [
+                "",
+                f"{TITLES[task]}: there are no rows of "
+                + ", ".join(f"`{name}`" for name in missing)
+                + (f"; {', '.join(slow)} only where `--schemes` asks for it" if slow else "")
+                + " ([what they are](../schemes.md)).",
+            ]
+    return lines
 
 
 def _measured_again(result: dict[str, Any], found: list[Row]) -> list[str]:

@@ -21,6 +21,11 @@ REPORTED = 1e-3
 NONE = "none"  # the cell without a mark
 BASELINES = ("soft", "soft-by-step", "unigram", "multikey")
 PEERS = ("tango", "eth", "dmark", "lr-dwm")
+# Text alone: UMR shifts a law that ProteinMPNN does not show before a residue is decoded.
+RIVALS = ("umr",)
+# Measured only where --schemes names them: 2^delta candidates for every token take many times as
+# long as other marks.
+ON_REQUEST = {"protein": (), "translation": ("denmark-lexical",)}
 OURS = "default"
 OURS_LIKELIEST = "default-likeliest"  # in text, where `default` chooses among candidates
 PUBLISHED = "pattern-mark"
@@ -29,7 +34,9 @@ JUDGED_TOO = {PUBLISHED: ("pattern-auto",)}
 PROTEIN_SCHEMES = (*BASELINES, *PEERS, PUBLISHED, OURS)
 # Mask-Predict settles many tokens a step: there is no step before.
 TEXT_SCHEMES = (
-    *(name for name in PROTEIN_SCHEMES if name not in ("soft-by-step", OURS)),
+    *(name for name in PROTEIN_SCHEMES if name not in ("soft-by-step", PUBLISHED, OURS)),
+    *RIVALS,
+    PUBLISHED,
     OURS_LIKELIEST,
     OURS,
 )
@@ -105,9 +112,14 @@ def secret_of(number: int, seed: int) -> Secret:
 
 
 def schemes_of(task: str, only: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the schemes that mark in a task: all, or those of them that `only` names."""
+    """Return the schemes that mark in a task: the usual ones, or those that `only` names."""
     every = PROTEIN_SCHEMES if task == "protein" else TEXT_SCHEMES
-    return tuple(name for name in every if name in only) if only else every
+    return tuple(name for name in selectable(task) if name in only) if only else every
+
+
+def selectable(task: str) -> tuple[str, ...]:
+    """Return all schemes of a task, those on request among them."""
+    return (*schemes_of(task), *ON_REQUEST[task])
 
 
 def judges(task: str, only: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -130,7 +142,7 @@ def num_steps(tasks: Sequence[str], size: Size, only: Sequence[str] = ()) -> int
 
 def cells(task: str, size: Size, only: Sequence[str] = ()) -> list[Cell]:
     """Return all cells of a task, or those of some schemes."""
-    found = [Cell(scheme, delta) for scheme in schemes_of(task) for delta in size.deltas(task)]
+    found = [Cell(scheme, delta) for scheme in selectable(task) for delta in size.deltas(task)]
     ablated = min(size.deltas(task), key=lambda d: abs(d - ABLATION_DELTA[task]))
     every = [*found, *(Cell(PUBLISHED, ablated, stay) for stay in size.stays)]
     return [cell for cell in every if cell.scheme in schemes_of(task, only)]

@@ -1,0 +1,25 @@
+"""The upper tail of the normal law."""
+
+from __future__ import annotations
+
+from math import erfc, log, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FAR = 30.0  # beyond, erfc comes near the smallest of numbers
+
+
+def normal_log_tail(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln P(Z >= z): [n].
+
+    >>> np.exp(normal_log_tail(np.array([0.0, 1.6448536, 100.0]))).round(6).tolist()
+    [0.5, 0.05, 0.0]
+    """
+    return np.array([_log_tail(float(value)) for value in z])
+
+
+def _log_tail(z: float) -> float:
+    if z > _FAR:  # the tail is below this, by one part in z^2
+        return -0.5 * z * z - log(z * sqrt(2.0 * pi))
+    return log(0.5 * erfc(z / sqrt(2.0)))

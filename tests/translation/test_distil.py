@@ -15,7 +15,8 @@ from patternmark.translation.distil import Distilled, DistilledFile, distil, tra
 from patternmark.translation.training import Settings, Training
 from tests.translation.small import PAIRS, PARAGRAPHS, codec, config, corpus
 
-SOURCES = [source for source, _ in PAIRS + PARAGRAPHS]
+EVERY = PAIRS + PARAGRAPHS
+SOURCES = [source for source, _ in EVERY]
 WANTED = Distilled("teacher", "data", len(SOURCES))
 BATCH = 16  # tokens: many pieces
 
@@ -47,16 +48,16 @@ class StopAfter:
 @pytest.mark.parametrize("name", ["new.tsv", "new.tsv.xz"])
 def test_a_stopped_run_goes_on_where_it_was(teacher: CMLM, tmp_path: Path, name: str) -> None:
     whole = DistilledFile(tmp_path / f"whole-{name}", WANTED, overwrite=False)
-    distil(teacher, codec(), SOURCES, whole, BATCH)
+    distil(teacher, codec(), EVERY, whole, BATCH)
     expected = read_pairs(whole.path)
     for pieces in (1, 1, 99):
         file = DistilledFile(tmp_path / name, WANTED, overwrite=False)
         before = file.facts.done
         if pieces == 99:
-            distil(teacher, codec(), SOURCES, file, BATCH)
+            distil(teacher, codec(), EVERY, file, BATCH)
         else:
             with pytest.raises(StoppedError):
-                distil(teacher, codec(), SOURCES, file, BATCH, StopAfter(pieces))
+                distil(teacher, codec(), EVERY, file, BATCH, StopAfter(pieces))
             assert before < file.facts.done < len(SOURCES)
             with file.path.open("ab") as stream:
                 stream.write(b"half a pie")  # as a kill leaves it
@@ -69,7 +70,7 @@ def test_a_stopped_run_goes_on_where_it_was(teacher: CMLM, tmp_path: Path, name:
 def test_each_source_stands_beside_its_own_translation(teacher: CMLM, tmp_path: Path) -> None:
     file = DistilledFile(tmp_path / "new.tsv", WANTED, overwrite=False)
     seen: list[int] = []
-    distil(teacher, codec(), SOURCES, file, BATCH, seen.append)
+    distil(teacher, codec(), EVERY, file, BATCH, seen.append)
     assert sum(seen) == len(SOURCES)
     pairs = read_pairs(file.path)
     kept = [source for source, _ in pairs]
@@ -122,3 +123,13 @@ def test_a_file_of_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
     facts.write_text(json.dumps({"what": 1}))
     with pytest.raises(CheckpointError, match=r"new\.tsv\.json: not what 'train distil' wrote"):
         DistilledFile(path, WANTED, overwrite=False)
+
+
+def test_a_source_in_the_language_of_its_target_is_dropped(teacher: CMLM, tmp_path: Path) -> None:
+    copied = [(target, target) for _, target in PAIRS[:3]]
+    file = DistilledFile(tmp_path / "new.tsv", WANTED, overwrite=False)
+    distil(teacher, codec(), [*PAIRS[:5], *copied, *PAIRS[5:9]], file, BATCH)
+    kept = {source for source, _ in read_pairs(file.path)}
+    assert kept
+    assert kept <= {source for source, _ in PAIRS[:9]}
+    assert file.facts.dropped >= len(copied)

@@ -385,17 +385,20 @@ def distil(
 
     place = pick_device(device)
     model, codec = load_both(teacher, place)
-    sources = [source for source, _ in _read(data)]
-    wanted = Distilled(weights_sha256(teacher), file_sha256(data), len(sources))
+    pairs = _read(data)
+    wanted = Distilled(weights_sha256(teacher), file_sha256(data), len(pairs))
     file = DistilledFile(output, wanted, overwrite=overwrite)
     at_once = batch_tokens or (131_072 if place == "cuda" else 4096)
     try:
         with progress("sources") as bar:
-            task = bar.add_task("translating", total=len(sources))
+            task = bar.add_task("translating", total=len(pairs))
             step = lambda done: bar.advance(task, done)  # noqa: E731
-            translate_all(for_use(model), codec, sources, file, at_once, step)
+            translate_all(for_use(model), codec, pairs, file, at_once, step)
     except KeyboardInterrupt:
-        say(f"stopped: {output}: {file.facts.done:,} of {len(sources):,} sources are kept")
+        say(f"stopped: {output}: {file.facts.done:,} of {len(pairs):,} sources are kept")
         raise typer.Exit(STOPPED) from None
     kept = file.facts.done - file.facts.dropped
-    say(f"wrote {kept:,} pairs to {output}; {file.facts.dropped:,} had no translation")
+    say(
+        f"wrote {kept:,} pairs to {output}; {file.facts.dropped:,} had no translation, or a source "
+        "in the language of its target"
+    )

@@ -219,5 +219,10 @@ def _is_translation(source: list[int], target: list[int], longest: int) -> bool:
     shorter, longer = sorted((len(source), len(target)))
     if not 0 < shorter <= longer <= min(longest, 3 * shorter + 10):
         return False
-    is_name = shorter <= _NAME  # names and numbers are rightly the same
-    return is_name or (Counter(source) & Counter(target)).total() < _COPIED * shorter
+    return not is_copy(source, target)
+
+
+def is_copy(source: list[int], target: list[int]) -> bool:
+    """Whether both sides say the same in one language; names and numbers rightly do."""
+    shorter = min(len(source), len(target))
+    return shorter > _NAME and (Counter(source) & Counter(target)).total() >= _COPIED * shorter

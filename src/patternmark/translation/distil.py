@@ -18,7 +18,7 @@ from patternmark.io.files import make_folder, write_json
 from patternmark.models.cmlm import CMLM
 from patternmark.models.tensor_file import CheckpointError, read_json
 from patternmark.sentences import sentences
-from patternmark.translation.corpus import Pair, as_lines
+from patternmark.translation.corpus import Pair, as_lines, is_copy
 from patternmark.translation.decode import Decoding, most_tokens, translate_ids
 from patternmark.translation.tokenizer import TextCodec
 
@@ -35,7 +35,7 @@ class Distilled:
     data: str  # SHA-256 of the file with the sources
     sources: int  # in all
     done: int = 0  # of the sources
-    dropped: int = 0  # of these, for want of a translation that ends
+    dropped: int = 0  # of these: copies, and those without a translation that ends
     bytes: int = 0  # of the output
 
 
@@ -101,26 +101,38 @@ class DistilledFile:
 def distil(
     model: CMLM,
     codec: TextCodec,
-    sources: Sequence[str],
+    pairs: Sequence[Pair],
     output: DistilledFile,
     batch_tokens: int,
     step: Callable[[int], object] = lambda done: None,
 ) -> None:
-    """Translate the sources that are not in the output yet."""
+    """Translate the sources of the pairs that are not in the output yet.
+
+    A source that is in the target's language already is dropped: a teacher that learned to
+    translate says nonsense there.
+    """
     step(output.facts.done)
-    for piece in _pieces(sources[output.facts.done :], batch_tokens):
-        targets = translate_texts(model, codec, piece, batch_tokens)
-        output.append(list(zip(piece, targets, strict=True)))
+    for piece in _pieces(pairs[output.facts.done :], batch_tokens):
+        both = (codec.encode_batch([pair[side] for pair in piece]) for side in (0, 1))
+        foreign = [not is_copy(*ids) for ids in zip(*both, strict=True)]
+        sources = [source for (source, _), wanted in zip(piece, foreign, strict=True) if wanted]
+        targets = iter(translate_texts(model, codec, sources, batch_tokens))
+        output.append(
+            [
+                (source, next(targets) if wanted else "")
+                for (source, _), wanted in zip(piece, foreign, strict=True)
+            ]
+        )
         step(len(piece))
 
 
-def _pieces(sources: Sequence[str], batch_tokens: int) -> Iterator[list[str]]:
-    """Yield sources in their order, a few batches at a time."""
-    piece: list[str] = []
+def _pieces(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
+    """Yield pairs in their order, a few batches at a time."""
+    piece: list[Pair] = []
     size = 0
-    for source in sources:
-        piece.append(source)
-        size += len(source)
+    for pair in pairs:
+        piece.append(pair)
+        size += len(pair[0])
         if size >= _CHARACTERS * _BATCHES * batch_tokens:
             yield piece
             piece, size = [], 0

@@ -252,8 +252,8 @@ def test_marked_translations_fade_and_tricks_are_undone(run: Run, tmp_path: Path
         return log10_p(run, out, key)
 
     for name in ("word-drop", "word-swap", "truncate"):
-        few, many = attacked(name, 0.02), attacked(name, 0.9)
-        assert sum(intact) <= sum(few) < sum(many), name
+        few, many = attacked(name, 0.3), attacked(name, 0.9)
+        assert sum(intact) < sum(few) < sum(many), name
         assert min(many) > -3, name
     for name in ("homoglyph", "zero-width", "full-width"):
         assert attacked(name, 0.5) == intact, name

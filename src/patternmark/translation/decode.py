@@ -171,4 +171,4 @@ def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Ten
 def for_use(model: CMLM) -> CMLM:
     """Return a network ready to translate: on a GPU in half precision, which is faster there."""
     model = model.eval()
-    return model.half() if model.embedding.weight.is_cuda else model
+    return (model.half() if model.embedding.weight.is_cuda else model).pack()

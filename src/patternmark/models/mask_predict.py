@@ -11,7 +11,8 @@ online scheme looks at the tokens around it as they stand when the iteration beg
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -65,43 +66,31 @@ def mask_predict(
     config, beam, flat = model.config, lengths.shape[1], lengths.flatten()
     first = 1 if config.ends == "given" else 0  # place of the first token, whose key is 0
     tokens, inside, is_open = open_canvas(config, flat)
-    count, longest = tokens.shape
+    longest = tokens.shape[1]
     head = Head(model.embedding.weight, config.never, promotion, model.table)
     at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
-    attended = model.project(memory.states)
-    memory_hidden = hiding(memory.visible[:, 0, 0], memory.states)
-    hidden, positions = hiding(inside, memory.states), model.positions(longest, "decoder")
+    states_of = _decoder(model, memory, inside)
     confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; what is given stays
-    rank, rows = (torch.arange(size, device=flat.device) for size in (longest, count))
-    for wanted in _numbers_masked(is_open.sum(dim=1).cpu(), iterations, 1 - first):
-        most, total = int(wanted.max()), int(wanted.sum())
+    rank = torch.arange(longest, device=flat.device)
+    numbers = _numbers_masked(is_open.sum(dim=1).cpu(), iterations, 1 - first)
+    sizes = zip(numbers.amax(dim=1).tolist(), numbers.sum(dim=1).tolist(), strict=True)
+    for wanted, (most, total) in zip(numbers.to(flat.device)[..., None], sizes, strict=True):
         if not total:
             break  # nor is anything masked later
         # The least sure places of each candidate, and which of them are masked: [N, most].
         order = confidence.argsort(dim=1, stable=True)[:, :most]
-        chosen = rank[:most] < wanted.to(flat.device)[:, None]
+        chosen = rank[:most] < wanted
         masked = torch.zeros_like(is_open).scatter_(1, order, chosen)
         tokens = torch.where(masked, config.mask, tokens)
-        states = model.states(
-            tokens, attended, memory_hidden, hidden, only=order, positions=positions
-        )
-        likely = None
+        states = states_of(tokens, only=order)
         if online is not None:
             seen = torch.where(masked, EMPTY, torch.where(is_open, tokens, OUTSIDE))[:, first:]
-            if online.likely:
-                index = order[..., None].expand_as(states)
-                everywhere = states.new_zeros(*tokens.shape, config.width)
-                likely = _likely(
-                    head, everywhere.scatter_(1, index, states)[:, first:], seen, temperature
-                )
-        # Place by place: what stands at the same place of a sentence has the same key. Their number
-        # is known, so that nothing waits for the device.
-        by_place = torch.where(chosen, order * count + rows[:, None], longest * count).flatten()
-        by_place, of = by_place.sort()
-        parts = (torch.split(x[:total], at_once) for x in (by_place, of))
-        for which, state in zip(*parts, strict=True):
-            place, row = which // count, which % count
-            logits = head.logits(states.flatten(0, 1)[state], (row // beam, place - first))
+            spread = _spread(states, order, longest)[:, first:] if online.likely else None
+            likely = None if spread is None else _likely(head, spread, seen, temperature)
+        flat_states = states.flatten(0, 1)
+        parts = (torch.split(part, at_once) for part in _by_place(order, chosen, total))
+        for place, row, of in zip(*parts, strict=True):
+            logits = head.logits(flat_states[of], (row // beam, place - first))
             if online is not None:
                 canvas = Canvas(seen, row, place - first, None, likely, logits, temperature or 1.0)
                 logits += online.bias(canvas)
@@ -114,15 +103,48 @@ def mask_predict(
     )
 
 
-def _numbers_masked(number: Tensor, iterations: int, least: int) -> Iterator[Tensor]:
-    """Yield how many tokens each iteration predicts, of so many [N].
+def _by_place(order: Tensor, chosen: Tensor, total: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the chosen places of an order [N, Q], whose they are, and where in the order: [total].
+
+    They go place by place, for what stands at the same place of a sentence has the same key. How
+    many they are is known, so that nothing waits for the device.
+    """
+    count = len(order)
+    numbers = order * count + torch.arange(count, device=order.device)[:, None]
+    none = torch.iinfo(numbers.dtype).max
+    found, of = torch.where(chosen, numbers, none).flatten().sort()
+    return found[:total] // count, found[:total] % count, of[:total]
+
+
+def _spread(states: Tensor, order: Tensor, longest: int) -> Tensor:
+    """Return states [N, Q, D] at their places, where they are needed: [N, longest, D]."""
+    index = order[..., None].expand_as(states)
+    everywhere = states.new_zeros(len(states), longest, states.shape[2])
+    return everywhere.scatter_(1, index, states)
+
+
+def _numbers_masked(number: Tensor, iterations: int, least: int) -> Tensor:
+    """Return how many tokens each iteration predicts, of so many [N]: [iterations, N].
 
     Mask-Predict masks one at least; in fairseq, where ends are given, late passes may have none.
     """
-    yield number
-    for iteration in range(1, iterations):
-        share = 1.0 - iteration / iterations
-        yield torch.minimum((number * share).long().clamp(min=least), number)
+    later = (
+        torch.minimum((number * (1.0 - i / iterations)).long().clamp(min=least), number)
+        for i in range(1, iterations)
+    )
+    return torch.stack([number, *later])
+
+
+def _decoder(model: CMLM, memory: Memory, inside: Tensor) -> Callable[..., Tensor]:
+    """Return `model.states` with all that is the same in every iteration."""
+    like = memory.states
+    return partial(
+        model.states,
+        memory=model.project(like),
+        memory_visible=hiding(memory.visible[:, 0, 0], like),
+        visible=hiding(inside, like),
+        positions=model.positions(inside.shape[1], "decoder"),
+    )
 
 
 def _likely(head: Head, states: Tensor, seen: Tensor, temperature: float) -> Likely:

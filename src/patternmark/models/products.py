@@ -32,13 +32,13 @@ class Packed:
         bias = self._bias if bias is None else bias
         rows = x.shape[:-1].numel()
         # One row is a matter of reading the weights, at which MKL is faster.
-        if self._packed is None or rows == 1 or torch.is_grad_enabled():
+        if self._packed is None or rows <= 1 or torch.is_grad_enabled():
             return functional.linear(x, self._weight, bias)
         flat = x.reshape(rows, x.shape[-1])
         if rows % _MULTIPLE:
             flat = functional.pad(flat, (0, 0, 0, -rows % _MULTIPLE))
         found = _multiply(flat, self._packed, bias)
-        return found[:rows].view(*x.shape[:-1], -1)
+        return found[:rows].view(*x.shape[:-1], found.shape[1])
 
 
 class Product(nn.Linear):

@@ -67,22 +67,15 @@ class Head:
         logits = self._plain(states)
         if logits.is_cuda:
             return logits.add_(self._bias[rows])
-        start = 0
-        for row, number in zip(*_runs(rows), strict=True):
-            logits[start : start + number] += self._bias[row]
-            start += number
+        values, counts = torch.unique_consecutive(rows, return_counts=True)
+        for row, part in zip(values.tolist(), logits.split(counts.tolist()), strict=True):
+            part.add_(self._bias[row])
         return logits
 
     def _plain(self, states: Tensor) -> Tensor:
         if self._packed is not None:
             return self._packed(states, self._never)
         return functional.linear(states, self._table, self._never)
-
-
-def _runs(rows: Tensor) -> tuple[list[int], list[int]]:
-    """Return the rows that stand together, and how many of each."""
-    values, counts = torch.unique_consecutive(rows, return_counts=True)
-    return values.tolist(), counts.tolist()
 
 
 def choose(

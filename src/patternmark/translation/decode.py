@@ -22,7 +22,7 @@ from patternmark.translation.corpus import MULTIPLE
 
 # Source tokens of padding that take as long as another batch does, on a CPU and on a GPU. (On a GPU
 # it is reckoned: ten iterations start a thousand operations, and a token is five times the work.)
-_PADDING = (16, 600)
+_PADDING = {"cpu": 16, "cuda": 600}
 _TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
 
 
@@ -85,7 +85,7 @@ def translate_ids(
     ending = [] if model.config.ends == "none" else [model.config.end]
     _check_lengths(model, sources, len(ending))
     # A teacher's batches are large rather than alike: a GPU's steps take the same time.
-    padding = None if model.config.causal else _PADDING[device.type == "cuda"]
+    padding = None if model.config.causal else _PADDING["cuda" if device.type == "cuda" else "cpu"]
     for rows in like_lengths(sources, decoding.batch_tokens, padding):
         batch = padded([[*sources[i], *ending] for i in rows], model.config.pad, device)
         with attention_of_many_shapes():

@@ -68,7 +68,7 @@ class Head:
         if logits.is_cuda:
             return logits.add_(self._bias[rows])
         values, counts = torch.unique_consecutive(rows, return_counts=True)
-        for row, part in zip(values.tolist(), logits.split(counts.tolist()), strict=True):
+        for row, part in zip(values.tolist(), torch.split(logits, counts.tolist()), strict=True):
             part.add_(self._bias[row])
         return logits
 

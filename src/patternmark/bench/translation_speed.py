@@ -25,7 +25,7 @@ from patternmark.intervals import mean_interval
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM
 from patternmark.translation.corpus import read_pairs
-from patternmark.translation.decode import Decoding, padded
+from patternmark.translation.decode import Decoding, for_use, padded
 from patternmark.translation.translator import Translator
 
 GOAL_FASTER, GOAL_COST, GOAL_RATE = 3.0, 0.02, 50_000
@@ -42,7 +42,8 @@ def run_translation_speed(
 ) -> dict[str, Any]:
     """Time sentences one by one on a CPU, or in batches of 256 on a GPU."""
     translator = Translator.open(model, device)
-    twin = CMLM(replace(translator.model.config, causal=True)).to(translator.model.embedding.weight)
+    place = translator.model.embedding.weight.device
+    twin = for_use(CMLM(replace(translator.model.config, causal=True)).to(place))
     marker = Marker(fresh_keys(translator.vocabulary.alphabet(), 1, seed=1)[Turns.name][0])
     at_once = _BATCH if device.startswith("cuda") else 1
     sources = [source for source, _ in read_pairs(pairs)][: sentences * at_once]

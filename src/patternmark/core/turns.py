@@ -65,6 +65,9 @@ class TurnSchedule:
         keys = np.asarray(keys, dtype=np.int64)
         scored, each = self._alphabet.scored, self._alphabet.num_scored
         rows = np.zeros((len(keys), self._alphabet.size), dtype=bool)
+        # Symbols that stand together are written much faster than by their numbers.
+        together = each > 0 and scored[-1] - scored[0] + 1 == each
+        where = slice(scored[0], scored[-1] + 1) if together else scored
         half_of = keys // self.block  # blocks, nonce by nonce
         for number in np.unique(half_of).tolist():
             nonce, block = divmod(number, self.num_blocks)
@@ -72,7 +75,7 @@ class TurnSchedule:
             octets = self._of_nonce(nonce)[first >> 3 : (first + each + 7) >> 3]
             half = np.unpackbits(octets)[first & 7 :][:each].astype(bool)
             for row in np.flatnonzero(half_of == number).tolist():
-                rows[row, scored] = ~half if keys[row] % 2 else half
+                rows[row, where] = ~half if keys[row] % 2 else half
         return rows
 
     def base_coins(self, symbols: NDArray[np.int64]) -> NDArray[np.bool_]:

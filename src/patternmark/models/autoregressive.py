@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from patternmark.models.cmlm import CMLM, Block, Config, waves
+from patternmark.models.cmlm import CMLM, Block, Config, hiding
 from patternmark.models.head import Head
 
 _LOOK_EVERY = 8  # steps between two looks at who has ended: each waits for the device
@@ -29,7 +29,8 @@ def greedy(model: CMLM, source: Tensor, most: int) -> list[list[int]]:
     """Translate sources [B, S] token by token, at most so many; states of the past are kept."""
     config = model.config
     state = _Unfinished(model, source, most)
-    positions, head = _positions(model, most), Head(model.embedding.weight, banned_ids(config))
+    positions = model.positions(most, "decoder")
+    head = Head(model.embedding.weight, banned_ids(config), packed=model.table)
     # [B, most + 1]: the last column ends those that never ended by themselves.
     found = torch.full((len(source), most + 1), config.end, device=source.device)
     for step in range(most):
@@ -54,9 +55,9 @@ class _Unfinished:
         self._layers = cast("list[Block]", list(model.decoder))
         self._norm = model.decoder_norm
         memory = model.encode(source)
-        states, hidden = memory.states, ~memory.visible
+        states = memory.states
         # Added to logits, as attention takes it on a GPU, and not made anew in every layer.
-        self._visible = states.new_zeros(hidden.shape).masked_fill_(hidden, -math.inf)
+        self._hidden = hiding(memory.visible[:, 0, 0], states)
         self._source: list[Keys] = model.project(states)
         shape = (len(source), config.heads, most, config.width // config.heads)
         self._past = [(states.new_empty(shape), states.new_empty(shape)) for _ in self._layers]
@@ -68,7 +69,7 @@ class _Unfinished:
         """Return the last states [B, D] of embedded newest tokens [B, 1, D]."""
         for layer, past, source in zip(self._layers, self._past, self._source, strict=True):
             x = _look_back(layer, x, past, step)
-            x = layer.attend_to_source(x, source, self._visible)
+            x = layer.attend_to_source(x, source, self._hidden)
             x = layer.transform(x)
         last: Tensor = self._norm(x)[:, 0]
         return last
@@ -78,7 +79,9 @@ class _Unfinished:
         open_rows = (~self.ended).nonzero()[:, 0]
         if 0 < len(open_rows) <= _FEW * len(self.rows):
             self.rows, self.token = self.rows[open_rows], self.token[open_rows]
-            self.ended, self._visible = self.ended[open_rows], self._visible[open_rows]
+            self.ended = self.ended[open_rows]
+            if self._hidden is not None:
+                self._hidden = self._hidden[open_rows]
             self._source = [(k[open_rows], v[open_rows]) for k, v in self._source]
             self._past = [
                 (_kept(k, open_rows, length), _kept(v, open_rows, length)) for k, v in self._past
@@ -104,14 +107,6 @@ def _look_back(layer: Block, x: Tensor, past: Keys, step: int) -> Tensor:
         return looked
 
     return layer.around(x, layer.own_norm, attend)
-
-
-def _positions(model: CMLM, most: int) -> Tensor:
-    """Return what `CMLM.embed` adds to the tokens of a translation: [most, D]."""
-    weight = model.embedding.weight
-    if model.config.learned_positions:
-        return model.decoder_positions.weight[2 : 2 + most]
-    return waves(most, model.config.width, weight.device).to(weight.dtype)
 
 
 def banned_ids(config: Config) -> list[int]:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from patternmark.models.products import Packed, Product
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,30 @@ class Config:
 
 
 class Attention(nn.Module):
+    both: Packed | None = None  # keys and values as one product
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.heads = config.heads
         width = config.width
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
-        self.value, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.query, self.key = Product(width, width), nn.Linear(width, width)
+        self.value, self.out = nn.Linear(width, width), Product(width, width)
+
+    def pack(self) -> None:
+        parts = self.key, self.value
+        self.both = Packed(
+            torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        )
+
+    def unpack(self) -> None:
+        self.both = None
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values [B, heads, K, D / heads] of what is attended to [B, K, D]."""
-        return self._split(self.key(memory)), self._split(self.value(memory))
+        if self.both is None:
+            return self._split(self.key(memory)), self._split(self.value(memory))
+        keys, values = self.both(memory).chunk(2, dim=-1)
+        return self._split(keys), self._split(values)
 
     def forward(
         self,
@@ -72,9 +88,12 @@ class Attention(nn.Module):
         visible: Tensor | None,
         causal: bool = False,
     ) -> Tensor:
-        """Attend from x [B, L, D] to what is `visible` [B, 1, 1, K] of projected memory."""
+        """Attend from x [N, L, D] to what is `visible` [B, 1, 1, K] of projected memory.
+
+        Where N is a multiple of B, so many neighbours attend to the same memory.
+        """
         key, value = memory
-        query = self._split(self.query(x))
+        query = self._split(self.query(x).view(len(key), -1, x.shape[2]))
         found = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=visible, is_causal=causal
         )
@@ -94,8 +113,8 @@ class Block(nn.Module):
         self.own_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.cross = Attention(config) if decoder else None
         self.cross_norm = nn.LayerNorm(config.width, config.norm_eps) if decoder else None
-        self.up = nn.Linear(config.width, config.hidden)
-        self.down = nn.Linear(config.hidden, config.width)
+        self.up = Product(config.width, config.hidden)
+        self.down = Product(config.hidden, config.width)
         self.last_norm = nn.LayerNorm(config.width, config.norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -106,11 +125,19 @@ class Block(nn.Module):
         memory: tuple[Tensor, Tensor] | None = None,
         memory_visible: Tensor | None = None,
         causal: bool = False,
+        only: Tensor | None = None,
     ) -> Tensor:
-        def attend_to_itself(y: Tensor) -> Tensor:
-            return cast(Tensor, self.own(y, self.own.project(y), visible, causal))
-
-        x = self.around(x, self.own_norm, attend_to_itself)
+        """Return x [N, L, D] behind the layer, or that of the places `only` [N, Q]: [N, Q, D]."""
+        # Whatever is asked for attends to all places.
+        y = self.own_norm(x) if self.norm_first else x
+        itself = self.own.project(y)
+        if only is not None:
+            index = only[..., None].expand(-1, -1, x.shape[2])
+            x = x.gather(1, index)
+            y = y.gather(1, index) if self.norm_first else x
+        x = x + self.dropout(self.own(y, itself, visible, causal))
+        if not self.norm_first:
+            x = self.own_norm(x)
         if memory is not None:
             x = self.attend_to_source(x, memory, memory_visible)
         return self.transform(x)
@@ -150,6 +177,8 @@ class Memory(NamedTuple):
 class CMLM(nn.Module):
     """Encoder, length predictor and bidirectional decoder; one table of tokens for all."""
 
+    table: Packed | None = None  # of tokens, for logits
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
@@ -177,6 +206,39 @@ class CMLM(nn.Module):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.width**-0.5)
 
+    def pack(self) -> CMLM:
+        """Lay out weights that will not change any more: decoding is faster then.
+
+        Whatever changes them by a method of the network unpacks them.
+        """
+        for module in self.modules():
+            if isinstance(module, Attention | Product):
+                module.pack()
+        self.table = Packed(self.embedding.weight)
+        return self
+
+    def unpack(self) -> None:
+        """Compute with the weights themselves again."""
+        for module in self.modules():
+            if isinstance(module, Attention | Product):
+                module.unpack()
+        self.table = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Set whether it is trained; packed weights would not be."""
+        if mode:
+            self.unpack()
+        return super().train(mode)
+
+    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
+        """Take other weights."""
+        self.unpack()
+        return super().load_state_dict(*arguments, **options)
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        self.unpack()
+        return cast(Self, super()._apply(*arguments, **options))  # type: ignore[no-untyped-call]
+
     def encode(self, source: Tensor) -> Memory:
         """Read source ids [B, S], padded on the right."""
         config = self.config
@@ -186,7 +248,7 @@ class CMLM(nn.Module):
             first = self.length_embedding.weight[0].to(x.dtype).expand(len(x), 1, -1)
             x = torch.cat([first, x], dim=1)
             seen = functional.pad(seen, (1, 0), value=True)
-        visible = seen[:, None, None]
+        visible = hiding(seen, x)
         for layer in self.encoder:
             x = layer(x, visible)
         x = self.encoder_norm(x)
@@ -208,13 +270,22 @@ class CMLM(nn.Module):
         self,
         tokens: Tensor,
         memory: list[tuple[Tensor, Tensor]],
-        memory_visible: Tensor,
+        memory_visible: Tensor | None,
         visible: Tensor | None,
+        *,
+        only: Tensor | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
-        """Return the decoder's last states of target tokens [N, L]: [N, L, D]."""
-        x = self.embed(tokens, "decoder")
+        """Return the decoder's last states of target tokens [N, L]: [N, L, D].
+
+        With `only`, those of the places [N, Q] of each: [N, Q, D], which spares the last layer the
+        others. `positions` are the decoder's, if they are at hand.
+        """
+        x = self.embed(tokens, "decoder", positions)
+        last = self.decoder[-1]
         for layer, attended in zip(self.decoder, memory, strict=True):
-            x = layer(x, visible, attended, memory_visible, self.config.causal)
+            wanted = only if layer is last else None
+            x = layer(x, visible, attended, memory_visible, self.config.causal, wanted)
         return cast(Tensor, self.decoder_norm(x))
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -253,21 +324,36 @@ class CMLM(nn.Module):
         most = config.learned_positions - 2 if config.learned_positions else None
         return best.clamp(least, most)
 
-    def embed(self, ids: Tensor, side: str, start: int = 0) -> Tensor:
-        """Return what the first layer sees of ids [B, L] from position `start` on: [B, L, D]."""
-        config = self.config
-        stop = start + ids.shape[1]
+    def embed(self, ids: Tensor, side: str, positions: Tensor | None = None) -> Tensor:
+        """Return what the first layer sees of ids [B, L]: [B, L, D]."""
         x = self.embedding(ids)
-        if config.scaled_embedding:
-            x = x * math.sqrt(config.width)
-        if config.learned_positions:
-            table = getattr(self, f"{side}_positions").weight
+        if self.config.scaled_embedding:
+            x = x * math.sqrt(self.config.width)
+        x = x + (self.positions(ids.shape[1], side) if positions is None else positions)
+        return cast(Tensor, self.dropout(x))
+
+    def positions(self, length: int, side: str) -> Tensor:
+        """Return what is added to the embedding of each position: [length, D]."""
+        if self.config.learned_positions:
             # Positions begin at row 2. Row 1 is the padding's; here padding gets the next rows: no
             # other token sees what it gets.
-            x = x + table[2 + start : 2 + stop]
-        else:
-            x = x + waves(stop, config.width, ids.device)[start:].to(x.dtype)
-        return cast(Tensor, self.dropout(x))
+            table: Tensor = getattr(self, f"{side}_positions").weight
+            return table[2 : 2 + length]
+        weight = self.embedding.weight
+        return waves(length, self.config.width, weight.device).to(weight.dtype)
+
+
+def hiding(visible: Tensor, like: Tensor) -> Tensor | None:
+    """Return what is added to attention so that it sees what is visible [B, K]: [B, 1, 1, K].
+
+    On a CPU it is None where all is, which spares attention the sum. A GPU would have to be waited
+    for; it wants rows at multiples of 8.
+    """
+    if not visible.is_cuda and bool(visible.all()):
+        return None
+    length = visible.shape[1]
+    added = like.new_zeros(len(visible), 1, 1, -(-length // 8) * 8)[..., :length]
+    return added.masked_fill_(~visible[:, None, None], -math.inf)
 
 
 def waves(length: int, width: int, device: Any) -> Tensor:

@@ -11,13 +11,15 @@ online scheme looks at the tokens around it as they stand when the iteration beg
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from patternmark.core.promote import Promotion
-from patternmark.models.cmlm import CMLM, Config, Memory
+from patternmark.models.cmlm import CMLM, Config, Memory, hiding
 from patternmark.models.head import Head, choose
 from patternmark.schemes.canvas import EMPTY, OUTSIDE, Canvas, Likely
 from patternmark.schemes.marks import Marks
@@ -61,44 +63,87 @@ def mask_predict(
     `online` are the marks of candidates [B * beam], by what stands around a position. Confidences
     are the probabilities from which tokens are chosen, with the bias of either in them.
     """
-    beam, flat = lengths.shape[1], lengths.flatten()
-    first = 1 if model.config.ends == "given" else 0  # place of the first token, whose key is 0
-    tokens, inside, is_open = open_canvas(model.config, flat)
-    number = is_open.sum(dim=1)  # [N] tokens to predict
-    head = Head(model.embedding.weight, model.config.never, promotion)
+    config, beam, flat = model.config, lengths.shape[1], lengths.flatten()
+    first = 1 if config.ends == "given" else 0  # place of the first token, whose key is 0
+    tokens, inside, is_open = open_canvas(config, flat)
+    longest = tokens.shape[1]
+    head = Head(model.embedding.weight, config.never, promotion, model.table)
     at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
-    attended = [
-        (key.repeat_interleave(beam, 0), value.repeat_interleave(beam, 0))
-        for key, value in model.project(memory.states)
-    ]
-    memory_visible = memory.visible.repeat_interleave(beam, 0)
+    states_of = _decoder(model, memory, inside)
     confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; what is given stays
-    masked = is_open
-    for iteration in range(iterations):
-        if iteration:
-            share = 1.0 - iteration / iterations
-            # Mask-Predict masks one at least; in fairseq, where ends are given, late passes may
-            # have none.
-            wanted = torch.minimum((number * share).long().clamp(min=1 - first), number)
-            masked = _least(confidence, wanted)
-            tokens = torch.where(masked, model.config.mask, tokens)
-        states = model.states(tokens, attended, memory_visible, inside[:, None, None])
+    rank = torch.arange(longest, device=flat.device)
+    numbers = _numbers_masked(is_open.sum(dim=1).cpu(), iterations, 1 - first)
+    sizes = zip(numbers.amax(dim=1).tolist(), numbers.sum(dim=1).tolist(), strict=True)
+    for wanted, (most, total) in zip(numbers.to(flat.device)[..., None], sizes, strict=True):
+        if not total:
+            break  # nor is anything masked later
+        # The least sure places of each candidate, and which of them are masked: [N, most].
+        order = confidence.argsort(dim=1, stable=True)[:, :most]
+        chosen = rank[:most] < wanted
+        masked = torch.zeros_like(is_open).scatter_(1, order, chosen)
+        tokens = torch.where(masked, config.mask, tokens)
+        states = states_of(tokens, only=order)
         if online is not None:
             seen = torch.where(masked, EMPTY, torch.where(is_open, tokens, OUTSIDE))[:, first:]
-            likely = _likely(head, states[:, first:], seen, temperature) if online.likely else None
-        # Place by place: what stands at the same place of a sentence has the same key.
-        places = (torch.split(x, at_once) for x in masked.T.nonzero(as_tuple=True))
-        for place, row in zip(*places, strict=True):
-            at = row, place
-            logits = head.logits(states[at], (row // beam, place - first))
+            spread = _spread(states, order, longest)[:, first:] if online.likely else None
+            likely = None if spread is None else _likely(head, spread, seen, temperature)
+        flat_states = states.flatten(0, 1)
+        parts = (torch.split(part, at_once) for part in _by_place(order, chosen, total))
+        for place, row, of in zip(*parts, strict=True):
+            logits = head.logits(flat_states[of], (row // beam, place - first))
             if online is not None:
                 canvas = Canvas(seen, row, place - first, None, likely, logits, temperature or 1.0)
                 logits += online.bias(canvas)
+            at = row, place
             tokens[at], confidence[at] = choose(logits, temperature, generator)
     mean = confidence.where(is_open, 0.0).sum(dim=1) / flat.clamp(min=1)
     return Candidates(
-        *without_ends(model.config, tokens.view(*lengths.shape, -1), lengths),
+        *without_ends(config, tokens.view(*lengths.shape, -1), lengths),
         mean.view(lengths.shape),
+    )
+
+
+def _by_place(order: Tensor, chosen: Tensor, total: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the chosen places of an order [N, Q], whose they are, and where in the order: [total].
+
+    They go place by place, for what stands at the same place of a sentence has the same key. How
+    many they are is known, so that nothing waits for the device.
+    """
+    count = len(order)
+    numbers = order * count + torch.arange(count, device=order.device)[:, None]
+    none = torch.iinfo(numbers.dtype).max
+    found, of = torch.where(chosen, numbers, none).flatten().sort()
+    return found[:total] // count, found[:total] % count, of[:total]
+
+
+def _spread(states: Tensor, order: Tensor, longest: int) -> Tensor:
+    """Return states [N, Q, D] at their places, where they are needed: [N, longest, D]."""
+    index = order[..., None].expand_as(states)
+    everywhere = states.new_zeros(len(states), longest, states.shape[2])
+    return everywhere.scatter_(1, index, states)
+
+
+def _numbers_masked(number: Tensor, iterations: int, least: int) -> Tensor:
+    """Return how many tokens each iteration predicts, of so many [N]: [iterations, N].
+
+    Mask-Predict masks one at least; in fairseq, where ends are given, late passes may have none.
+    """
+    later = (
+        torch.minimum((number * (1.0 - i / iterations)).long().clamp(min=least), number)
+        for i in range(1, iterations)
+    )
+    return torch.stack([number, *later])
+
+
+def _decoder(model: CMLM, memory: Memory, inside: Tensor) -> Callable[..., Tensor]:
+    """Return `model.states` with all that is the same in every iteration."""
+    like = memory.states
+    return partial(
+        model.states,
+        memory=model.project(like),
+        memory_visible=hiding(memory.visible[:, 0, 0], like),
+        visible=hiding(inside, like),
+        positions=model.positions(inside.shape[1], "decoder"),
     )
 
 
@@ -135,13 +180,6 @@ def open_canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor
     tokens = tokens.masked_fill(last, config.end)
     tokens[:, 0] = config.begin
     return tokens, inside, inside & ~last & (place > 0)
-
-
-def _least(confidence: Tensor, wanted: Tensor) -> Tensor:
-    """Mark the `wanted` [N] places of lowest confidence [N, L]."""
-    order = confidence.argsort(dim=1, stable=True)
-    chosen = torch.arange(confidence.shape[1], device=confidence.device) < wanted[:, None]
-    return torch.zeros_like(chosen).scatter(1, order, chosen)
 
 
 def without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

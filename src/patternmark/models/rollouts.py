@@ -53,7 +53,7 @@ class _Writer:
         self._generator, self._length = generator, length
         tokens, _, is_open = open_canvas(model.config, length)
         self._tokens, self._open = tokens[0], is_open[0]  # [L]
-        self._head = Head(model.embedding.weight, model.config.never)
+        self._head = Head(model.embedding.weight, model.config.never, packed=model.table)
         self._attended = model.project(memory.states)
         self._weights = torch.tensor(scheme.weights, device=length.device)
 

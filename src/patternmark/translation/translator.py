@@ -35,7 +35,7 @@ from patternmark.schemes.rivals import DenMarkLexical
 from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import TOKENIZER, load_both
 from patternmark.translation.choice import MarkedLines, line_number
-from patternmark.translation.decode import Decoding, OnlinePiece, Piece, translate_ids
+from patternmark.translation.decode import Decoding, OnlinePiece, Piece, for_use, translate_ids
 from patternmark.translation.published import is_published, open_published
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
@@ -95,7 +95,7 @@ class Translator:
             vocabulary = (
                 read_shipped_vocabulary() if is_own else read_vocabulary(folder / TOKENIZER)
             )
-        return cls(model.half() if model.embedding.weight.is_cuda else model, codec, vocabulary)
+        return cls(for_use(model), codec, vocabulary)
 
     @property
     def device_name(self) -> str:

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from patternmark import Marker
+
 torch = pytest.importorskip("torch")
+
+from patternmark.adapters.serving import ServerKey  # noqa: E402
+from tests.adapters.tiny_models import MASK, NEVER, fluent_bert  # noqa: E402
+
+BLOCK = 16
 
 
 class LogitsProcessor(ABC):
@@ -57,7 +67,7 @@ class DiffusionSampler:
             return None
         slots = input_batch.idx_mapping_np[: input_batch.num_reqs]
         best = logits.argmax(dim=-1).view(len(slots), self.canvas_length)
-        self.argmax_canvas[torch.as_tensor(slots)] = best
+        self.argmax_canvas[torch.as_tensor(slots)] = best.to(self.argmax_canvas.device)
         return best
 
 
@@ -80,6 +90,14 @@ def install_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
             name = ".".join(names[:end])
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
         monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@contextmanager
+def imported_afresh(name: str) -> Iterator[Any]:
+    """A module that finds the copies, or the packages, of this moment."""
+    sys.modules.pop(name, None)
+    yield import_module(name)
+    sys.modules.pop(name, None)
 
 
 class DllmAlgorithm:
@@ -168,12 +186,142 @@ def dllm_config(block_size: int, mask_id: int, threshold: float) -> Any:
     )
 
 
-def request_states(prompt_lengths: list[int]) -> Any:
+def request_states(prompt_lengths: list[int], device: Any = "cpu") -> Any:
     """vllm's LogitsProcRequestState: what a processor may read."""
     lengths = np.array(prompt_lengths, dtype=np.int32)
     return SimpleNamespace(
-        device=torch.device("cpu"),
+        device=torch.device(device),
         max_num_reqs=len(lengths),
         vocab_size=1024,
-        prompt_len=SimpleNamespace(np=lengths, gpu=torch.as_tensor(lengths)),
+        prompt_len=SimpleNamespace(np=lengths, gpu=torch.as_tensor(lengths, device=device)),
     )
+
+
+def consecutive(starts: list[int], length: int, device: Any = "cpu") -> Any:
+    """The positions of blocks, one behind another."""
+    first = torch.tensor(starts, device=device)[:, None]
+    return (first + torch.arange(length, device=device)).view(-1)
+
+
+def vllm_parameters(**extra: Any) -> Any:
+    return SimpleNamespace(extra_args=extra or None, seed=None, temperature=1.0)
+
+
+def vllm_config(is_diffusion: bool = False) -> Any:
+    return SimpleNamespace(model_config=SimpleNamespace(is_diffusion=is_diffusion))
+
+
+def vllm_context(slots: list[int], positions: list[int], device: Any = "cpu") -> Any:
+    """vLLM's LogitsContext, one row for each request; positions are of the tokens just read."""
+    rows = np.array(slots)
+    return SimpleNamespace(
+        expanded_idx_mapping=torch.as_tensor(rows, dtype=torch.int32, device=device),
+        idx_mapping_np=rows,
+        pos=torch.tensor(positions, device=device),
+        seq_lens_upper_bound_np=np.array(positions) + 1,
+    )
+
+
+def vllm_serve(
+    processor: Any, model: Any, texts: dict[int, list[int]], steps: int, generator: Any = None
+) -> None:
+    """Continue the text of each slot, rows in another order at each step; greedily by default."""
+    for step in range(steps):
+        order = sorted(texts, reverse=step % 2 == 0)
+        ids = [torch.tensor([texts[slot]], device=model.device) for slot in order]
+        with torch.no_grad():
+            logits = torch.stack([model(row).logits[0, -1] for row in ids])
+        ends = [len(texts[slot]) - 1 for slot in order]
+        marked = processor.apply(logits, vllm_context(order, ends, model.device))
+        marked[:, NEVER] = -torch.inf
+        drawn = marked.argmax(dim=-1)
+        if generator is not None:
+            drawn = torch.multinomial(marked.softmax(dim=-1), 1, generator=generator)[:, 0]
+        for slot, token in zip(order, drawn.tolist(), strict=True):
+            texts[slot].append(token)
+
+
+def vllm_canvas_batch(slots: list[int], starts: list[int], length: int, device: Any = "cpu") -> Any:
+    """vLLM's InputBatch of a denoising step: each request has one row for each canvas position."""
+    positions = consecutive(starts, length, device)
+    return SimpleNamespace(
+        num_reqs=len(slots),
+        num_draft_tokens=len(positions),
+        idx_mapping_np=np.array(slots),
+        expanded_idx_mapping=torch.tensor(slots, device=device).repeat_interleave(length),
+        positions=positions,
+        logits_indices=torch.arange(len(positions), device=device),
+        seq_lens_cpu_upper_bound=torch.tensor(starts) + length,
+    )
+
+
+class Server:
+    """Runs requests together, block by block; a finished block becomes part of the prefix."""
+
+    def __init__(self, algorithm: Any, requests: dict[str, list[int]], model: Any = None) -> None:
+        self.algorithm, self.texts = algorithm, dict(requests)
+        self.prompt_lengths = {name: len(prompt) for name, prompt in requests.items()}
+        self.states: dict[str, Any] = dict.fromkeys(requests)
+        self.open: dict[str, list[int]] = {}
+        self.model = fluent_bert(spread=0.1) if model is None else model
+        self.device = self.model.device
+        self.done_prefill = dict.fromkeys(requests, 0)
+
+    @torch.no_grad()
+    def forward(self, batch: Any, pp_proxy_tensors: Any = None) -> Any:
+        """Logits of each row's block, which sees the text before it."""
+        blocks = batch.input_ids.view(-1, BLOCK)
+        logits = []
+        for name, block, first in zip(batch.rids, blocks, batch.positions[::BLOCK], strict=True):
+            before = block.new_tensor(self.texts[name][: int(first)])
+            logits.append(self.model(torch.cat([before, block])[None]).logits[0, -BLOCK:])
+        output = SimpleNamespace(full_logits=torch.cat(logits))
+        return SimpleNamespace(logits_output=output, can_run_graph=False)
+
+    def run_block(self, names: list[str]) -> None:
+        starts = [self.done_prefill[name] for name in names]
+        tokens = []
+        for name, start in zip(names, starts, strict=True):
+            block = self.open.get(name) or self.texts[name][start : start + BLOCK]
+            tokens += block + [MASK] * (BLOCK - len(block))
+        batch = SimpleNamespace(
+            batch_size=len(names),
+            input_ids=torch.tensor(tokens, device=self.device),
+            positions=consecutive(starts, BLOCK, self.device),
+            rids=names,
+            dllm_prompt_mask=None,
+            forward_mode=SimpleNamespace(is_dllm_extend=lambda: True),
+        )
+        states = [self.states[name] for name in names]
+        _, _, accepted, left, _ = self.algorithm.run(self, batch, states)
+        for row, name in enumerate(names):
+            block = batch.input_ids.view(-1, BLOCK)[row].tolist()
+            self.states[name] = left[row] if left else None
+            if accepted is not None and not accepted[row]:
+                self.open[name] = block
+                continue
+            self.open.pop(name, None)
+            self.texts[name][starts[row] : starts[row] + BLOCK] = block
+            self.done_prefill[name] += BLOCK
+
+    def written(self, name: str, length: int) -> np.ndarray:
+        start = self.prompt_lengths[name]
+        return np.array(self.texts[name][start : start + length])
+
+
+@contextmanager
+def vllm_processor(marker: Marker, prompt_length: int, device: Any) -> Iterator[tuple[Any, Any]]:
+    """The hook over the copy of vLLM, and its processor with a text in each of two slots."""
+    with pytest.MonkeyPatch.context() as patch:
+        install_vllm(patch)
+        with imported_afresh("patternmark.adapters.vllm") as hook:
+            hook._server_key = lambda: ServerKey(marker)
+            states = request_states([prompt_length] * 2, device)
+            processor = hook.PatternMarkProcessor(vllm_config(), states)
+            for slot in (0, 1):
+                processor.add_request(slot, vllm_request(slot))
+            yield hook, processor
+
+
+def vllm_request(slot: int) -> Any:
+    return vllm_parameters(patternmark_seed=slot)

@@ -1,7 +1,5 @@
 """The real DiffusionGemma class and its own generate(), with small random weights."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,36 +10,22 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from patternmark.adapters.transformers import (  # noqa: E402
-    DiffusionTemperatures,
     PatternMarkDetector,
     PatternMarkDiffusionProcessor,
 )
+from tests.adapters.loops import SCHEDULE  # noqa: E402
+from tests.adapters.loops import generate_canvases as generate  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
-    NO_TOKENS,
+    NEVER,
     NUM_COLUMNS,
     NUM_TOKENS,
-    SPECIAL,
     prompts,
     tiny_diffusion_gemma,
     words_key,
 )
 
-NEVER = [*SPECIAL, *NO_TOKENS]
-SCHEDULE = DiffusionTemperatures(t_min=0.4, t_max=0.8, max_denoising_steps=6)
-
 # torch warns about its own modules when generate() first imports them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-
-
-def generate(model: Any, prompt: Any, processor: Any, length: int = 128) -> Any:
-    torch.manual_seed(31)
-    never = transformers.SuppressTokensLogitsProcessor(NEVER, "cpu")
-    return model.generate(
-        prompt,
-        max_new_tokens=length,
-        logits_processor=transformers.LogitsProcessorList([never, processor]),
-        **SCHEDULE._asdict(),
-    ).sequences
 
 
 @pytest.mark.parametrize("scheme", ["paper", "turns"])

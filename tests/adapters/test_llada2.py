@@ -1,7 +1,6 @@
 """LLaDA 2.x: a loop that keeps to its `generate`, and diffusers' pipeline where it is installed.
 
-The loop here is a small copy of what the model's code does: blocks from left to right; masks above
-a threshold settle, or else the surest; written tokens give way to others above a second threshold.
+The loop is a small copy of what the model's code does.
 """
 
 from types import SimpleNamespace
@@ -16,26 +15,16 @@ from patternmark.core.secret import Secret
 torch = pytest.importorskip("torch")
 
 from patternmark.adapters.llada2 import llada2_marked  # noqa: E402
+from tests.adapters.loops import llada2_generate as generate  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     MASK,
-    NO_TOKENS,
+    NEVER,
     NUM_COLUMNS,
     NUM_TOKENS,
-    SPECIAL,
+    fluent_bert,
     prompts,
-    tiny_bert,
     words_key,
 )
-
-NEVER = [*SPECIAL, *NO_TOKENS]
-
-
-def fluent_bert(spread: float = 0.2) -> Any:
-    """A model that never writes special tokens."""
-    bert = tiny_bert(spread=spread)
-    with torch.no_grad():
-        bert.cls.predictions.bias[NEVER] = -50.0
-    return bert
 
 
 class Silent(torch.nn.Module):  # type: ignore[misc,name-defined]
@@ -44,43 +33,6 @@ class Silent(torch.nn.Module):  # type: ignore[misc,name-defined]
     def forward(self, tokens: Any, **more: Any) -> Any:
         del more
         return SimpleNamespace(logits=torch.zeros(*tokens.shape, NUM_COLUMNS))
-
-
-@torch.no_grad()
-def generate(
-    model: Any,
-    prompt: Any,
-    length: int,
-    *,
-    block: int = 32,
-    threshold: float = 0.5,
-    edit_above: float = 0.0,
-    edits: list[Any] | None = None,
-) -> Any:
-    """What LLaDA 2.1 does, greedily; `edits` are told which positions were edited."""
-    rows, prompt_length = prompt.shape
-    total = -(-(prompt_length + length) // block) * block
-    text = torch.nn.functional.pad(prompt, (0, total - prompt_length), value=MASK)
-    places = torch.arange(total)[None].expand(rows, -1)
-    for start in range(prompt_length // block * block, total, block):
-        end = start + block
-        writable = places[:, start:end] >= prompt_length
-        for _ in range(3 * block):
-            logits = model.forward(text[:, :end], position_ids=places[:, :end]).logits
-            shares, best = logits[:, start:].softmax(dim=-1).max(dim=-1)
-            current = text[:, start:end]
-            is_open = current == MASK
-            fill = is_open & (shares > threshold)
-            surest = shares.masked_fill(~is_open, -1.0).argmax(dim=1)
-            idle = is_open.any(dim=1) & ~fill.any(dim=1)
-            fill[idle, surest[idle]] = True
-            edit = ~is_open & writable & (best != current) & (shares > edit_above)
-            if not (fill | edit).any():
-                break
-            if edits is not None:
-                edits.append(int(edit.sum()))
-            text[:, start:end] = torch.where(fill | edit, best, current)
-    return text[:, : prompt_length + length]
 
 
 def test_both_phases_are_marked_and_detected(secret: Secret) -> None:

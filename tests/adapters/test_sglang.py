@@ -22,6 +22,7 @@ torch = pytest.importorskip("torch")
 from patternmark.adapters.serving import ServerKey  # noqa: E402
 from patternmark.adapters.sglang import marked_algorithm, plugin, register  # noqa: E402
 from tests.adapters import stack_copies  # noqa: E402
+from tests.adapters.stack_copies import BLOCK, Server  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     MASK,
     NO_TOKENS,
@@ -29,11 +30,8 @@ from tests.adapters.tiny_models import (  # noqa: E402
     NUM_TOKENS,
     SPECIAL,
     prompts,
-    tiny_bert,
     words_key,
 )
-
-BLOCK = 16
 
 
 def real_algorithms() -> dict[str, Any]:
@@ -50,61 +48,6 @@ def config(source: str, *, threshold: float = 0.5, fdfo: bool = False) -> Any:
     return DllmConfig(
         "JointThreshold", {"threshold": threshold}, BLOCK, MASK, 4, first_done_first_out_mode=fdfo
     )
-
-
-class Server:
-    """Runs requests together, block by block; a finished block becomes part of the prefix."""
-
-    def __init__(self, algorithm: Any, requests: dict[str, list[int]]) -> None:
-        self.algorithm, self.texts = algorithm, dict(requests)
-        self.prompt_lengths = {name: len(prompt) for name, prompt in requests.items()}
-        self.states: dict[str, Any] = dict.fromkeys(requests)
-        self.open: dict[str, list[int]] = {}
-        self.model = tiny_bert(spread=0.1)
-        with torch.no_grad():
-            self.model.cls.predictions.bias[[*SPECIAL, *NO_TOKENS]] = -50.0
-        self.done_prefill = dict.fromkeys(requests, 0)
-
-    @torch.no_grad()
-    def forward(self, batch: Any, pp_proxy_tensors: Any = None) -> Any:
-        """Logits of each row's block, which sees the text before it."""
-        blocks = batch.input_ids.view(-1, BLOCK)
-        logits = []
-        for name, block, first in zip(batch.rids, blocks, batch.positions[::BLOCK], strict=True):
-            before = torch.tensor(self.texts[name][: int(first)], dtype=torch.long)
-            logits.append(self.model(torch.cat([before, block])[None]).logits[0, -BLOCK:])
-        output = SimpleNamespace(full_logits=torch.cat(logits))
-        return SimpleNamespace(logits_output=output, can_run_graph=False)
-
-    def run_block(self, names: list[str]) -> None:
-        starts = [self.done_prefill[name] for name in names]
-        tokens = []
-        for name, start in zip(names, starts, strict=True):
-            block = self.open.get(name) or self.texts[name][start : start + BLOCK]
-            tokens += block + [MASK] * (BLOCK - len(block))
-        batch = SimpleNamespace(
-            batch_size=len(names),
-            input_ids=torch.tensor(tokens),
-            positions=torch.cat([torch.arange(start, start + BLOCK) for start in starts]),
-            rids=names,
-            dllm_prompt_mask=None,
-            forward_mode=SimpleNamespace(is_dllm_extend=lambda: True),
-        )
-        states = [self.states[name] for name in names]
-        _, _, accepted, left, _ = self.algorithm.run(self, batch, states)
-        for row, name in enumerate(names):
-            block = batch.input_ids.view(-1, BLOCK)[row].tolist()
-            self.states[name] = left[row] if left else None
-            if accepted is not None and not accepted[row]:
-                self.open[name] = block
-                continue
-            self.open.pop(name, None)
-            self.texts[name][starts[row] : starts[row] + BLOCK] = block
-            self.done_prefill[name] += BLOCK
-
-    def written(self, name: str, length: int) -> np.ndarray:
-        start = self.prompt_lengths[name]
-        return np.array(self.texts[name][start : start + length])
 
 
 def served_by(key: Key, delta: float | None = None) -> ServerKey:

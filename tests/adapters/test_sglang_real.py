@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 package = pytest.importorskip("sglang.srt.dllm.algorithm", reason="sglang is not installed")
 
 from patternmark.adapters.sglang import marked_algorithm  # noqa: E402
-from tests.adapters.test_sglang import BLOCK, Server, served_by  # noqa: E402
+from tests.adapters.stack_copies import BLOCK, Server  # noqa: E402
+from tests.adapters.test_sglang import served_by  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
     BOS,
     EOS,

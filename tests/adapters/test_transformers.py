@@ -18,8 +18,9 @@ from patternmark.adapters.transformers import (  # noqa: E402
     PatternMarkLogitsProcessor,
 )
 from patternmark.adapters.transformers_detector import z_of  # noqa: E402
+from tests.adapters.loops import generate_words as generate  # noqa: E402
 from tests.adapters.tiny_models import (  # noqa: E402
-    NO_TOKENS,
+    NEVER,
     NUM_COLUMNS,
     NUM_TOKENS,
     PAD,
@@ -29,19 +30,6 @@ from tests.adapters.tiny_models import (  # noqa: E402
     tiny_llama,
     words_key,
 )
-
-NEVER = [*SPECIAL, *NO_TOKENS]
-
-
-def generate(model: Any, prompt: Any, length: int = 128, **arguments: Any) -> Any:
-    torch.manual_seed(21)
-    return model.generate(
-        prompt,
-        attention_mask=(prompt != PAD).long(),
-        max_new_tokens=length,
-        suppress_tokens=NEVER,
-        **{"do_sample": True, "top_k": 0, **arguments},
-    )
 
 
 def p_values(key: Key, tokens: Any, prompt_length: int) -> Any:

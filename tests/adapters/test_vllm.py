@@ -21,17 +21,21 @@ from patternmark.core.secret import Secret
 torch = pytest.importorskip("torch")
 
 from tests.adapters import stack_copies  # noqa: E402
-from tests.adapters.stack_copies import request_states  # noqa: E402
+from tests.adapters.stack_copies import (  # noqa: E402
+    request_states,
+    vllm_canvas_batch,
+    vllm_config,
+    vllm_context,
+    vllm_parameters,
+)
 from tests.adapters.tiny_models import (  # noqa: E402
-    NO_TOKENS,
+    NEVER,
     NUM_COLUMNS,
-    SPECIAL,
     prompts,
     tiny_gpt2,
     words_key,
 )
 
-NEVER = [*SPECIAL, *NO_TOKENS]
 HOOK = "patternmark.adapters.vllm"
 
 
@@ -54,28 +58,8 @@ def hook(
     save_key(key, tmp_path / "text.key")
     monkeypatch.setenv("PATTERNMARK_KEY", str(tmp_path / "text.key"))
     monkeypatch.setenv("PATTERNMARK_PAYLOAD", "request")
-    sys.modules.pop(HOOK, None)
-    yield importlib.import_module(HOOK)
-    sys.modules.pop(HOOK, None)
-
-
-def parameters(**extra: Any) -> Any:
-    return SimpleNamespace(extra_args=extra or None, seed=None, temperature=1.0)
-
-
-def config(is_diffusion: bool = False) -> Any:
-    return SimpleNamespace(model_config=SimpleNamespace(is_diffusion=is_diffusion))
-
-
-def context(slots: list[int], positions: list[int]) -> Any:
-    """vLLM's LogitsContext, one row for each request; positions are of the tokens just read."""
-    rows = np.array(slots)
-    return SimpleNamespace(
-        expanded_idx_mapping=torch.as_tensor(rows, dtype=torch.int32),
-        idx_mapping_np=rows,
-        pos=torch.tensor(positions),
-        seq_lens_upper_bound_np=np.array(positions) + 1,
-    )
+    with stack_copies.imported_afresh(HOOK) as module:
+        yield module
 
 
 def test_running_requests_are_marked_and_detected(hook: Any, key: Key) -> None:
@@ -83,23 +67,14 @@ def test_running_requests_are_marked_and_detected(hook: Any, key: Key) -> None:
     model, generator = tiny_gpt2(), torch.Generator().manual_seed(1)
     texts = {0: prompts(1, 9)[0].tolist(), 2: prompts(1, 5, seed=1)[0].tolist()}
     lengths = [9, 0, 5]
-    processor = hook.PatternMarkProcessor(config(), request_states(lengths))
+    processor = hook.PatternMarkProcessor(vllm_config(), request_states(lengths))
     for slot in (0, 2):
-        stale = parameters()
+        stale = vllm_parameters()
         processor.add_request(slot, stale)
-        own = parameters(patternmark_payload=40 + slot)
+        own = vllm_parameters(patternmark_payload=40 + slot)
         processor.validate_params(own)
         assert processor.add_request(slot, own)
-    for step in range(140):
-        order = [0, 2] if step % 2 else [2, 0]
-        ids = [texts[slot] for slot in order]
-        with torch.no_grad():
-            logits = torch.stack([model(torch.tensor([row])).logits[0, -1] for row in ids])
-        marked = processor.apply(logits, context(order, [len(row) - 1 for row in ids]))
-        marked[:, NEVER] = -torch.inf
-        drawn = torch.multinomial(marked.softmax(dim=-1), 1, generator=generator)
-        for slot, token in zip(order, drawn[:, 0].tolist(), strict=True):
-            texts[slot].append(token)
+    stack_copies.vllm_serve(processor, model, texts, 140, generator)
     written = [texts[slot][lengths[slot] :] for slot in (0, 2)]
     verdicts = Detector(key).detect_many([np.array(text) for text in written])
     assert [verdict.prediction for verdict in verdicts] == [True, True]
@@ -108,11 +83,11 @@ def test_running_requests_are_marked_and_detected(hook: Any, key: Key) -> None:
 
 def test_places_count_from_the_prompt_and_drafts_have_their_own(hook: Any, key: Key) -> None:
     """The row that read the prompt's last token writes place 0; earlier ones carry no key."""
-    processor = hook.PatternMarkProcessor(config(), request_states([7, 4]))
-    own = parameters(patternmark_payload=5)
+    processor = hook.PatternMarkProcessor(vllm_config(), request_states([7, 4]))
+    own = vllm_parameters(patternmark_payload=5)
     processor.validate_params(own)
     processor.add_request(1, own)
-    ctx = context([1], [8])  # two drafts beyond the token that is certain
+    ctx = vllm_context([1], [8])  # two drafts beyond the token that is certain
     ctx.expanded_idx_mapping, ctx.pos = torch.tensor([1] * 4), torch.tensor([2, 3, 7, 8])
     bias = processor.apply(torch.zeros(4, NUM_COLUMNS), ctx)[:, :1000].numpy()
     marker = Marker(key, payload=5)
@@ -122,7 +97,7 @@ def test_places_count_from_the_prompt_and_drafts_have_their_own(hook: Any, key: 
 
 
 def test_every_request_has_a_fresh_seed_that_no_client_chose(hook: Any) -> None:
-    first, second = parameters(patternmark_seed=1), parameters(patternmark_seed=1)
+    first, second = vllm_parameters(patternmark_seed=1), vllm_parameters(patternmark_seed=1)
     shared = first.extra_args
     for own in (first, second):
         hook.PatternMarkProcessor.validate_params(own)
@@ -131,29 +106,15 @@ def test_every_request_has_a_fresh_seed_that_no_client_chose(hook: Any) -> None:
     assert 1 not in seeds
     assert shared == {"patternmark_seed": 1}  # the client's own dictionary is not changed
     with pytest.raises(ValueError, match="nonces from 0 to 63, not 64"):
-        hook.PatternMarkProcessor.validate_params(parameters(patternmark_payload=64))
-
-
-def canvas_batch(slots: list[int], starts: list[int], length: int) -> Any:
-    """vLLM's InputBatch of a denoising step: each request has one row for each canvas position."""
-    positions = torch.cat([torch.arange(start, start + length) for start in starts])
-    return SimpleNamespace(
-        num_reqs=len(slots),
-        num_draft_tokens=len(positions),
-        idx_mapping_np=np.array(slots),
-        expanded_idx_mapping=torch.tensor(slots).repeat_interleave(length),
-        positions=positions,
-        logits_indices=torch.arange(len(positions)),
-        seq_lens_cpu_upper_bound=torch.tensor(starts) + length,
-    )
+        hook.PatternMarkProcessor.validate_params(vllm_parameters(patternmark_payload=64))
 
 
 def test_canvases_are_marked_at_their_own_positions(hook: Any, key: Key) -> None:
     """The sampler is wrapped; what only reads is left alone, and so is a prefill."""
-    processor = hook.PatternMarkProcessor(config(), request_states([6, 3, 4]))
+    processor = hook.PatternMarkProcessor(vllm_config(), request_states([6, 3, 4]))
     inner = stack_copies.DiffusionSampler(16, 4, 3)
     sampler = hook.MarkedDiffusionSampler(inner, processor)
-    own = parameters(patternmark_payload=7)
+    own = vllm_parameters(patternmark_payload=7)
     processor.validate_params(own)
     for slot in (0, 2):
         sampler.add_request(slot, own)
@@ -162,7 +123,7 @@ def test_canvases_are_marked_at_their_own_positions(hook: Any, key: Key) -> None
     logits[:, NEVER] = -torch.inf
     written: dict[int, list[int]] = {0: [], 2: []}
     for canvas in range(8):
-        batch = canvas_batch([2, 0], [4 + 16 * canvas, 6 + 16 * canvas], 16)
+        batch = vllm_canvas_batch([2, 0], [4 + 16 * canvas, 6 + 16 * canvas], 16)
         before = logits.clone()
         best = sampler(logits[:32], batch, draft_logits=None)
         assert torch.equal(logits, before)  # they belong to the model runner
@@ -173,11 +134,11 @@ def test_canvases_are_marked_at_their_own_positions(hook: Any, key: Key) -> None
     verdicts = Detector(key).detect_many([np.array(written[slot]) for slot in (0, 2)])
     assert [(verdict.prediction, verdict.payload) for verdict in verdicts] == [(True, 7)] * 2
     inner.diffusion_states.read_only_slots.add(0)
-    best = sampler(logits[:32], canvas_batch([2, 0], [4, 6], 16))
+    best = sampler(logits[:32], vllm_canvas_batch([2, 0], [4, 6], 16))
     assert torch.equal(best[1], logits[16:32].argmax(dim=-1))
     assert not torch.equal(best[0], logits[:16].argmax(dim=-1))
     inner.diffusion_states.step_allowed = torch.arange(5, 15)
-    narrow = sampler(logits[:32, 5:15], canvas_batch([2, 0], [4, 6], 16))
+    narrow = sampler(logits[:32, 5:15], vllm_canvas_batch([2, 0], [4, 6], 16))
     assert torch.equal(narrow.view(-1), logits[:32, 5:15].argmax(dim=-1))
 
 
@@ -189,9 +150,8 @@ def test_the_processor_of_a_diffusion_model_wraps_its_sampler(
     monkeypatch.setattr(
         state.DiffusionGemmaModelState, "custom_sampler", lambda self, sampler: (made, None)
     )
-    processors = [
-        hook.PatternMarkProcessor(config(is_diffusion=True), request_states([3])) for _ in range(2)
-    ]
+    served = vllm_config(is_diffusion=True)
+    processors = [hook.PatternMarkProcessor(served, request_states([3])) for _ in range(2)]
     make = state.DiffusionGemmaModelState.custom_sampler
     own, rejection = make(None, SimpleNamespace(logits_processors=processors[1:]))
     assert isinstance(own, hook.MarkedDiffusionSampler)
@@ -211,7 +171,7 @@ def test_a_tempered_key_is_refused_for_diffusion(
     monkeypatch.setattr(
         state.DiffusionGemmaModelState, "custom_sampler", lambda self, sampler: (None, None)
     )
-    own = hook.PatternMarkProcessor(config(is_diffusion=True), request_states([3]))
+    own = hook.PatternMarkProcessor(vllm_config(is_diffusion=True), request_states([3]))
     with pytest.raises(ParameterError, match="take a key with delta_at = 'logits'"):
         state.DiffusionGemmaModelState.custom_sampler(
             None, SimpleNamespace(logits_processors=[own])

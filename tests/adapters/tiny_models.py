@@ -24,6 +24,7 @@ torch.set_num_threads(1)
 PAD, BOS, EOS, UNKNOWN, MASK = SPECIAL = range(5)
 NUM_TOKENS, NUM_COLUMNS = 1000, 1024
 NO_TOKENS = list(range(NUM_TOKENS, NUM_COLUMNS))
+NEVER = [*SPECIAL, *NO_TOKENS]  # written by no model
 WORDS = Alphabet.from_symbols(
     "words",
     ["<pad>", "<s>", "</s>", "<unk>", "<mask>", *(f"w{i}" for i in range(5, NUM_TOKENS))],
@@ -57,6 +58,14 @@ def tiny_bert(columns: int = NUM_COLUMNS, spread: float = 0.02) -> Any:
         **_SIZES,
     )
     return transformers.BertForMaskedLM(config).eval()
+
+
+def fluent_bert(spread: float = 0.2) -> Any:
+    """A model that never writes special tokens."""
+    bert = tiny_bert(spread=spread)
+    with torch.no_grad():
+        bert.cls.predictions.bias[NEVER] = -50.0
+    return bert
 
 
 def tiny_esm(columns: int = 33) -> Any:

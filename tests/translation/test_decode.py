@@ -27,6 +27,15 @@ def test_each_source_that_is_not_empty_is_in_one_batch(lengths: list[int], token
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= tokens
 
 
+def test_batches_end_where_padding_would_be_too_much() -> None:
+    lengths = [3, 20, 19, 0, 18, 4, 4, 10]
+    sources = [[7] * n for n in lengths]
+    assert list(like_lengths(sources, 1000, 3)) == [[1, 2, 4], [7], [5, 6, 0]]
+    assert list(like_lengths(sources, 1000, 2)) == [[1, 2], [4], [7], [5, 6, 0]]
+    assert list(like_lengths(sources, 1000, 0)) == [[1], [2], [4], [7], [5, 6], [0]]
+    assert list(like_lengths(sources, 20, 100)) == [[1], [2], [4], [7, 5], [6, 0]]
+
+
 def test_padding_is_on_the_right() -> None:
     found = padded([[5, 6], [7, 8, 9]], 0, torch.device("cpu"))
     assert found.tolist() == [[5, 6, 0], [7, 8, 9]]

@@ -231,5 +231,14 @@ def test_any_text_folds_and_keeps_its_places(text: str) -> None:
         assert folded.origin[-1] == len(text)
 
 
+@given(st.text(st.sampled_from("aIl1O0 ,.-" + "‘’‚‛“”„‟′″‹›–—―…´¨¯¸²³¹¼½¾™№−"), max_size=40))
+@settings(deadline=None)
+def test_what_keyboards_and_typographers_write_stays_beside_a_letter_that_is_looked_at(
+    text: str,
+) -> None:
+    assert fold(text).text == text
+    assert fold(f"a{text} café").text == f"a{text} café"  # é: every character is looked at
+
+
 def test_a_long_heap_of_marks_ends() -> None:
     assert len(fold("a" + "\u0301" * 100_000).text) <= 3

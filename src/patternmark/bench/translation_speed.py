@@ -24,6 +24,7 @@ from patternmark.core.schemes import Turns
 from patternmark.intervals import mean_interval
 from patternmark.models.autoregressive import greedy
 from patternmark.models.cmlm import CMLM
+from patternmark.models.device import attention_of_many_shapes
 from patternmark.translation.corpus import read_pairs
 from patternmark.translation.decode import Decoding, for_use, padded
 from patternmark.translation.translator import Translator
@@ -85,7 +86,8 @@ def _tokens(
 def _write(translator: Translator, twin: CMLM, lines: Sequence[str], length: int) -> int:
     device = twin.embedding.weight.device
     ids = padded(translator.codec.encode_batch(lines), twin.config.pad, device)
-    greedy(twin, ids, length)
+    with attention_of_many_shapes():  # as for all other translations
+        greedy(twin, ids, length)
     return length * len(lines)
 
 

@@ -55,9 +55,9 @@ _NAMES = {  # of one, and of several
     "marks": ("accent", "accents"),
     "spaces": ("other space", "other spaces"),
 }
-_PLAIN = re.compile(r"[\t\n\r\x20-\x7e]*")
 # What models write and NFKC or the table of look-alikes would change.
 _TYPOGRAPHY = frozenset("‘’‚‛“”„‟′″‹›–—―…´¨¯¸²³¹¼½¾™№µ−")
+_PLAIN = re.compile(rf"[\t\n\r\x20-\x7e{''.join(sorted(_TYPOGRAPHY - {'µ'}))}]*")  # µ is a letter
 _BLANKS = frozenset("\u2800\u3164\uffa0\u115f\x0b\x0c\x85\u2028\u2029")  # shown as a space or break
 _JOINERS = frozenset("\u200c\u200d")
 _EMOJI_SELECTOR, _KEYCAP, _BLACK_FLAG = "\ufe0f", "\u20e3", "\U0001f3f4"

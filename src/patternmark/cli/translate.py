@@ -88,7 +88,7 @@ def translate(
     written, marker, counter = done, None, None
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-        marker = Marker(loaded, delta=delta, payload=_checked_payload(loaded, payload))
+        marker = Marker(loaded, delta=delta, payload=payload)
         counter = NonceCounter.needed_for(marker, key, warn) if seed is None else None
     run_seed = fresh_seed() if seed is None else seed
     where = pick_device(device)
@@ -118,16 +118,6 @@ def translate(
         say(f"stopped: {name} has {written} of {len(lines)} lines; --resume goes on behind them")
         raise typer.Exit(STOPPED) from None
     say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, translator, texts)}")
-
-
-def _checked_payload(key: Key, payload: int | None) -> int | None:
-    """Refuse a number that a key cannot carry, and say which key could."""
-    nonces = key.profile.scheme.nonces
-    if payload is None or 0 <= payload < nonces > 1:
-        return payload
-    carries = "no payload" if nonces == 1 else f"payloads from 0 to {nonces - 1}"
-    advice = "make one with 'patternmark keygen --alphabet cmlm-de-en --nonces 65536' for 16 bits"
-    raise ParameterError(f"key {key.key_id} carries {carries}, not {payload}: {advice}")
 
 
 def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> None:

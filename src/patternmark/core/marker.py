@@ -128,12 +128,19 @@ class Marker:
 
 
 def _checked_payload(key: Key, payload: int | None) -> int | None:
+    """Refuse a number that a key cannot carry, and say which key could."""
     if payload is None:
         return None
-    if key.profile.scheme.nonces == 1:
-        advice = "make a key with more nonces"
-        raise ParameterError(f"key {key.key_id} has one nonce and carries no payload: {advice}")
-    return int(_checked(key, [payload])[0])
+    if isinstance(payload, bool) or not isinstance(payload, int | np.integer):
+        raise ParameterError(f"a payload is a whole number, not {payload!r}")
+    nonces = key.profile.scheme.nonces
+    if not 0 <= payload < nonces or nonces == 1:
+        carries = "no payload" if nonces == 1 else f"payloads from 0 to {nonces - 1}"
+        raise ParameterError(
+            f"key {key.key_id} carries {carries}, not {payload}: make one with more nonces by "
+            "'patternmark keygen --nonces N' (65536 for 16 bits in text)"
+        )
+    return int(payload)
 
 
 def _checked(key: Key, nonces: Sequence[int]) -> NDArray[np.int64]:

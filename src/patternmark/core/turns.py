@@ -43,9 +43,7 @@ class TurnSchedule:
         self.bits = self.num_blocks * alphabet.num_scored  # secret coins of one nonce
         self._label = f"turns/{alphabet.sha256}/{period}/{block}"
         self._known_coins: dict[int | None, NDArray[np.uint8]] = {}
-        place = np.full(alphabet.size, -1, dtype=np.int64)
-        place[alphabet.scored] = np.arange(alphabet.num_scored)
-        self._place = place  # of each symbol among the scored ones
+        self._place = alphabet.place_of  # of each symbol among the scored ones
 
     is_fair = True
 

@@ -70,17 +70,6 @@ class Alphabet:
         return np.flatnonzero(self._is_scored)
 
     @cached_property
-    def place_of(self) -> NDArray[np.int64]:
-        """The place of every id among the scored ones; -1 for the others.
-
-        Keys of one alphabet share it: for a large vocabulary it has megabytes.
-        """
-        place = np.full(self.size, -1, dtype=np.int64)
-        place[self.scored] = np.arange(self.num_scored)
-        place.setflags(write=False)
-        return place
-
-    @cached_property
     def _is_scored(self) -> NDArray[np.bool_]:
         is_scored = np.ones(self.size + 1, dtype=bool)
         is_scored[[*self.unscored, SEPARATOR]] = False  # SEPARATOR, -1, finds the last

@@ -232,7 +232,7 @@ def test_parts_of_unequal_size_are_no_halves(secret: Secret, rng: np.random.Gene
     assert Detector(even, "phase").detect(order[:60]).p_value <= 1.0
 
 
-def test_keys_of_one_vocabulary_share_its_tables() -> None:
+def test_a_key_has_no_table_of_its_vocabulary() -> None:
     """Ten thousand keys of a large vocabulary must fit into a memory."""
     master = Key.generate(LARGE["turns"])
     tracemalloc.start()

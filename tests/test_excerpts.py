@@ -230,3 +230,14 @@ def test_parts_of_unequal_size_are_no_halves(secret: Secret, rng: np.random.Gene
     even = Key.of(secret, Profile(tokens, scheme=Paper()), [order[:middle], order[middle:]])
     assert "null:markov" not in Detector(even, "auto").signature
     assert Detector(even, "phase").detect(order[:60]).p_value <= 1.0
+
+
+def test_a_key_has_no_table_of_its_vocabulary() -> None:
+    """Ten thousand keys of a large vocabulary must fit into a memory."""
+    master = Key.generate(LARGE["turns"])
+    tracemalloc.start()
+    keys = [master.derive(str(number)) for number in range(200)]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(keys) == 200
+    assert size < 200 * 8000  # a byte for each token and key

@@ -121,7 +121,7 @@ def test_requests_name_payloads_only_where_they_may(secret: Secret, tmp_path: Pa
         ServerKey.from_environment(set_by).payload_of(asked)
     allowing = ServerKey.from_environment(set_by | {"PATTERNMARK_PAYLOAD": "request"})
     assert (allowing.payload_of(asked), allowing.payload_of(None)) == (8, None)
-    with pytest.raises(ParameterError, match="nonces from 0 to 255, not 256"):
+    with pytest.raises(ParameterError, match="payloads from 0 to 255, not 256"):
         allowing.payload_of({"patternmark_payload": 256})
     with pytest.raises(ParameterError, match="is a whole number, not '8'"):
         allowing.payload_of({"patternmark_payload": "8"})

@@ -163,7 +163,7 @@ def test_wrong_payloads_are_refused_when_a_request_comes(secret: Secret) -> None
     made = marked_algorithm(stack_copies.LowConfidence, served_by(key))
     wrong = admitted(made, "a", patternmark_payload=4)
     assert wrong is not None
-    assert "nonces from 0 to 3, not 4" in wrong
+    assert "payloads from 0 to 3, not 4" in wrong
     strict = marked_algorithm(stack_copies.LowConfidence, ServerKey(Marker(key, payload=2)))
     assert "not for requests to choose" in str(admitted(strict, "a", patternmark_payload=1))
     assert admitted(strict, "a") is None

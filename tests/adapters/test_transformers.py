@@ -71,7 +71,7 @@ def test_a_config_writes_a_payload(secret: Secret, nonces: int, payload: int) ->
     written = generate(tiny_gpt2(), prompts(2, 10), watermarking_config=config)
     found = PatternMarkDetector(key)(written, prompt_length=10, return_dict=True)
     assert [verdict.payload for verdict in found.verdicts] == [payload, payload]
-    with pytest.raises(ParameterError, match=f"nonces from 0 to {nonces - 1}, not {nonces}"):
+    with pytest.raises(ParameterError, match=f"payloads from 0 to {nonces - 1}, not {nonces}"):
         PatternMarkConfig(key, payload=nonces)
 
 

@@ -105,7 +105,7 @@ def test_every_request_has_a_fresh_seed_that_no_client_chose(hook: Any) -> None:
     assert len(seeds) == 2
     assert 1 not in seeds
     assert shared == {"patternmark_seed": 1}  # the client's own dictionary is not changed
-    with pytest.raises(ValueError, match="nonces from 0 to 63, not 64"):
+    with pytest.raises(ValueError, match="payloads from 0 to 63, not 64"):
         hook.PatternMarkProcessor.validate_params(vllm_parameters(patternmark_payload=64))
 
 

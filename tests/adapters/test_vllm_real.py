@@ -64,7 +64,7 @@ def test_vllm_loads_the_processor_and_checks_requests(key: Key) -> None:
     seeds = {clone.extra_args["patternmark_seed"] for clone in clones}
     assert len(seeds) == 2  # one parameter object for two prompts
     assert processor_of([5]).add_request(0, clones[0])
-    with pytest.raises(VLLMValidationError, match="nonces from 0 to 63"):
+    with pytest.raises(VLLMValidationError, match="payloads from 0 to 63"):
         validate(SamplingParams(extra_args={"patternmark_payload": 64}))
 
 

@@ -1,5 +1,6 @@
 """`patternmark translate` on good and bad input, with the model of the package."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def test_what_is_promised_is_what_detect_finds(run: Run, text_key: Path, tmp_pat
     verdicts = run("detect", target, "--key", text_key, "--json").objects
     found = sum(verdict["prediction"] for verdict in verdicts)
     assert f"The mark is found in {found} of {len(verdicts)} lines at p <= 0.001" in done.err
-    assert done.err.count("lines are too short to carry a mark of their own") == 1
+    assert done.err.count("too short (under 30 tokens) to carry a mark of their own") == 1
     assert "detect --combine" in done.err
 
 
@@ -122,7 +123,7 @@ def test_a_stopped_run_goes_on(run: Run, text_key: Path, tmp_path: Path) -> None
     assert "--overwrite" in refused.err
     again = run("translate", source, "--key", text_key, "-o", part, "--resume", *QUICK)
     assert again.status == 0
-    assert "wrote 1 lines to" in again.err
+    assert "wrote 1 line to" in again.err
     assert part.read_bytes() == whole.read_bytes()
     both = run(
         "translate", source, "--key", text_key, "-o", part, "--resume", "--overwrite", *QUICK
@@ -201,9 +202,43 @@ def test_what_cannot_work_is_refused_before_the_work(
         done = run("translate", *arguments)
         assert (done.status, message in done.err) == (2, True), done.err
         assert not target.exists()
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\n \n")
-    assert "there is no text" in run("translate", empty, *key_and_out).err
+    for content, message in (
+        (b"\n \n", "there is no text"),
+        ("Guten Tag.\n".encode("utf-16"), "this is UTF-16; save the text as UTF-8"),
+        ("Guten Tag.\n".encode("utf-16-le"), "this is UTF-16; save the text as UTF-8"),
+        (gzip.compress(b"Guten Tag.\n"), "this is gzipped; unpack it first"),
+        (bytes(range(256)), "this is a binary file"),
+    ):
+        source.write_bytes(content)
+        done = run("translate", source, *key_and_out)
+        assert (done.status, f"{source}: {message}" in done.err) == (2, True), done.err
+        assert not target.exists()
+
+
+def test_short_lines_are_told_what_helps(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source, many = tmp_path / "in.txt", tmp_path / "many.key"
+    assert run("keygen", "--alphabet", "cmlm-de-en", "--nonces", 65536, "-o", many).status == 0
+    source.write_text("Danke.\n")
+    advice = {
+        text_key: "(under 30 tokens) to carry a mark of its own: translate whole paragraphs, or "
+        "judge the file as a whole with 'patternmark detect --combine'",
+        many: "(under 78 tokens) to carry a mark of its own: translate whole paragraphs, take a "
+        "key with fewer than its 65,536 nonces, or judge",
+    }
+    for key, words in advice.items():
+        done = run("translate", source, "--key", key, "-o", tmp_path / f"{key.stem}.txt", *QUICK)
+        assert done.status == 0
+        assert words in " ".join(done.err.split())
+        assert done.err.startswith("wrote 1 line to")
+
+
+def test_fasta_is_named_and_no_line_lost(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "x.fa", tmp_path / "out.txt"
+    source.write_text(">a\nMKVLAAGIVGLLLAQWERTYIP\n")
+    done = run("translate", source, "--key", text_key, "-o", target, *QUICK)
+    assert done.status == 0
+    assert f"{source}: line 1: this looks like FASTA; its lines are read as text" in done.err
+    assert target.read_text().count("\n") == 2
 
 
 def test_a_checkpoint_with_missing_tensors_is_named(
@@ -253,7 +288,7 @@ def test_a_number_that_a_key_cannot_carry(run: Run, text_key: Path, tmp_path: Pa
         refused = run("translate", SPEECH, "--key", key, "--payload", number, "-o", target)
         assert refused.status == 2
         assert f"carries {carries}, not {number}" in " ".join(refused.err.split())
-        assert "--nonces 65536" in " ".join(refused.err.split())
+        assert "(65536 for 16 bits in text)" in " ".join(refused.err.split())
     refused = run("translate", SPEECH, "--no-watermark", "--payload", 3, "-o", target)
     assert refused.status == 2
     assert not target.exists()

@@ -201,4 +201,5 @@ def _number(environment: Mapping[str, str], name: str, kind: type[float] | type[
     try:
         return kind(text)
     except ValueError:
-        raise ParameterError(f"{name} is a number, not {text!r}") from None
+        whole = "whole " if kind is int else ""
+        raise ParameterError(f"{name} is a {whole}number, not {text!r}") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from patternmark.attacks.edits import cut_window
 from patternmark.attacks.registry import find_attack
@@ -110,7 +111,7 @@ class Run:
     ) -> dict[str, Any]:
         """Count what is found of texts after an edit, by every detector and by p_any."""
         texts = texts[: _SLOW.get(case[0], len(texts))]
-        ids = self._edited([text["text"] for text in texts], case)
+        ids = edited(self.translator, [text["text"] for text in texts], case, self.seed)
         names = (*DETECTORS[scheme], "p_any") if scheme == "turns" else DETECTORS[scheme]
         hits = dict.fromkeys(names, 0)
         for number in {text["key"] for text in texts}:
@@ -128,16 +129,20 @@ class Run:
         }
         return {"scheme": scheme, "delta": delta, "case": list(case), "n": len(ids), "rates": rates}
 
-    def _edited(self, texts: list[str], case: tuple[str, float]) -> list[Any]:
-        name, strength = case
-        if name not in (NONE, WINDOW):
-            texts = find_attack(name).attack_all(texts, strength, self.seed)
-        encoded = self.translator.codec.encode_batch([fold(text).text for text in texts])
-        ids = [np.array(row, dtype=np.int64) for row in encoded]
-        if name != WINDOW:
-            return ids
-        rng = np.random.default_rng(self.seed)
-        return [cut_window(row, int(strength), rng) for row in ids]
+
+def edited(
+    translator: Translator, texts: Sequence[str], case: tuple[str, float], seed: int
+) -> list[NDArray[np.int64]]:
+    """Return the tokens that a verifier reads of texts after an edit."""
+    name, strength = case
+    if name not in (NONE, WINDOW):
+        texts = find_attack(name).attack_all(texts, strength, seed)
+    encoded = translator.codec.encode_batch([fold(text).text for text in texts])
+    ids = [np.array(row, dtype=np.int64) for row in encoded]
+    if name != WINDOW:
+        return ids
+    rng = np.random.default_rng(seed)
+    return [cut_window(row, int(strength), rng) for row in ids]
 
 
 def _detector(key: Key, name: str) -> Detector:

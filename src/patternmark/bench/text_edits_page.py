@@ -32,7 +32,7 @@ def to_markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _name(case: list[Any]) -> str:
+def case_name(case: list[Any]) -> str:
     name, strength = case
     if name == NONE:
         return "intact"
@@ -53,7 +53,7 @@ def _goals(result: dict[str, Any]) -> list[str]:
             continue
         rate = 100 * row["rates"]["auto"]["found"] / row["n"]
         missed = "" if rate >= goal else ", **missed**"
-        lines.append(f"| {_name(row['case'])} | {goal:g} | {_percent(row, 'auto')}{missed} |")
+        lines.append(f"| {case_name(row['case'])} | {goal:g} | {_percent(row, 'auto')}{missed} |")
     return lines
 
 
@@ -74,7 +74,7 @@ def _table(result: dict[str, Any], quality: dict[str, Any]) -> list[str]:
     ]
     for row in own:
         cells = " | ".join(_percent(row, name) for name in names)
-        lines.append(f"| {_name(row['case'])} | {row['n']} | {cells} |")
+        lines.append(f"| {case_name(row['case'])} | {row['n']} | {cells} |")
     return lines
 
 
@@ -99,7 +99,7 @@ def _against(result: dict[str, Any]) -> list[str]:
         f"comparisons, beyond sampling error (intervals that do not meet) in {len(surely)}."
     ]
     lines += [
-        f"- {_name(row['case'])}, delta {row['delta']:g}: {_percent(row, 'auto')} against "
+        f"- {case_name(row['case'])}, delta {row['delta']:g}: {_percent(row, 'auto')} against "
         f"{_percent(row, name)} ({name})"
         for row, name in behind
     ]

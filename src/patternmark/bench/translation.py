@@ -87,16 +87,27 @@ class Setting:
         return (self.scheme,) if self.scheme else tuple(DETECTORS)
 
 
-def cut_paragraphs(file: Path, translator: Translator, most: int, skip: int = 0) -> list[Pair]:
+def cut_paragraphs(
+    file: Path,
+    translator: Translator,
+    most: int,
+    skip: int = 0,
+    tokens: tuple[int, int] = TOKENS,
+) -> list[Pair]:
     """Return beginnings of paragraphs whose reference has 50 to 100 tokens, after some skipped."""
 
     def count(text: str) -> int:
         return len(translator.codec.encode_batch([text])[0])
 
-    cut = (cut_to(pair, *TOKENS, count) for pair in read_pairs(file))
-    found = [pair for pair in cut if pair is not None][skip : skip + most]
+    cut = (cut_to(pair, *tokens, count) for pair in read_pairs(file))
+    usable = [pair for pair in cut if pair is not None]
+    found = usable[skip : skip + most]
     if not found:
-        raise InputError(f"{file}: no paragraph can be cut to {TOKENS[0]} to {TOKENS[1]} tokens")
+        so_many = f"{len(usable)} paragraphs" if usable else "no paragraph"
+        raise InputError(
+            f"{file}: {so_many} can be cut to {tokens[0]} to {tokens[1]} tokens"
+            + (f", and the first {skip} are left out" if usable else "")
+        )
     return found
 
 

@@ -223,6 +223,45 @@ def text_edits(
 
 
 @bench_app.command()
+def text_message(
+    paragraphs: Pairs,
+    texts: Annotated[int, typer.Option(min=1, help="Texts of each setting.")] = 100,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Paragraphs left out first: defaults were chosen on them.")
+    ] = 100,
+    keys: Annotated[int, typer.Option(min=2, help="Keys that identify chooses from.")] = 10_000,
+    model: TranslationModel = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of keys, numbers and edits.")] = 1,
+    partial: Annotated[
+        Path | None, typer.Option(help="Keep translations in this file: a run goes on from it.")
+    ] = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """How often numbers in texts are read, and texts told to be one of many keys'."""
+    import torch
+
+    from patternmark.bench.text_message import run_text_message_benchmark
+    from patternmark.bench.text_message_page import to_markdown
+
+    torch.set_num_threads(1)
+    with progress("parts") as bar:
+        task = bar.add_task("translating", total=None)
+        result = run_text_message_benchmark(
+            paragraphs,
+            texts=texts,
+            skip=skip,
+            keys=keys,
+            model=model,
+            seed=seed,
+            partial=partial,
+            step=lambda what: bar.update(task, advance=1, description=what),
+        )
+    show(result, to_markdown(result), output, as_json)
+
+
+@bench_app.command()
 def text_secrecy(
     paragraphs: Pairs,
     natural: Annotated[Path, typer.Option(help="Pairs whose targets the attacker has.")],

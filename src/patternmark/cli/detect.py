@@ -268,9 +268,11 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     for v, item in judged:
         expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
         numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
-        call = f"[green]marked[/green]{_carried(v)}" + (f" ({v.note})" if v.note in _SAID else "")
-        if not v.prediction:
-            call = escape(v.note or "no mark found")
+        call = f"[green]marked[/green]{_carried(v)}" if v.prediction else "no mark found"
+        if v.note in _SAID:
+            call += f" ({v.note})"
+        elif v.note and not v.prediction:
+            call = escape(v.note)
         if item.in_words:
             call += f" ({item.in_words})"
         names = [item.file, v.id] if several else [v.id]

@@ -151,11 +151,13 @@ def read_items(files: list[str], source: Source) -> Iterator[Item]:
     for file in files:
         name = input_name(file)
         foreign: list[str] = []
+        texts = 0  # that a key for sequences cannot read
         for record, manifest in _records(file, source):
             try:
                 symbols, folded = source.symbols(record.sequence)
             except SequenceError as error:
                 warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
+                texts += not source.of_text and " " in record.sequence
                 continue
             scored = _scored_by(manifest, record, symbols, name)
             item = Item(name, record, symbols, scored, folded=folded)
@@ -163,6 +165,11 @@ def read_items(files: list[str], source: Source) -> Iterator[Item]:
                 foreign.append(item.place)
             yield item
         _warn_of_foreign(name, foreign, source)
+        if texts:
+            warn(
+                f"{name}: this looks like text, and the key is for {source.alphabet.name}: give "
+                "the key that the text was marked with"
+            )
 
 
 def _warn_of_foreign(file: str, places: list[str], source: Source) -> None:

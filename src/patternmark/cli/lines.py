@@ -10,7 +10,15 @@ from typing import BinaryIO
 
 from patternmark.cli.output import warn
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.first_bytes import (
+    BYTE_ORDER_MARK,
+    GZIP_MAGIC,
+    looks_like_fasta,
+    refuse_what_is_no_text,
+)
 from patternmark.io.records import Problem, input_name
+
+_FIRST_BYTES = 4096
 
 
 def refuse_own_input(input: Path, output: Path) -> None:
@@ -29,8 +37,15 @@ def read_lines(file: Path, consequence: str) -> list[str]:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    start = content[:_FIRST_BYTES]
+    if start.startswith(GZIP_MAGIC):
+        raise InputError(f"{name}: this is gzipped; unpack it first, such as with gunzip")
+    refuse_what_is_no_text(start, name, of_text=True)
+    if looks_like_fasta(start):
+        message = "this looks like FASTA; its lines are read as text"
+        warn(Problem(name, "line 1", message, skipped=False))
     lines = []
-    rows = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    rows = content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     if rows[-1] == b"":
         rows.pop()
     for number, row in enumerate(rows, start=1):
@@ -39,7 +54,8 @@ def read_lines(file: Path, consequence: str) -> list[str]:
             lines.append(" ".join(row.decode("utf-8").split()))
         except UnicodeDecodeError:
             lines.append("")
-            warn(Problem(name, f"line {number}", f"not UTF-8: {consequence}"))
+            message = f"not UTF-8: {consequence}; save the text as UTF-8"
+            warn(Problem(name, f"line {number}", message))
     if not any(lines):
         raise InputError(f"{name}: there is no text in it")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = {"cpu": 8, "cuda": 1024}  # lines that are translated, and written, together
 _JUDGED_AT_ONCE = 2048
-# About as many tokens as it takes at delta 3 until a mark is clear: median of 209 lines, 31.
+# About as many tokens as it takes at delta 3 until a mark is clear at 0.1 %: median of 209 lines,
+# 31. One of many nonces takes more, as a p-value is multiplied by their number.
 _SHORT = 30
 
 
@@ -88,7 +90,7 @@ def translate(
     written, marker, counter = done, None, None
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-        marker = Marker(loaded, delta=delta, payload=_checked_payload(loaded, payload))
+        marker = Marker(loaded, delta=delta, payload=payload)
         counter = NonceCounter.needed_for(marker, key, warn) if seed is None else None
     run_seed = fresh_seed() if seed is None else seed
     where = pick_device(device)
@@ -117,17 +119,9 @@ def translate(
     except KeyboardInterrupt:
         say(f"stopped: {name} has {written} of {len(lines)} lines; --resume goes on behind them")
         raise typer.Exit(STOPPED) from None
-    say(f"wrote {len(lines) - done} lines to {name}, {_mark(marker, translator, texts)}")
-
-
-def _checked_payload(key: Key, payload: int | None) -> int | None:
-    """Refuse a number that a key cannot carry, and say which key could."""
-    nonces = key.profile.scheme.nonces
-    if payload is None or 0 <= payload < nonces > 1:
-        return payload
-    carries = "no payload" if nonces == 1 else f"payloads from 0 to {nonces - 1}"
-    advice = "make one with 'patternmark keygen --alphabet cmlm-de-en --nonces 65536' for 16 bits"
-    raise ParameterError(f"key {key.key_id} carries {carries}, not {payload}: {advice}")
+    count = len(lines) - done
+    wrote = f"wrote {count} line{'' if count == 1 else 's'} to {name}"
+    say(f"{wrote}, {_mark(marker, translator, texts)}")
 
 
 def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> None:
@@ -155,9 +149,10 @@ def _mark(marker: Marker | None, translator: Translator, texts: list[str]) -> st
     verdicts = _judged(marker.key, translator, texts)
     found = sum(verdict.prediction for verdict in verdicts)
     carried = "" if marker.payload is None else f" with payload {marker.payload}"
+    advice = _advice(verdicts, marker.key.circle.nonces)
     return (
         f"marked by key {marker.key.key_id}{carried}. The mark is found in {found} of "
-        f"{len(verdicts)} lines at p <= {DEFAULT_FPR:g}{_advice(verdicts)}"
+        f"{len(verdicts)} lines at p <= {DEFAULT_FPR:g}{advice}"
     )
 
 
@@ -171,17 +166,20 @@ def _judged(key: Key, translator: Translator, texts: list[str]) -> list[Verdict]
     return verdicts
 
 
-def _advice(verdicts: list[Verdict]) -> str:
+def _advice(verdicts: list[Verdict], nonces: int) -> str:
     """Say in one sentence what helps where lines show no mark; nothing where all do."""
     missed = [verdict for verdict in verdicts if not verdict.prediction]
     hopeless = (Status.TOO_SHORT, Status.NOTHING_TO_SCORE)
-    short = sum(v.status in hopeless or v.num_tokens_scored < _SHORT for v in missed)
+    least = round(_SHORT * (1.0 + log(nonces) / -log(DEFAULT_FPR)))
+    short = sum(v.status in hopeless or v.num_tokens_scored < least for v in missed)
     if short:
         are = "1 line is" if short == 1 else f"{short} lines are"
         own = "its" if short == 1 else "their"
+        fewer = "" if nonces == 1 else f", take a key with fewer than its {nonces:,} nonces"
         return (
-            f". {are} too short to carry a mark of {own} own: judge the file as a whole with "
-            "'patternmark detect --combine', or translate whole paragraphs"
+            f". {are} too short (under {least} tokens) to carry a mark of {own} own: translate "
+            f"whole paragraphs{fewer}, or judge the file as a whole with "
+            "'patternmark detect --combine'"
         )
     return "; a larger --delta marks more of them" if missed else ""
 

@@ -29,7 +29,7 @@ class Marker:
 
     def __init__(self, key: Key, *, delta: float | None = None, payload: int | None = None) -> None:
         self.key = key
-        self.payload = _checked_payload(key, payload)
+        self.payload = None if payload is None else _checked_payload(key, payload)
         self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
 
@@ -127,13 +127,15 @@ class Marker:
         return self.prepare(keys, temperature, like=logits).add_to(logits)
 
 
-def _checked_payload(key: Key, payload: int | None) -> int | None:
-    if payload is None:
-        return None
-    if key.profile.scheme.nonces == 1:
-        advice = "make a key with more nonces"
-        raise ParameterError(f"key {key.key_id} has one nonce and carries no payload: {advice}")
-    return int(_checked(key, [payload])[0])
+def _checked_payload(key: Key, payload: int) -> int:
+    if isinstance(payload, bool) or not isinstance(payload, int | np.integer):
+        raise ParameterError(f"a payload is a whole number, not {payload!r}")
+    nonces = key.profile.scheme.nonces
+    if nonces > 1 and 0 <= payload < nonces:
+        return int(payload)
+    carries = "no payload" if nonces == 1 else f"payloads from 0 to {nonces - 1}"
+    advice = "make one with more nonces by 'patternmark keygen' (65536 for 16 bits in text)"
+    raise ParameterError(f"key {key.key_id} carries {carries}, not {payload}: {advice}")
 
 
 def _checked(key: Key, nonces: Sequence[int]) -> NDArray[np.int64]:

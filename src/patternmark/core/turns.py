@@ -43,9 +43,6 @@ class TurnSchedule:
         self.bits = self.num_blocks * alphabet.num_scored  # secret coins of one nonce
         self._label = f"turns/{alphabet.sha256}/{period}/{block}"
         self._known_coins: dict[int | None, NDArray[np.uint8]] = {}
-        place = np.full(alphabet.size, -1, dtype=np.int64)
-        place[alphabet.scored] = np.arange(alphabet.num_scored)
-        self._place = place  # of each symbol among the scored ones
 
     is_fair = True
 
@@ -57,7 +54,7 @@ class TurnSchedule:
         """Which of some symbols each key of a nonce promotes: [P, len(symbols)]."""
         chosen = np.repeat(self._coins_of(self._of_nonce(nonce), symbols), self.block, axis=0)
         chosen[1::2] ^= True  # every second key of a block promotes the complement
-        chosen[:, self._place[symbols] < 0] = False
+        chosen[:, ~self._alphabet.is_scored(symbols)] = False
         return chosen
 
     def promoted_rows(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -97,7 +94,8 @@ class TurnSchedule:
     def _coins_of(self, packed: NDArray[np.uint8], symbols: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Unpack the coins of some symbols: [blocks, len(symbols)]."""
         blocks = np.arange(self.num_blocks)[:, None]
-        number = blocks * self._alphabet.num_scored + self._place[symbols]
+        place = np.searchsorted(self._alphabet.scored, symbols, side="right") - 1
+        number = blocks * self._alphabet.num_scored + place
         return np.asarray(packed[number >> 3] >> (~number & 7).astype(np.uint8) & 1, dtype=bool)
 
     def _of_nonce(self, nonce: int) -> NDArray[np.uint8]:

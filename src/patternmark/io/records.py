@@ -22,6 +22,12 @@ from typing import Any, BinaryIO, Literal, TextIO, cast, get_args
 
 from patternmark.errors import InputError
 from patternmark.io.designs import DesignHeader, parse_design_header
+from patternmark.io.first_bytes import (
+    BYTE_ORDER_MARK,
+    GZIP_MAGIC,
+    looks_like_fasta,
+    refuse_what_is_no_text,
+)
 
 Format = Literal["auto", "fasta", "lines", "jsonl", "paragraphs", "text"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -29,9 +35,10 @@ FORMATS: tuple[str, ...] = get_args(Format)
 _FASTA_SUFFIXES = {".fa", ".fasta", ".faa", ".fas", ".fsa"}
 _JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
 _SEQUENCE_FIELDS = ("sequence", "tokens", "token_ids", "input_ids", "text")
-_GZIP_MAGIC = b"\x1f\x8b"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_AS_TEXT = (
+    "this looks like FASTA, and the key is for text: every line is read as a text; give the key "
+    "that the sequences were marked with"
+)
 _SNIFFED_BYTES = 4096
 # How a line of JSON begins that was cut short: an object with a name, or nothing but numbers.
 _BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
@@ -80,7 +87,11 @@ def read_records(
         try:
             # A byte that is no UTF-8 must be known in a text; no letter looks like its replacement.
             stream, start = _open_text(path, stack, "surrogateescape" if of_text else "replace")
-            _refuse_what_is_no_text(start, name)
+            refuse_what_is_no_text(start, name, of_text=of_text)
+            if not start.removeprefix(BYTE_ORDER_MARK).strip():
+                raise InputError(f"{name}: the file is empty")
+            if of_text and looks_like_fasta(start):
+                yield Problem(name, "line 1", _AS_TEXT, skipped=False)
             sniff = _sniff_text if of_text else _sniff
             kind = sniff(start, path, name) if format == "auto" else format
             for item in _PARSERS[kind](stream, name):
@@ -102,12 +113,12 @@ def read_records(
 def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]:
     """Open a file for reading with its first bytes, unzipped where it is gzipped."""
     stream: BinaryIO = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))  # noqa: SIM115
-    start = stream.read(len(_GZIP_MAGIC))
+    start = stream.read(len(GZIP_MAGIC))
     stream = _Rejoined(start, stream).buffered()
-    if start == _GZIP_MAGIC:
+    if start == GZIP_MAGIC:
         stream = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream)))
     start = stream.read(_SNIFFED_BYTES)
-    while start and not start.removeprefix(_BYTE_ORDER_MARK).strip():
+    while start and not start.removeprefix(BYTE_ORDER_MARK).strip():
         more = stream.read(_SNIFFED_BYTES)  # blank so far
         if not more:
             break
@@ -137,17 +148,8 @@ class _Rejoined(io.RawIOBase):
         return len(data)
 
 
-def _refuse_what_is_no_text(start: bytes, name: str) -> None:
-    if start.startswith(_UTF_16):
-        raise InputError(f"{name}: this is UTF-16; save the text as UTF-8")
-    if b"\0" in start:
-        raise InputError(f"{name}: this is a binary file; give FASTA, lines, text or JSON lines")
-    if not start.removeprefix(_BYTE_ORDER_MARK).strip():
-        raise InputError(f"{name}: the file is empty")
-
-
 def _sniff(start: bytes, path: str, name: str) -> str:
-    first = start.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1].decode("latin-1")
+    first = start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1].decode("latin-1")
     if first in ">;":
         return "fasta"
     if first in "{[":
@@ -164,7 +166,7 @@ def _sniff(start: bytes, path: str, name: str) -> str:
 def _sniff_text(start: bytes, path: str, name: str) -> str:
     """Text may begin with anything: it is JSON by its suffix, or where every line is JSON."""
     suffix = Path(path.removesuffix(".gz")).suffix.lower()
-    lines = start.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+    lines = start.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     *whole, last = lines if len(start) >= _SNIFFED_BYTES else [*lines, b""]
     is_json = all(_is_json_record(line) for line in whole if line.strip())
     if suffix in _JSON_SUFFIXES or (is_json and (not last or _BEGINS_JSON.fullmatch(last))):

@@ -30,6 +30,7 @@ from patternmark.io.sentencepiece_wire import PieceType, read_pieces
 TOKENIZER, MASK_PREDICT = "tokenizer", "mask-predict"  # kinds of alphabets that are read from files
 CMLM_DE_EN = "cmlm-de-en"  # the tokenizer that comes with the package
 # Of a folder the first of these is read.
+_MOST_WORDS = 4  # in a token
 FOLDER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt", "spiece.model", "tokenizer.model")
 SENTENCEPIECE_SUFFIX = ".model"
 
@@ -186,6 +187,9 @@ def _from_lines(text: str) -> _Entries:
         lines.pop()
     if all(_SCORED_LINE.fullmatch(line) for line in lines):
         lines = [line.rpartition("\t")[0] for line in lines]  # the last: a tab may be a token
+    for number, line in enumerate(lines, start=1):
+        if len(line.split()) > _MOST_WORDS:
+            raise ValueError(f"line {number} is a text; such a file has a token on every line")
     return _Entries(_numbered(lines))
 
 

@@ -12,7 +12,7 @@ from patternmark.core.secret import Secret
 from patternmark.cyclic import CyclicRatio
 from patternmark.likelihood import Component, Mixture, Worth
 from patternmark.masks.coins import times_said
-from patternmark.masks.refrains import repeats_itself
+from patternmark.masks.refrains import Refrains
 from patternmark.statistics.texts import REPEATS_ITSELF
 from tests.synthetic import text, vocabulary
 
@@ -168,6 +168,10 @@ def reading_of(symbols: np.ndarray) -> Reading:
     return Reading(symbols, (slice(0, len(symbols)),))
 
 
+def repeats_itself(reading: Reading) -> bool:
+    return Refrains.of(reading).repeats_itself
+
+
 def test_what_repeats_itself(rng: np.random.Generator) -> None:
     words = rng.permutation(TOKENS.scored)
     natural = np.concatenate([words[:100], words[:12], words[200:290]])  # a phrase said again
@@ -181,6 +185,47 @@ def test_what_repeats_itself(rng: np.random.Generator) -> None:
     assert not repeats_itself(reading_of(some))
     for few in (0, 1):
         assert not repeats_itself(reading_of(words[:few]))
+
+
+def test_what_returns_together_raises_the_p_value(rng: np.random.Generator) -> None:
+    """A name of four tokens, again and again in other surroundings; not four tokens apart."""
+    words = rng.permutation(TOKENS.scored)
+    name, others = words[:4], words[4:]
+    places = np.arange(0, 90, 15) + rng.integers(0, 8, 6)
+    together = others[:100].copy()
+    for place in places:
+        together[place : place + 4] = name
+    apart = others[:100].copy()
+    for token in name:
+        apart[rng.choice(100, 6, replace=False)] = token
+    one, other = Refrains.of(reading_of(together)), Refrains.of(reading_of(apart))
+    assert one.company > 0.15
+    assert other.company < 0.1
+    assert one.log_rise > other.log_rise + 1.0
+    unread = together.copy()
+    unread[places] = -1  # three tokens of the name are read
+    assert Refrains.of(reading_of(unread)).company < one.company
+
+
+@pytest.mark.parametrize("lags", [(6, 6), (7, 7), (6, 7), (1, 3)])
+def test_company_is_the_mean_of_the_ratio_up_to_the_fourth_order(lags: tuple[int, int]) -> None:
+    """Two tokens that return: the mean over their coins and over a path that slips, exactly."""
+    symbols = np.arange(40)
+    symbols[[10, 10 + lags[0]]] = 90
+    symbols[[12, 12 + lags[1]]] = 91
+    mean = np.mean([mean_over_parities(symbols, {90: a, 91: b}) for a in (1, -1) for b in (1, -1)])
+    refrains = Refrains.of(reading_of(symbols))
+    # Terms are weighed by how often both places share a block, here nearly always.
+    assert refrains.company**2 * 40 == pytest.approx(max(mean - 1.0, 0.0), rel=0.08, abs=1e-3)
+
+
+def mean_over_parities(symbols: np.ndarray, coins: dict[int, int]) -> float:
+    """The mean of the product of 1 + e c s over paths that turn back at one step in ten."""
+    state = np.array([0.5, 0.5])
+    for token in symbols.tolist():
+        state = 0.9 * state[::-1] + 0.1 * state
+        state = state * (1.0 + 0.64 * coins.get(token, 0) * np.array([1, -1]))
+    return float(state.sum())
 
 
 def test_unread_tokens_and_joins_of_pieces_do_not_repeat() -> None:

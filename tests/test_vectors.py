@@ -15,7 +15,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.secret import Secret
 from patternmark.likelihood import TEXT_MIXTURE
 from patternmark.masks.coins import times_said
-from patternmark.masks.refrains import repeats_itself
+from patternmark.masks.refrains import Refrains
 from patternmark.rates import ANY_SYMBOL
 from patternmark.recover import recover
 from patternmark.statistics.blocks import BlockStatistic
@@ -222,7 +222,7 @@ def test_the_port_mixes_what_the_package_mixes() -> None:
         assert (kind.natural, kind.natural, kind.any) == tuple(w[number] for w in weights)
 
 
-@pytest.mark.parametrize("num_words", [1, 5, 20, 60, 500])
+@pytest.mark.parametrize("num_words", [1, 5, 20, 60, 200, 500])
 def test_the_port_counts_repeats_as_the_package_does(
     num_words: int, rng: np.random.Generator
 ) -> None:
@@ -231,7 +231,11 @@ def test_the_port_counts_repeats_as_the_package_does(
         tokens = [None if token < 0 else token for token in text.tolist()]
         assert port_turns.times(tokens) == times_said(text).tolist()
         reading = Reading(text, (slice(0, length),))
-        assert port_turns.repeats_itself(tokens) == repeats_itself(reading)
+        refrains = Refrains.of(reading)
+        assert port_turns.repeats_itself(tokens) == refrains.repeats_itself
+        if refrains.same <= 1.0:
+            assert port_turns.company(tokens) == pytest.approx(refrains.company)
+            assert port_turns.log_rise(tokens) == pytest.approx(refrains.log_rise)
 
 
 def test_what_happens_to_marks_in_text_is_covered() -> None:

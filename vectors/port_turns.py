@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from itertools import pairwise
 from math import exp, expm1, inf, log, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,23 +111,49 @@ def _rounded_up(number: int) -> int:
 def repeats_itself(tokens: list[int | None]) -> bool:
     """Whether a text repeats itself more than natural texts do, in one of two ways."""
     spoken = [token for token in tokens if token is not None]
+    return _has_few_tokens(spoken) or company(tokens) > 0.20
+
+
+def _has_few_tokens(spoken: list[int]) -> bool:
     n = len(spoken)
-    if n < 2:
-        return False
-    same = sum(c * (c - 1) for c in Counter(spoken).values()) / (n * (n - 1))
-    returning = 1.0 - len(set(pairwise(spoken))) / (n - 1)
-    return same > 0.020 + 0.7 / n or returning > 0.13 + 0.0001 * min(n, 1000)
+    same = sum(c * (c - 1) for c in Counter(spoken).values())
+    return n > 1 and same > (0.020 + 0.7 / n) * n * (n - 1)
 
 
-def log_surplus(tokens: list[int | None]) -> float:
-    """What to add to ln p where tokens return at places of one parity."""
+def company(tokens: list[int | None]) -> float:
+    """How far tokens return together: terms of second and fourth order of the mean of E."""
+
+    def same(later: int, earlier: int) -> bool:
+        inside = earlier >= 0 and later < len(tokens) and 0 < later - earlier < 128
+        return inside and tokens[later] is not None and tokens[later] == tokens[earlier]
+
+    total = 0.0
+    pairs = [(i, j) for i in range(len(tokens)) for j in range(i) if same(i, j)]
+    for i, j in pairs:
+        share = 1.0 - (i - j) / 128  # of the blocks that hold both
+        total += 0.64**2 * share * (-0.8) ** (i - j)
+        for after in range(1, 5):
+            for around in (-4, -3, -2, -1, 1, 2, 3, 4):
+                if j + around != i and same(i + after, j + around):
+                    total += 0.64**4 * share * (-0.8) ** (after + abs(around))
+    spoken = sum(token is not None for token in tokens)
+    return sqrt(max(total, 0.0) / max(spoken, 1))
+
+
+def parity(tokens: list[int | None]) -> float:
+    """Standard deviations by which tokens return at places of one parity."""
     counts, sums = Counter(t for t in tokens if t is not None), Counter[int]()
     for place, token in enumerate(tokens):
         if token is not None:
             sums[token] += -1 if place % 2 else 1
     surplus = sum(sums[t] ** 2 - c for t, c in counts.items()) / 2
     pairs = sum(c * (c - 1) for c in counts.values()) / 2
-    return 0.45 * max(surplus / sqrt(pairs + 4.0) - 0.5, 0.0)
+    return surplus / sqrt(pairs + 4.0)
+
+
+def log_rise(tokens: list[int | None]) -> float:
+    """What to add to ln p of natural text where tokens return together, or at one parity."""
+    return 17.0 * max(company(tokens) - 0.08, 0.0) + 0.45 * max(parity(tokens) - 0.5, 0.0)
 
 
 def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, sizes: Sizes) -> float:
@@ -200,7 +225,7 @@ def verdict(
         if sizes.nonces > 1:  # one nonce must stand out; the others add 1 on average
             lone = log_e + log(-expm1(-log_e)) + log(sizes.nonces) if log_e > 0.0 else -inf
         counted = counted_log_p(table, lone, scored) + log(sizes.nonces)
-        log_p = min(min(-log_e, 0.0, counted) + log_surplus(tokens), 0.0)
+        log_p = min(min(-log_e, 0.0, counted) + log_rise(tokens), 0.0)
     return {
         "read": tokens,
         "times": times(tokens),

@@ -16,6 +16,7 @@ from patternmark.bench.text_null import for_checks, for_table, table_of_corpora,
 from patternmark.bench.text_validity import (
     LENGTHS,
     LEVELS,
+    LONG,
     MARKED,
     SCHEMES,
     run_text_validity_benchmark,
@@ -51,11 +52,13 @@ def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> No
     numbers = {"numbers": corpora["one"]}
     made = run_text_validity_benchmark(corpora, numbers, marked, TOKENS, encode, **sizes)
     natural = [f"{corpus}, {length}" for length in LENGTHS for corpus in corpora]
-    assert made["kinds"]["natural"] == natural
+    assert made["kinds"]["natural"] == natural  # and none is long enough for more
+    assert LONG.keys().isdisjoint(LENGTHS)
     rows = {(row["scheme"], row["source"]): row for row in made["rates"]}
     sources = [name for some in made["kinds"].values() for name in some]
     assert set(rows) == {(scheme, source) for scheme in SCHEMES for source in sources}
     assert rows["turns", "one, 50 to 100 tokens"]["pairs"] == 2 * 3
+    assert rows["turns", "one, 200 to 400 tokens"]["pairs"] == 2 * 2  # fewer of long texts
     assert rows["turns", made["kinds"][MARKED][0]]["pairs"] == 2 * 1
     assert rows["turns", "one word, 50 to 100 tokens"]["noticed"] == 1.0
     for row in rows.values():

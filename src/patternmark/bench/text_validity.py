@@ -32,7 +32,12 @@ from patternmark.intervals import rate_interval
 from patternmark.io.kept import Kept
 from patternmark.statistics.texts import REPEATS_ITSELF
 
-LENGTHS = {"50 to 100 tokens": (50, 100), "200 to 400 tokens": (200, 400)}
+LENGTHS = {
+    "20 to 40 tokens": (20, 40),
+    "50 to 100 tokens": (50, 100),
+    "200 to 400 tokens": (200, 400),
+}
+LONG = {"1,500 to 2,000 tokens": (1500, 2000)}  # of natural text alone
 LEVELS = (1e-2, 1e-3, 1e-4)
 P_VALUES = ("p_value", "p_any")
 SCHEMES: dict[str, Scheme] = {"turns": Turns(), "paper": Paper()}
@@ -40,6 +45,7 @@ NATURAL, HARD, MARKED = "natural", "hard", "another key's marks"
 TOLERATED = 1.1  # times nominal
 _MOST = 4_000  # texts of one source and length that are drawn from
 _HARD_TEXTS = 400
+_USUAL_LENGTH = 100  # up to which a key judges as many texts as it may
 _ALIKE = 20_000  # sentences that hard texts take their words from
 
 Texts = list[NDArray[np.int64]]
@@ -68,7 +74,9 @@ class Judge:
         }
 
     def _count(self, detector: Detector, texts: Texts, rng: np.random.Generator) -> dict[str, Any]:
-        chosen = rng.permutation(len(texts))[: self.per_key]
+        # Of long texts fewer, since each takes long: half as many of those four times as long.
+        fewer = min(1.0, (_USUAL_LENGTH / max(len(text) for text in texts)) ** 0.5)
+        chosen = rng.permutation(len(texts))[: max(1, round(fewer * self.per_key))]
         verdicts = detector.detect_many([texts[i] for i in chosen])
         hits = {
             name: [sum(_at_most(getattr(v, name), level) for v in verdicts) for level in LEVELS]
@@ -104,10 +112,12 @@ def run_text_validity_benchmark(
         raise ParameterError("keys differ: give at least two, better some hundred")
     rng = np.random.default_rng(seed)
     kinds: dict[str, dict[str, Texts]] = {NATURAL: {}, HARD: {}, MARKED: {}}
-    for length, sizes in LENGTHS.items():
+    for length, sizes in (LENGTHS | LONG).items():
         for corpus, documents in corpora.items():
             found = cut(for_checks(documents), encode, sizes, _MOST, rng)
-            kinds[NATURAL][f"{corpus}, {length}"] = found
+            if found:
+                kinds[NATURAL][f"{corpus}, {length}"] = found
+    for length, sizes in LENGTHS.items():
         for name, texts in _hard(corpora, others, encode, sizes, rng).items():
             kinds[HARD][f"{name}, {length}"] = texts
     if marked:

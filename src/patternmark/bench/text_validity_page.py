@@ -16,8 +16,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"{result['num_keys']} --texts {result['per_key']} -o docs/results` with patternmark "
         f"{result['version']}, Python {result['python']}, numpy {result['numpy']}: tokens of "
         f"{result['alphabet']} ({result['num_tokens']:,}), {result['num_keys']} fresh keys of each "
-        f"scheme, each judging up to {result['per_key']} texts of every source. The table of the "
-        "null was made of other documents.",
+        f"scheme, each judging up to {result['per_key']} texts of every source, of long texts "
+        "fewer. The table of the null was made of other documents.",
         "",
         "A number is the measured rate over the nominal one, with a 95 % interval "
         "(Clopper-Pearson; pairs of one key or one text are not quite independent). "

@@ -6,9 +6,9 @@ by reading all tokens, also those that stand again and again.
 **For natural text** (`p_value`): all tokens count in full. In natural English a word that stands
 again does so at even and odd places alike, so that its one secret coin speaks for and against a
 mark in equal measure. How often chance reaches a ratio was counted on natural English under random
-keys (`bench text-null`). Where words return at places of one parity, as in texts that another key
-marked, the p-value is raised. A text that repeats itself (`masks.refrains`) is not natural in this
-sense: it is judged by the other p-value, and the verdict says so.
+keys (`bench text-null`). Where words return in the same company, or at places of one parity, the
+p-value is raised; where they do so more than in natural text, the text repeats itself
+(`masks.refrains`): it is judged by the other p-value, and the verdict says so.
 
 **For any text whatever** (`p_any`): a token that stands r times in a record counts 1/r each time.
 All its places in a block share one secret coin. Each factor has mean 1 over the coin, and by
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.evidence import markov
-from patternmark.masks.refrains import log_surplus, repeats_itself
+from patternmark.masks.refrains import Refrains
 from patternmark.null.mixture import MixtureNull, text_null
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.excerpts import Excerpt
@@ -117,21 +117,25 @@ class TextStatistic(AnyTextStatistic):
         for i, (reading, bound) in enumerate(zip(readings, found, strict=True)):
             if reading.num_scored == 0 or len(reading.spoken) > 1:
                 result.append(bound)
-            elif reading.times is not None and repeats_itself(reading):
+                continue
+            refrains = Refrains.of(reading)
+            if reading.times is not None and refrains.repeats_itself:
                 result.append(bound.with_note(REPEATS_ITSELF))
             else:
-                raised = min(float(log_p[i]) + log_surplus(reading), 0.0)
+                raised = min(float(log_p[i]) + refrains.log_rise, 0.0)
                 result.append(bound.judged_by(float(total[i]), raised, float(floor[i])))
         return result
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return ln p against the ratio's logarithm."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
-        if self._null is None or repeats_itself(reading):
+        refrains = Refrains.of(reading)
+        if self._null is None or refrains.repeats_itself:
             heights = markov(values)
         else:
             scored = np.full(len(values), reading.num_scored)
             heights = self._null.log_tail(values, scored, self._nonces)
+            heights = np.minimum(heights + refrains.log_rise, 0.0)
         return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
 
 

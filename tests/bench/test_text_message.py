@@ -107,7 +107,7 @@ def test_what_is_kept_is_not_translated_again(
         assert again[name] == result[name]
     with pytest.raises(AgainError):
         measure(folder, seed=2)
-    monkeypatch.setattr("patternmark.bench.text_message.digest_of", lambda _: "another model")
+    monkeypatch.setattr(Translator, "weights_digest", "another model")
     with pytest.raises(AgainError):
         measure(folder)
 

@@ -56,7 +56,7 @@ def paragraphs(folder: Path) -> Path:
 
 def run(folder: Path, **others: Any) -> dict[str, Any]:
     how: dict[str, Any] = {"deltas": (6.0,), "most": 4, "num_keys": 3, "decoding": QUICK}
-    how["as_needed"] = 0.0
+    how["choices"] = ("found", "likeliest")
     return run_translation_benchmark(paragraphs(folder), **how | others)
 
 
@@ -92,7 +92,7 @@ def test_what_is_measured_is_on_the_page(tmp_path: Path) -> None:
     page = to_markdown(result)
     assert f"BLEU {result['settings'][0]['bleu']:.2f}" in page
     assert len(re.findall(r"^\| 6 \|", page, re.MULTILINE)) == 2
-    assert page.count("not measured") == 6  # no goal is for this strength
+    assert page.count("where 95% are found") == 1  # for the one choice
     plot(result, tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 10_000
     # A run that was stopped goes on from what is kept, and judges it alike.
@@ -108,12 +108,12 @@ def test_what_is_english_already_is_left_out(tmp_path: Path) -> None:
     file = paragraphs(tmp_path)
     copy = " ".join(ENGLISH * 2)
     file.write_text(f"{copy}\t{copy}\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
-    some: dict[str, Any] = {"deltas": (), "most": 5, "num_keys": 3, "decoding": QUICK}
-    result = run_translation_benchmark(file, **some, as_needed=6.0)
+    some: dict[str, Any] = {"deltas": (6.0,), "most": 5, "num_keys": 3, "decoding": QUICK}
+    result = run_translation_benchmark(file, **some, choices=("as needed",))
     assert (result["texts"], result["english_already"]) == (5, 1)
-    assert [row["n"] for row in result["settings"]] == [4, 4]
+    assert [row["n"] for row in result["settings"]] == [4, 4, 4]
     assert result["settings"][1]["choice"] == "as needed"
-    assert "as needed up to delta 6" in to_markdown(result)
+    assert "| BLEU, as needed, where 95% are found" in to_markdown(result)
 
 
 def test_each_text_is_judged_by_the_key_that_marked_it(tmp_path: Path) -> None:

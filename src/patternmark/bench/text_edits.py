@@ -89,7 +89,8 @@ class Run:
         found: list[Text] = []
         for first in range(0, most, _AT_ONCE):
             some = self.pairs[first : first + _AT_ONCE]
-            name = f"{scheme}/{delta:g}/{first}/{len(some)}"
+            model = self.translator.weights_digest  # what another one wrote is not this one's
+            name = f"{scheme}/{delta:g}/{first}/{len(some)}/{model}/seed {self.seed}"
             row = self.kept.get(name)
             number = first // _AT_ONCE % _KEYS
             if row is None:

@@ -22,7 +22,6 @@ from patternmark.bench.text_edits import NONE, WINDOW, edited
 from patternmark.bench.text_message_keys import Owners, rate_of
 from patternmark.bench.translation import (
     AS_NEEDED,
-    AS_NEEDED_DELTA,
     CHOICES,
     PASSES,
     SKIPPED,
@@ -40,7 +39,6 @@ from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept
-from patternmark.models.cmlm import CMLM
 from patternmark.translation.bleu import bleu
 from patternmark.translation.corpus import Pair
 from patternmark.translation.decode import Decoding
@@ -52,6 +50,7 @@ DELTAS = (3.0, 5.0)
 LIKELIEST = "likeliest"
 CASES = ((NONE, 0.0), ("word-drop", 0.1), (WINDOW, 100.0))
 BOUNDS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # between printed probabilities of an error
+_AS_NEEDED_DELTA = 3.0  # the most, where a mark is as strong as needed
 _AT_ONCE = 10  # texts of one key, before the next one's turn
 _MANY = 10**9
 Text = dict[str, Any]
@@ -78,7 +77,6 @@ class Run:
     """What is translated and judged."""
 
     translator: Translator
-    model: str  # a hash of its weights: what another model wrote is not taken for this one's
     pairs: Sequence[Pair]
     decoding: Decoding
     seed: int
@@ -95,7 +93,8 @@ class Run:
         found: list[Text] = []
         for first in range(0, len(self.pairs), _AT_ONCE):
             some = self.pairs[first : first + _AT_ONCE]
-            name = f"{setting}/{self.decoding}/{self.model}/{self.seed}/{_digest(some)}/{first}"
+            model = self.translator.weights_digest  # what another one wrote is not this one's
+            name = f"{setting}/{self.decoding}/{model}/{self.seed}/{_digest(some)}/{first}"
             row = self.kept.get(name)
             if row is None:
                 row = {"job": name, **self._translated(setting, first, some)}
@@ -136,14 +135,6 @@ class Run:
 
 def _digest(pairs: Sequence[Pair]) -> str:
     return sha256("\n".join(source for source, _ in pairs).encode()).hexdigest()[:12]
-
-
-def digest_of(model: CMLM) -> str:
-    """Return a hash of a model's weights, wherever they were read from."""
-    found = sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        found.update(name.encode() + tensor.cpu().numpy().tobytes())
-    return found.hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -221,7 +212,7 @@ def run_text_message_benchmark(
     texts: int = 100,
     nonces: Sequence[int] = NONCES,
     deltas: Sequence[float] = DELTAS,
-    as_needed: float = AS_NEEDED_DELTA,
+    as_needed: float = _AS_NEEDED_DELTA,
     tokens: tuple[int, int] = TOKENS,
     decoding: Decoding | None = None,
     keys: int = 10_000,
@@ -238,8 +229,7 @@ def run_text_message_benchmark(
     translator = Translator.open(model)
     usable = cut_paragraphs(paragraphs, translator, _MANY, skip, tokens)
     pairs = [pair for pair in usable if not is_copy(pair)][:texts]
-    weights = digest_of(translator.model)
-    run = Run(translator, weights, pairs, decoding, seed, Kept(partial), step)
+    run = Run(translator, pairs, decoding, seed, Kept(partial), step)
     if keys * _AT_ONCE < len(pairs):
         raise ParameterError(f"--keys {keys} are too few: a key marks {_AT_ONCE} texts")
     rows, quality, read, owners = [], [], [], []
@@ -258,7 +248,7 @@ def run_text_message_benchmark(
     return {
         "benchmark": "text-message",
         **environment(),
-        "model": weights,
+        "model": translator.weights_digest,
         "fpr": DEFAULT_FPR,
         "seed": seed,
         "skipped": skip,

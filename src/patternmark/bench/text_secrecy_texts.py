@@ -80,7 +80,8 @@ class Texts:
 
     def _about(self, lines: Sequence[str]) -> str:
         digest = sha256("\n".join(lines).encode()).hexdigest()[:16]
-        return f"delta {self.delta:g}/seed {self.seed}/{digest}"
+        model = self.translator.weights_digest  # what another one wrote is not this one's
+        return f"delta {self.delta:g}/seed {self.seed}/{digest}/{model}"
 
     def _once(self, name: str, make: Callable[[], list[str]]) -> list[str]:
         found = self.kept.get(name)

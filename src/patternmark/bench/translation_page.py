@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from patternmark.bench.translation import (
-    AS_NEEDED,
     DETECTORS,
-    GOALS,
     MOST_LOST,
     ON_TOKENS,
-    PAPER,
     PASSES,
     REPORTED,
     WANTED,
+    WANTED_MARKED,
+    WANTED_UNMARKED,
 )
 from patternmark.core.schemes import Paper, Turns
 
@@ -76,10 +75,9 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         f"![Marks found against BLEU]({result['benchmark']}.png)",
         "",
         "*found*: of the lengths tried, the likeliest translation is taken whose mark is clear at "
-        f"p <= {result['sure']:g} and whose text reads back (the default). *as needed*: the same, "
-        f"in up to {PASSES} passes from a weaker mark to delta, until it is clear (`translate "
-        f"--passes {PASSES}`). *likeliest*: the likeliest. Lost is BLEU against no mark on the "
-        "same texts.",
+        f"p <= {result['sure']:g} and whose text reads back. *as needed*: the same, in up to "
+        f"{PASSES} passes from a weaker mark to delta, until it is clear (the default of "
+        "`translate`). *likeliest*: the likeliest. Lost is BLEU against no mark on the same texts.",
         "",
     ]
 
@@ -115,49 +113,35 @@ def _scheme(scheme: str, rows: list[dict[str, Any]]) -> list[str]:
 
 def _goals(result: dict[str, Any]) -> list[str]:
     """Say what was to be reached, and whether it was."""
+    unmarked = result["settings"][0]["bleu"]
+    where = f"where {WANTED:.0%} are found, interpolated"
     lines = [
-        "| goal | wanted | default | paper's scheme | the paper's own |",
+        "| goal | wanted | default scheme | paper's scheme | the paper's own |",
         "|---|---|---|---|---|",
+        f"| BLEU without a mark | {WANTED_UNMARKED:g} | **{unmarked:.2f}**"
+        f"{_verdict(unmarked >= WANTED_UNMARKED)} | | |",
     ]
-    schemes = (Turns.name, Paper.name)
-    for delta, goal in GOALS.items():
-        cells = [_found_at(result, scheme, delta, goal) for scheme in schemes]
-        lines.append(
-            f"| found at delta {delta:g} | {goal:g} % | {' | '.join(cells)} | {PAPER[delta]:g} % |"
-        )
-    cells = [_lost(result, scheme) for scheme in schemes]
-    lines.append(
-        f"| BLEU lost where {WANTED:.0%} are found (interpolated) | at most {MOST_LOST:g} | "
-        f"{' | '.join(cells)} | 8.6 at 98 % |"
-    )
-    for row in result["settings"]:
-        if row["choice"] == AS_NEEDED:
-            rate = row["found"]["auto"][_LEVEL]
-            lost = result["settings"][0]["bleu"] - row["bleu"]
-            verdict = _verdict(rate["rate"] >= WANTED and lost <= MOST_LOST)
-            lines.append(
-                f"| as needed up to delta {row['delta']:g}: found, BLEU lost | {WANTED:.0%} for "
-                f"{MOST_LOST:g} | {_percent(rate)} for **{lost:.2f}**{verdict} | | |"
-            )
-    return [*lines, "", "The paper's own numbers are of its model and its data."]
+    for choice in dict.fromkeys(row["choice"] for row in result["trade_off"]):
+        lost = [_lost_at(result, scheme, choice) for scheme in (Turns.name, Paper.name)]
+        left = [None if x is None else unmarked - x for x in lost]
+        cells = [_reached(x, x is not None and x >= WANTED_MARKED) for x in left]
+        lines.append(f"| BLEU, {choice}, {where} | {WANTED_MARKED:g} | {' | '.join(cells)} | |")
+        cells = [_reached(x, x is not None and x <= MOST_LOST) for x in lost]
+        papers = "8.6 at 98 %" if choice == "likeliest" else ""
+        lines.append(f"| lost there | at most {MOST_LOST:g} | {' | '.join(cells)} | {papers} |")
+    return [*lines, "", "The paper's own number is of its model and its data."]
 
 
-def _found_at(result: dict[str, Any], scheme: str, delta: float, goal: float) -> str:
-    for row in result["settings"]:
-        if (row["scheme"], row["delta"], row["choice"]) == (scheme, delta, "found"):
-            rate = row["found"]["auto"][_LEVEL]
-            return _percent(rate) + _verdict(100 * rate["rate"] >= goal)
-    return "not measured"
-
-
-def _lost(result: dict[str, Any], scheme: str) -> str:
+def _lost_at(result: dict[str, Any], scheme: str, choice: str) -> float | None:
     for row in result["trade_off"]:
-        if (row["scheme"], row["choice"]) == (scheme, "found"):
-            lost = row["bleu_lost"]
-            if lost is None:
-                return "so many are not found"
-            return f"**{lost:.2f}**{_verdict(lost <= MOST_LOST)}"
-    return "not measured"
+        if (row["scheme"], row["choice"]) == (scheme, choice):
+            lost: float | None = row["bleu_lost"]
+            return lost
+    return None
+
+
+def _reached(value: float | None, reached: bool) -> str:
+    return "not reached" if value is None else f"**{value:.2f}**{_verdict(reached)}"
 
 
 def _verdict(reached: bool) -> str:

@@ -29,8 +29,10 @@ from patternmark.translation.corpus import read_pairs
 from patternmark.translation.decode import Decoding, for_use, padded
 from patternmark.translation.translator import Translator
 
-GOAL_FASTER, GOAL_COST, GOAL_RATE = 3.0, 0.02, 50_000
+# Times as fast as the twin with one length, what a mark costs, and marked tokens a second on a GPU.
+GOAL_FASTER, GOAL_COST, GOAL_RATE = 1.5, 0.02, 60_000
 _BATCH = 256
+_ROUNDS = 3
 
 
 def run_translation_speed(
@@ -48,31 +50,39 @@ def run_translation_speed(
     marker = Marker(fresh_keys(translator.vocabulary.alphabet(), 1, seed=1)[Turns.name][0])
     at_once = _BATCH if device.startswith("cuda") else 1
     sources = [source for source, _ in read_pairs(pairs)][: sentences * at_once]
+    batches = [sources[i : i + at_once] for i in range(0, len(sources), at_once)]
+    # On a GPU the first round loads what each shape needs; on a CPU the first sentence warms up.
+    rounds, unused = (_ROUNDS, len(batches)) if at_once > 1 else (1, 1)
     rows = []
-    runs: dict[str, Callable[[list[str]], int]] = {
-        "mask-predict": lambda lines: _tokens(translator, lines, Decoding()),
-        "mask-predict, marked": lambda lines: _tokens(translator, lines, Decoding(), marker),
-        "mask-predict, one length": lambda lines: _tokens(
-            translator, lines, Decoding(length_beam=1)
-        ),
-    }
-    for start in range(0, len(sources), at_once):
-        lines = sources[start : start + at_once]
-        row: dict[str, Any] = {}
-        for name, run in runs.items():
-            row[name], row["tokens"] = _timed(partial(run, lines), device)
-        length = -(-row["tokens"] // len(lines))
-        writing = partial(_write, translator, twin, lines, length)
-        row["autoregressive"], _ = _timed(writing, device)
-        rows.append(row)
-        step(f"{start + len(lines)} sentences")
+    for lines in batches * rounds:
+        rows.append(_times(translator, twin, marker, lines, device))
+        step(f"{len(rows)} of {rounds * len(batches)} batches")
     return {
         "benchmark": f"translation-speed-{device.split(':', maxsplit=1)[0]}",
         **environment(),
         "torch": torch.__version__,
         "device": translator.device_name + ("" if device.startswith("cuda") else ", one thread"),
         "batch": at_once,
-        "rows": rows[1:],  # the first warms up
+        "rows": rows[unused:],
+    }
+
+
+def _times(
+    translator: Translator, twin: CMLM, marker: Marker, lines: list[str], device: str
+) -> dict[str, float]:
+    """Return how long each way of translating takes, and the tokens of marked translations."""
+    one_length = Decoding(length_beam=1)
+    plain, _ = _timed(lambda: _tokens(translator, lines, Decoding()), device)
+    marked, tokens = _timed(lambda: _tokens(translator, lines, Decoding(), marker), device)
+    single, _ = _timed(lambda: _tokens(translator, lines, one_length), device)
+    length = -(-tokens // len(lines))
+    writing, _ = _timed(partial(_write, translator, twin, lines, length), device)
+    return {
+        "mask-predict": plain,
+        "tokens": tokens,
+        "mask-predict, marked": marked,
+        "mask-predict, one length": single,
+        "autoregressive": writing,
     }
 
 
@@ -131,7 +141,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         "| | mean | 95 % interval | goal |",
         "|---|---:|---|---|",
     ]
-    goals = (f"{GOAL_FASTER:g}", f"{GOAL_FASTER:g}", f"at most {GOAL_COST:.0%}")
+    goals = ("", f"{GOAL_FASTER:g}", f"at most {GOAL_COST:.0%}")
     for (what, value), goal in zip(found.items(), goals, strict=True):
         lines.append(
             f"| {what} | {value['mean']:.3f} | {value['low']:.3f} to {value['high']:.3f} | {goal} |"

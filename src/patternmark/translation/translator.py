@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
 from math import log, log10
 from pathlib import Path
 from typing import Protocol
@@ -96,6 +98,14 @@ class Translator:
                 read_shipped_vocabulary() if is_own else read_vocabulary(folder / TOKENIZER)
             )
         return cls(for_use(model), codec, vocabulary)
+
+    @cached_property
+    def weights_digest(self) -> str:
+        """A hash of the model's weights, the same on every device and wherever they came from."""
+        found = sha256()
+        for name, tensor in sorted(self.model.state_dict().items()):
+            found.update(name.encode() + tensor.half().cpu().numpy().tobytes())
+        return found.hexdigest()[:12]
 
     @property
     def device_name(self) -> str:

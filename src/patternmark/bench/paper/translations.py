@@ -74,7 +74,7 @@ class TranslationStage:
         )
 
     def _kept_or_made(self, what: str, make: Callable[[], list[str]]) -> list[str]:
-        name = f"{what}/{self.size}/seed {self.seed}"
+        name = f"{what}/{self.size}/seed {self.seed}/{self.translator.weights_digest}"
         row = self._kept.get(name)
         if row is None:
             row = {"job": name, "device": self.translator.device_name, "texts": make()}

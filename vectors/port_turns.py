@@ -121,7 +121,7 @@ def _has_few_tokens(spoken: list[int]) -> bool:
 
 
 def company(tokens: list[int | None]) -> float:
-    """How far tokens return together: terms of second and fourth order of the mean of E."""
+    """How far tokens return together: the terms of fourth order in the mean of E over keys."""
 
     def same(later: int, earlier: int) -> bool:
         inside = earlier >= 0 and later < len(tokens) and 0 < later - earlier < 128
@@ -131,7 +131,6 @@ def company(tokens: list[int | None]) -> float:
     pairs = [(i, j) for i in range(len(tokens)) for j in range(i) if same(i, j)]
     for i, j in pairs:
         share = 1.0 - (i - j) / 128  # of the blocks that hold both
-        total += 0.64**2 * share * (-0.8) ** (i - j)
         for after in range(1, 5):
             for around in (-4, -3, -2, -1, 1, 2, 3, 4):
                 if j + around != i and same(i + after, j + around):
@@ -153,7 +152,7 @@ def parity(tokens: list[int | None]) -> float:
 
 def log_rise(tokens: list[int | None]) -> float:
     """What to add to ln p of natural text where tokens return together, or at one parity."""
-    return 17.0 * max(company(tokens) - 0.08, 0.0) + 0.45 * max(parity(tokens) - 0.5, 0.0)
+    return 17.0 * max(company(tokens) - 0.09, 0.0) + 0.45 * max(parity(tokens) - 0.5, 0.0)
 
 
 def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, sizes: Sizes) -> float:

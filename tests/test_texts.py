@@ -218,10 +218,11 @@ def test_company_is_the_fourth_order_of_the_mean_over_keys(lags: tuple[int, int]
     each = [np.mean([mean_over_parities(symbols, {t: a}) for a in (1, -1)]) for t in (90, 91)]
     fourth = both - sum(each) + 1.0
     found = Refrains.of(reading_of(symbols)).company
-    # A pair counts in as many blocks as hold both of its places.
-    expected = (1.0 - lags[0] / 128) * max(fourth, 0.0)
-    assert found**2 * 40 == pytest.approx(expected, rel=0.02)
+    assert found**2 * 40 == pytest.approx(max(fourth, 0.0), rel=0.02)
     assert (found == 0.0) == (sum(lags) % 2 == 1)
+    # A pair counts in as many blocks as hold both of its places.
+    in_blocks = Refrains.of(reading_of(symbols), block=128).company
+    assert in_blocks**2 == pytest.approx((1.0 - lags[0] / 128) * found**2)
 
 
 def mean_over_parities(symbols: np.ndarray, coins: dict[int, int]) -> float:

@@ -41,7 +41,7 @@ from patternmark.core.reading import Reading
 _SAME, _SAME_IN_SHORT = 0.020, 0.7
 # A mark that agrees in 82 % of places, and a path that slips at one place in ten (likelihood).
 _STRENGTH, _STEADY = 0.64, 0.8
-_SAME_COIN = 128  # places that are further apart lie in different blocks
+_REACH = 256  # of places where a coin lasts: how far apart they may be
 _COMPANY = 4  # how near neighbours are
 _MARGIN = 2 * _COMPANY  # by how much the lags of neighbours differ at most
 # By how much ln p rises, from what natural text has to the most that it has. Fitted to 15,000 texts
@@ -68,8 +68,8 @@ class Refrains(NamedTuple):
     parity: float  # standard deviations by which words return at places of one parity
 
     @classmethod
-    def of(cls, reading: Reading) -> Refrains:
-        """Count them.
+    def of(cls, reading: Reading, block: int | None = None) -> Refrains:
+        """Count them; each `block` has coins of its own, or a token's one coin lasts.
 
         >>> prose = np.arange(60)
         >>> Refrains.of(Reading(prose, (slice(0, 60),)))
@@ -85,7 +85,7 @@ class Refrains(NamedTuple):
         same = _coincidences(read) / (_SAME + _SAME_IN_SHORT / len(read))
         returning = 0.0
         if same <= 1.0:  # otherwise there is no need to know, and much to count
-            returning = sum(_returning_together(part) for part in parts)
+            returning = sum(_returning_together(part, block) for part in parts)
         return cls(same, float(np.sqrt(max(returning, 0.0) / len(read))), _surplus(parts))
 
     @property
@@ -106,12 +106,13 @@ def _coincidences(symbols: NDArray[np.int64]) -> float:
     return float((counts * (counts - 1)).sum() / (len(symbols) * (len(symbols) - 1)))
 
 
-def _returning_together(part: NDArray[np.int64]) -> float:
+def _returning_together(part: NDArray[np.int64], block: int | None) -> float:
     """Return the terms of fourth order in the mean of E over keys."""
-    table = _table_of_pairs(part)
+    table = _table_of_pairs(part, block or _REACH)
     found = np.flatnonzero(table)
     lag = found % table.shape[1] - _MARGIN
-    share = 1.0 - lag / _SAME_COIN  # of the places where a block may begin: none lies between
+    # Of the places where a block may begin, those that are not between: both meet one coin.
+    share = 1.0 - lag / block if block else np.ones(len(lag))
     fourth = 0.0
     for at in range(0, len(found), _AT_ONCE):
         some = slice(at, at + _AT_ONCE)
@@ -119,16 +120,16 @@ def _returning_together(part: NDArray[np.int64]) -> float:
     return _STRENGTH**4 * fourth
 
 
-def _table_of_pairs(part: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _table_of_pairs(part: NDArray[np.int64], reach: int) -> NDArray[np.bool_]:
     """Tell for each place which of those before it hold its token: [n + COMPANY, lags].
 
-    Beyond the end, and beyond the lags from 1 to below that of another block, nothing is said.
+    Beyond the end, and beyond the lags from 1 to below `reach`, nothing is said.
     """
     nothing = UNREAD - 1  # is like no token, nor like one that is not read
-    before = np.full(len(part) + _SAME_COIN - 1, nothing)
-    before[_SAME_COIN - 1 :] = np.where(part == UNREAD, nothing, part)
-    windows = np.lib.stride_tricks.sliding_window_view(before, _SAME_COIN)[:, -2::-1]
-    table = np.zeros((len(part) + _COMPANY, _SAME_COIN + 2 * _MARGIN), dtype=bool)
+    before = np.full(len(part) + reach - 1, nothing)
+    before[reach - 1 :] = np.where(part == UNREAD, nothing, part)
+    windows = np.lib.stride_tricks.sliding_window_view(before, reach)[:, -2::-1]
+    table = np.zeros((len(part) + _COMPANY, reach + 2 * _MARGIN), dtype=bool)
     np.equal(windows, part[:, None], out=table[: len(part), 1 + _MARGIN : -_MARGIN])
     return table
 

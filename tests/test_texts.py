@@ -234,6 +234,19 @@ def mean_over_parities(symbols: np.ndarray, coins: dict[int, int]) -> float:
     return float(state.sum())
 
 
+def test_a_text_twice_is_noticed_however_long(rng: np.random.Generator) -> None:
+    """The second copy stands one token further on in the schedule: a slip, and all coins return."""
+    words = rng.permutation(TOKENS.scored)[:1300]
+    twice = np.concatenate([words[:513], words[:513]])
+    refrains = Refrains.of(reading_of(twice), block=128)
+    assert (refrains.company, refrains.copied) == (0.0, pytest.approx(506 / 1026))
+    assert refrains.repeats_itself
+    quoted = np.concatenate([words, words[100:150]])
+    assert not Refrains.of(reading_of(quoted), block=128).repeats_itself
+    quoted[-30::7] = -1  # nothing is known of what was not read
+    assert Refrains.of(reading_of(quoted)).copied < 20 / 1300
+
+
 def test_unread_tokens_and_joins_of_pieces_do_not_repeat() -> None:
     assert not repeats_itself(reading_of(np.append(np.arange(30), np.full(200, -1))))
     ids = np.tile(np.array([1, 2]), 20)

@@ -231,7 +231,7 @@ def test_the_port_counts_repeats_as_the_package_does(
         tokens = [None if token < 0 else token for token in text.tolist()]
         assert port_turns.times(tokens) == times_said(text).tolist()
         reading = Reading(text, (slice(0, length),))
-        refrains = Refrains.of(reading)
+        refrains = Refrains.of(reading, block=128)
         assert port_turns.repeats_itself(tokens) == refrains.repeats_itself
         if refrains.same <= 1.0:
             assert port_turns.company(tokens) == pytest.approx(refrains.company)

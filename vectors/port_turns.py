@@ -109,9 +109,12 @@ def _rounded_up(number: int) -> int:
 
 
 def repeats_itself(tokens: list[int | None]) -> bool:
-    """Whether a text repeats itself more than natural texts do, in one of two ways."""
+    """Whether a text repeats itself more than natural texts do, in one of three ways."""
     spoken = [token for token in tokens if token is not None]
-    return _has_few_tokens(spoken) or company(tokens) > 0.20
+    phrases = [tuple(tokens[at : at + 8]) for at in range(len(tokens) - 7)]
+    phrases = [phrase for phrase in phrases if None not in phrase]
+    is_copied = len(phrases) - len(set(phrases)) > 0.1 * len(spoken)
+    return _has_few_tokens(spoken) or is_copied or company(tokens) > 0.20
 
 
 def _has_few_tokens(spoken: list[int]) -> bool:

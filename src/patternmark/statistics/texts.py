@@ -97,6 +97,7 @@ class TextStatistic(AnyTextStatistic):
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         super().__init__(key, schedule)
         self._null = _null_of(key, self.mixture.digest)
+        self._block = getattr(key.circle, "block", None)  # without one, a coin lasts
         self.signature += f"|null:{self._null.digest if self._null else 'markov'}"
 
     def _sharpened(
@@ -118,7 +119,7 @@ class TextStatistic(AnyTextStatistic):
             if reading.num_scored == 0 or len(reading.spoken) > 1:
                 result.append(bound)
                 continue
-            refrains = Refrains.of(reading)
+            refrains = Refrains.of(reading, self._block)
             if reading.times is not None and refrains.repeats_itself:
                 result.append(bound.with_note(REPEATS_ITSELF))
             else:
@@ -129,7 +130,7 @@ class TextStatistic(AnyTextStatistic):
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return ln p against the ratio's logarithm."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
-        refrains = Refrains.of(reading)
+        refrains = Refrains.of(reading, self._block)
         if self._null is None or refrains.repeats_itself:
             heights = markov(values)
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patternmark.bench import protein, translation
+from patternmark.bench import protein
 from patternmark.bench.paper.numbers import (
     DETECTION,
     DIVERSITY,
@@ -95,4 +95,3 @@ def test_tables_agree_with_each_other() -> None:
 
 def test_benchmarks_compare_with_these() -> None:
     assert protein.PAPER[0.5] == (47.26, 17.94, 6.29, 2.54, 0.67)
-    assert translation.PAPER == {3.0: 46.86, 4.0: 79.16, 5.0: 98.01}

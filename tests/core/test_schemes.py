@@ -82,5 +82,5 @@ def test_parts_belong_to_the_papers_scheme(secret: Secret) -> None:
 @pytest.mark.parametrize("nonces", [1, 5])
 def test_a_payload_is_a_nonce(secret: Secret, nonces: int) -> None:
     key = Key.of(secret, Profile(scheme=Blocks(nonces=nonces)))
-    with pytest.raises(ParameterError, match="one nonce" if nonces == 1 else "from 0 to 4, not 5"):
+    with pytest.raises(ParameterError, match="no payload" if nonces == 1 else "from 0 to 4, not 5"):
         Marker(key, payload=5)

@@ -76,10 +76,8 @@ class Marker:
         """Return the nonces of sequences of a seed, whatever their chains: [batch]."""
         if self.payload is not None:
             return np.full(len(indices), self.payload, dtype=np.int64)
-        number = self.key.profile.scheme.nonces
-        if number == 1:
-            return np.zeros(len(indices), dtype=np.int64)
-        return (self._secret.uniforms(f"nonce/{seed}", indices) * number).astype(np.int64)
+        drawn = self._secret.uniforms(f"nonce/{seed}", indices)
+        return (drawn * self.key.profile.scheme.nonces).astype(np.int64)
 
     def sampler_seed(self, seed: int | str) -> int:
         """Return a seed for a sampler's own randomness, which depends on the secret.

@@ -159,9 +159,10 @@ def _hard(
         texts: Texts = []
         while len(texts) < _HARD_TEXTS:
             size = int(rng.integers(sizes[0], sizes[1] + 1))
-            ids = np.array(encode(make(rng)), dtype=np.int64)[:size]
-            if len(ids) >= sizes[0] // 2:
-                texts.append(ids)
+            ids = encode(make(rng))
+            while len(ids) < sizes[0] // 2:  # some tokenizers have long tokens for it
+                ids = [*ids, *encode(make(rng))]
+            texts.append(np.array(ids[:size], dtype=np.int64))
         found[name] = texts
     return found
 

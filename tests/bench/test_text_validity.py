@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from patternmark import Alphabet
-from patternmark.bench import text_null
+from patternmark.bench import text_null, text_validity
 from patternmark.bench.text_edits_page import to_markdown as edits_page
 from patternmark.bench.text_null import for_checks, for_table, table_of_corpora, upper_tail
 from patternmark.bench.text_validity import (
@@ -43,6 +43,11 @@ def document(rng: np.random.Generator, length: int) -> str:
 def encode(text: str) -> list[int]:
     words = (word.strip(".,|-").lower() for word in text.replace(",", " ").split())
     return [NUMBERS.get(word, 0) for word in words]
+
+
+@pytest.fixture(autouse=True)
+def few_hard_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_validity, "_HARD_TEXTS", 4)
 
 
 def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -27,6 +27,11 @@ from patternmark.core.secret import Secret
 SECRET_HEX = "00112233445566778899aabbccddeeff0123456789abcdeffedcba9876543210"
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their number: a gzipped file has the time in it, and no two workers agree."""
+    return f"{argname} of {len(val)} bytes" if isinstance(val, bytes) else None
+
+
 @dataclass
 class Outcome:
     status: int

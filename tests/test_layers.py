@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tomllib
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +16,19 @@ from pathlib import Path
 import patternmark
 
 ROOT = Path(patternmark.__file__).parent
+CLONE = Path(__file__).parent.parent
+LAB = CLONE / "lab" / "src" / "patternmark_lab"
+MODELS = CLONE / "models" / "src" / "patternmark_models"
+# Tests of the product whose yardsticks are the lab's: the published ProteinMPNN, the paper's
+# Algorithm 3, marked proteins for an audit.
+WITH_YARDSTICKS = {
+    "attacks/test_coins.py",
+    "models/published.py",
+    "models/test_mpnn.py",
+    "models/test_sampler.py",
+    "null/test_pattern.py",
+}
+LARGEST_WHEEL = 1_000_000  # bytes
 
 # A module imports from its own layer and from those before it. What is not named is in the last.
 LAYERS = [
@@ -50,16 +66,11 @@ FLAGS = {
     "scan/cluster.py": 4,
     "scan/columns.py": 1,
     "scan/files.py": 2,
-    "translation/corpus.py": 1,
-    "translation/distil.py": 2,
     "translation/published.py": 3,
-    "translation/resume.py": 2,
-    "translation/training.py": 1,
     "translation/translator.py": 1,
 }
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-# `bench` writes pages that say how they were made; a style sheet has names that look like options.
-NAMES_FLAGS = {"cli", "bench", "report"}
+NAMES_FLAGS = {"cli", "report"}  # a style sheet has names that look like options
 
 SENTINELS_HOME = "core/alphabet.py"
 SENTINEL = re.compile(r"^_?[A-Z][A-Z_]*(?:: \w+)? = -[12]\b", re.MULTILINE)
@@ -68,9 +79,8 @@ SENTINELS = {
     "combine.py": 1,
     "masks/repeats.py": 2,
     "patterns.py": 1,
+    "models/canvas.py": 2,
     "scan/cluster.py": 1,
-    "schemes/canvas.py": 2,
-    "schemes/rules.py": 1,
 }
 
 
@@ -115,6 +125,49 @@ def test_nothing_is_imported_from_a_layer_above() -> None:
             if layer_of(imported) > layer_of(part_of(path)):
                 upward.add((path, imported))
     assert upward == set()
+
+
+def test_the_product_knows_neither_the_lab_nor_what_it_is_tested_with() -> None:
+    for path, file in modules():
+        assert "patternmark_lab" not in file.read_text(), path  # not even as a text
+        imported = {name.split(".")[0] for name in imports_of(file)}
+        assert imported.isdisjoint({"lab", "tests", "patternmark_models"}), path
+
+
+def test_tests_of_the_product_need_the_lab_for_yardsticks_alone() -> None:
+    here = Path(__file__).parent
+    found = {
+        file.relative_to(here).as_posix()
+        for file in here.rglob("*.py")
+        if any(re.match(r"patternmark_lab|lab\b", name) for name in imports_of(file))
+    }
+    assert found == WITH_YARDSTICKS
+
+
+def test_the_lab_is_whole_without_its_tests() -> None:
+    for file in LAB.rglob("*.py"):
+        imported = {name.split(".")[0] for name in imports_of(file)}
+        assert imported.isdisjoint({"lab", "tests"}), file
+
+
+def test_the_models_are_files_alone() -> None:
+    assert [file.relative_to(MODELS).as_posix() for file in MODELS.rglob("*.py")] == ["__init__.py"]
+    assert imports_of(MODELS / "__init__.py") == set()
+
+
+def test_the_distributions_name_one_version() -> None:
+    lab = tomllib.loads((CLONE / "lab" / "pyproject.toml").read_text())["project"]
+    assert lab["version"] == patternmark.__version__
+    assert f"patternmark=={patternmark.__version__}" in lab["dependencies"]
+
+
+def test_the_wheel_of_the_product_is_small() -> None:
+    """A wheel is a zip of the package and a few kilobytes about it."""
+    with zipfile.ZipFile(whole := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in ROOT.rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(ROOT))
+    assert len(whole.getvalue()) < LARGEST_WHEEL
 
 
 def test_the_core_needs_numpy_alone() -> None:

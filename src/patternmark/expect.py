@@ -31,6 +31,11 @@ _SMALLEST = 1e-300  # where neither delta nor the model leaves a half any mass
 _LEAST = 1e-6  # a decoding order in which a letter was unlikely counts for little, not for nothing
 
 
+def level_of(delta: float) -> int:
+    """Return which of the levels of rates is nearest to a strength."""
+    return int(np.argmin(np.abs(np.array(STRENGTHS) - delta)))
+
+
 def position_rates(
     laws: NDArray[np.float64], symbols: NDArray[np.int64], profile: Profile, temperature: float
 ) -> NDArray[np.float64]:

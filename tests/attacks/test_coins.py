@@ -5,13 +5,13 @@ from patternmark import PROTEIN, Key, Profile
 from patternmark.attacks.coins import PAIRS, CoinKnowledge, learn_coins
 from patternmark.attacks.forge import forge
 from patternmark.attacks.seen import Seen, by_letters
-from patternmark.bench.secrecy_judge import judged
-from patternmark.bench.secrecy_trials import block_marked
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.blocks import pair_of_letter, side_of_letter
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.simulate import natural_frequencies, rates_at
+from patternmark_lab.bench.secrecy_judge import judged
+from patternmark_lab.bench.secrecy_trials import block_marked
 
 
 def block_key(number: int, **sizes: int) -> Key:

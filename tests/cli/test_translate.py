@@ -1,6 +1,8 @@
-"""`patternmark translate` on good and bad input, with the model of the package."""
+"""`patternmark translate` on good and bad input, with the model of patternmark-models."""
 
 import gzip
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import torch
 
 from patternmark import load_key
 from patternmark.core.schemes import Turns
+from patternmark.io.vocabulary import shipped_tokenizer
+from patternmark.models.shipped import shipped_folder
 from tests.conftest import Outcome
 
 Run = Callable[..., Outcome]
@@ -246,13 +250,11 @@ def test_a_checkpoint_with_missing_tensors_is_named(
 ) -> None:
     from safetensors.torch import load_file, save_file
 
-    from patternmark.translation.translator import shipped_model
-
-    folder = tmp_path / "model"
+    folder, shipped = tmp_path / "model", shipped_folder("cmlm-de-en")
     folder.mkdir()
-    for name in ("config.json", "tokenizer.json"):
-        (folder / name).write_bytes((shipped_model() / name).read_bytes())
-    tensors = load_file(shipped_model() / "model.safetensors")
+    (folder / "config.json").write_bytes((shipped / "config.json").read_bytes())
+    (folder / "tokenizer.json").write_bytes(shipped_tokenizer().read_bytes())
+    tensors = load_file(shipped / "model.safetensors")
     del tensors["decoder.2.up.weight"]
     save_file(tensors, folder / "model.safetensors")
     source = tmp_path / "in.txt"
@@ -260,6 +262,28 @@ def test_a_checkpoint_with_missing_tensors_is_named(
     done = run("translate", source, "--key", text_key, "--model", folder, "-o", tmp_path / "out")
     assert done.status == 2
     assert "'decoder.2.up.weight' is missing" in done.err
+
+
+def test_a_teacher_does_not_translate(run: Run, text_key: Path, tmp_path: Path) -> None:
+    folder, shipped = tmp_path / "teacher", shipped_folder("cmlm-de-en")
+    folder.mkdir()
+    for file in (shipped / "model.safetensors", shipped_tokenizer()):
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((shipped / "config.json").read_text()) | {"causal": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = run("translate", SPEECH, "--key", text_key, "--model", folder, "-o", tmp_path / "out")
+    assert done.status == 2
+    assert f"{folder}: a teacher, which writes word by word and bears no mark" in done.err
+
+
+def test_without_the_weights_their_package_is_named(
+    run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "patternmark_models", None)
+    done = run("translate", SPEECH, "--key", text_key, "-o", tmp_path / "out")
+    assert done.status == 2
+    assert "the model cmlm-de-en is in patternmark-models, which is not installed" in done.err
+    assert "from a clone of patternmark 'pip install ./models'" in done.err
 
 
 def test_keys_for_text_have_the_usual_parameters(text_key: Path) -> None:

@@ -16,11 +16,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from patternmark.bench import published
-from patternmark.bench.published import Features
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.models.weights import WeightsError, weights_file
+from patternmark_lab.bench import published
+from patternmark_lab.bench.published import Features
 
 
 def weights(name: str) -> Path:

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from patternmark import PatternmarkError
-from patternmark.bench.published import Features, features_of
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.weights import MODELS
+from patternmark_lab.bench.published import Features, features_of
 from tests.models.published import (
     features_of_file,
     network,

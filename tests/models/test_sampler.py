@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from patternmark import Key, Marker
-from patternmark.bench.published import features_of
 from patternmark.core.secret import Secret
 from patternmark.design.plan import promoted_bits
 from patternmark.io.structures import Backbone
@@ -20,6 +19,7 @@ from patternmark.models.cpu import draw
 from patternmark.models.mpnn import Prepared
 from patternmark.models.sampler import decoding_steps, sample, secret_steps
 from patternmark.models.state import Task
+from patternmark_lab.bench.published import features_of
 from tests.models.published import (
     network,
     published_samples,

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from patternmark import KeyChain, PatternNull, Patterns
-from patternmark.bench.literal import algorithm_3
 from patternmark.null import automaton
 from patternmark.null.direct import distributions
 from patternmark.null.pattern import signature_of
 from patternmark.null.tilted import TiltedCount
+from patternmark_lab.bench.literal import algorithm_3
 from tests.oracles import algorithm_4, convolve, enumerate_distribution, log_ratio
 
 RELATIVE = 1e-9

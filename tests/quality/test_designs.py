@@ -13,12 +13,12 @@ from patternmark.design.run import random_ranks, score_sequences
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.quality.agreement import structure_agreement
-from patternmark.quality.chains import STATES
 from patternmark.quality.designs import Judges, differences, measure_designs, summary
 from patternmark.quality.dssp import dssp
 from patternmark.quality.folding import Folder
 from patternmark.quality.likelihood import judge
 from patternmark.quality.predictor import Config, StructureNet, StructurePredictor
+from patternmark.quality.states import STATES
 from tests.adapters import write_chains
 from tests.quality.test_folding import save_tiny_fold
 

@@ -1,17 +1,16 @@
-"""Sentence pairs, a tokenizer learned from them, and a network that learns them in seconds."""
+"""Sentence pairs, a tokenizer learned from them, and the sizes of a small network."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from patternmark.models.cmlm import Config
-from patternmark.translation.corpus import Corpus, Pair, as_lines
-from patternmark.translation.tokenizer import TextCodec, train_bpe
-from patternmark.translation.training import Settings
+from patternmark.translation.tokenizer import SPECIAL, TextCodec
 
-PAIRS: list[Pair] = [
+PAIRS: list[tuple[str, str]] = [
     ("Der Hund schläft unter dem Tisch.", "The dog is sleeping under the table."),
     ("Wir fahren morgen mit dem Zug nach Hamburg.", "Tomorrow we take the train to Hamburg."),
     ("Sie liest jeden Abend ein Buch.", "She reads a book every evening."),
@@ -33,29 +32,25 @@ PAIRS: list[Pair] = [
     ("Der Arzt kommt in einer Stunde.", "The doctor will come in an hour."),
     ("Am Ufer stehen drei alte Bäume.", "Three old trees stand on the bank."),
 ]
-PARAGRAPHS: list[Pair] = [
-    (" ".join(a for a, _ in PAIRS[i : i + 6]), " ".join(b for _, b in PAIRS[i : i + 6]))
-    for i in range(0, 18, 3)
-]
-SETTINGS = Settings(steps=12, batch_tokens=128, warmup=4, lr=5e-3, seed=3)
 
 
 @cache
 def codec() -> TextCodec:
-    """Return a BPE of 320 entries."""
-    return TextCodec(train_bpe((text for pair in PAIRS for text in pair), 320))
-
-
-@cache
-def corpus() -> Corpus:
-    return Corpus.of(PAIRS, codec(), 64)
+    """Return a byte-level BPE of 320 entries."""
+    made = Tokenizer(models.BPE())
+    made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator((text for pair in PAIRS for text in pair), trainer)
+    return TextCodec(made)
 
 
 def config(*, causal: bool = False) -> Config:
     small = Config(codec().size, width=32, hidden=64, heads=2, encoder_layers=1, decoder_layers=2)
     return replace(small, causal=causal)
-
-
-def write(file: Path, pairs: list[Pair]) -> Path:
-    file.write_text(as_lines(pairs), encoding="utf-8")
-    return file

@@ -15,7 +15,6 @@ from patternmark.io.vocabulary import parse_alphabet
 from patternmark.models.cmlm import CMLM, Config
 from patternmark.models.mask_predict import mask_predict
 from patternmark.models.tensor_file import CheckpointError
-from patternmark.translation.checkpoint import load_model, save_model
 from patternmark.translation.decode import Decoding, translate_ids
 from patternmark.translation.published import (
     fairseq_waves,
@@ -468,13 +467,3 @@ def test_a_source_that_is_too_long_is_named(tmp_path: Path) -> None:
     assert translate_ids(model, [longest], Decoding(2, 2))[0]
     with pytest.raises(SequenceError, match="source 2 has 64 tokens, this model reads 63"):
         translate_ids(model, [longest, [*longest, 7]], Decoding(2, 2))
-
-
-def test_a_published_network_can_be_kept_as_ours(tmp_path: Path) -> None:
-    file = write_checkpoint(tmp_path / "a.pt", mask_predict_state(), dtype=torch.float16)
-    model, _ = load_published(file, write_dictionary(tmp_path))
-    save_model(tmp_path / "kept", model)
-    kept = load_model(tmp_path / "kept")
-    assert kept.config == model.config
-    ids = sources(5)
-    assert translate_ids(kept, ids, Decoding()) == translate_ids(model, ids, Decoding())

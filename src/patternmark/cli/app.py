@@ -10,18 +10,8 @@ from typing import Annotated
 import typer
 
 from patternmark import __version__
-from patternmark.cli import (  # noqa: F401  # add their commands
-    bench_exchanges,
-    bench_paper,
-    bench_scale,
-    bench_scan,
-    bench_text,
-    bench_validity,
-    train_structure,
-)
 from patternmark.cli.attack import attack
 from patternmark.cli.audit import audit
-from patternmark.cli.bench import bench_app
 from patternmark.cli.bias import bias
 from patternmark.cli.calibrate import calibrate
 from patternmark.cli.design import design
@@ -30,17 +20,18 @@ from patternmark.cli.identify import identify
 from patternmark.cli.keys import key_app, keygen
 from patternmark.cli.locate import locate
 from patternmark.cli.output import fail
+from patternmark.cli.plugins import CommandsWithPlugins
 from patternmark.cli.power import power
 from patternmark.cli.quality import quality
 from patternmark.cli.report import report
 from patternmark.cli.scan import scan
 from patternmark.cli.score import score
-from patternmark.cli.train import train_app
 from patternmark.cli.translate import translate
 from patternmark.errors import PatternmarkError
 
 app = typer.Typer(
     help="Watermark what order-agnostic models generate; prove it with a p-value that holds.",
+    cls=CommandsWithPlugins,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # its tracebacks print local variables
@@ -61,8 +52,6 @@ app.command()(score)
 app.command()(attack)
 app.command()(quality)
 app.command()(audit)
-app.add_typer(bench_app, name="bench")
-app.add_typer(train_app, name="train")
 
 
 def _print_version(wanted: bool) -> None:

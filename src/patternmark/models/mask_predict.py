@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from patternmark.core.promote import Promotion
+from patternmark.models.canvas import EMPTY, OUTSIDE, Canvas, CanvasMarks, Likely
 from patternmark.models.cmlm import CMLM, Config, Memory, hiding
 from patternmark.models.head import Head, choose
-from patternmark.schemes.canvas import EMPTY, OUTSIDE, Canvas, Likely
-from patternmark.schemes.marks import Marks
 
 
 class Candidates(NamedTuple):
@@ -53,7 +52,7 @@ def mask_predict(
     *,
     iterations: int = 10,
     promotion: Promotion | None = None,
-    online: Marks | None = None,
+    online: CanvasMarks | None = None,
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Candidates:

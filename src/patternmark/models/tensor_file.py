@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from patternmark.errors import PatternmarkError
-from patternmark.io.files import put_in_place
 
 
 class CheckpointError(PatternmarkError):
@@ -49,21 +48,6 @@ def _some(names: list[str]) -> str:
         return f"tensor {shown} is"
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"tensors {shown}{more} are"
-
-
-def put_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors into one file, in place of what stands there."""
-
-    def write(path: Path) -> None:
-        path.touch()
-        mode = path.stat().st_mode
-        try:
-            save_file(dict(tensors), path)
-        except SafetensorError as error:  # of its own for a full disk too
-            raise OSError(str(error)) from None
-        path.chmod(mode)  # the library makes files that nobody else may read
-
-    put_in_place(file, write)
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import Backbone
-from patternmark.quality.chains import THREE_STATES
 from patternmark.quality.dssp import dssp_three
 from patternmark.quality.predictor import StructurePredictor, shipped_predictor, three_sums
+from patternmark.quality.states import THREE_STATES
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import Backbone
-from patternmark.quality.chains import three_states
+from patternmark.quality.states import three_states
 
 _CHARGES = 27.9  # 0.42 e times 0.20 e in kcal/mol times Å
 _BOND = -0.5  # kcal/mol, and less

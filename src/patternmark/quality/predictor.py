@@ -8,9 +8,8 @@ layer looks along the whole chain (attention with rotary positions), then at the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import cast
 
@@ -21,15 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from patternmark.core.alphabet import PROTEIN
-from patternmark.io.files import make_folder, write_json
+from patternmark.models.shipped import shipped_folder
 from patternmark.models.tensor_file import (
     CheckpointError,
     fill,
-    put_tensors,
     read_json,
     read_tensors,
 )
-from patternmark.quality.chains import STATES, THREE, THREE_STATES
+from patternmark.quality.states import STATES, THREE, THREE_STATES
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PAD = PROTEIN.size  # behind the end of a chain
@@ -154,7 +152,7 @@ class StructurePredictor:
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> StructurePredictor:
-        """Read a folder that `save_network` wrote."""
+        """Read the folder of a trained network."""
         content = read_json(folder / CONFIG)
         known = {field.name for field in fields(Config)}
         if not isinstance(content, dict) or set(content) != known:
@@ -194,17 +192,8 @@ def three_sums(probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @cache
 def shipped_predictor(device: str = "cpu") -> StructurePredictor:
-    """Return the predictor that comes with this package."""
-    folder = resources.files("patternmark") / "data" / "structure-predictor"
-    return StructurePredictor.load(Path(str(folder)), device)
-
-
-def save_network(folder: Path, network: StructureNet) -> None:
-    """Write a network's sizes and its weights in half precision."""
-    make_folder(folder)
-    write_json(folder / CONFIG, asdict(network.config))
-    halves = {name: part.half().contiguous() for name, part in network.state_dict().items()}
-    put_tensors(folder / WEIGHTS, halves)
+    """Return the predictor of patternmark-models."""
+    return StructurePredictor.load(shipped_folder("structure-predictor"), device)
 
 
 def batches(lengths: Sequence[int], residues: int) -> Iterator[list[int]]:

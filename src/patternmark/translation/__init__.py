@@ -1,4 +1,4 @@
-"""Marked translation: the corpus, the training of CMLM, and its use on lines of text."""
+"""Marked translation: CMLM and published checkpoints on lines of text."""
 
 from importlib.util import find_spec
 

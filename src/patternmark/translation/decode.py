@@ -1,29 +1,29 @@
-"""Translate token ids in batches of like length, with CMLM or with its teacher."""
+"""Translate token ids in batches of like length."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from patternmark.errors import SequenceError
-from patternmark.models.autoregressive import greedy
+from patternmark.models.canvas import CanvasMarks
 from patternmark.models.cmlm import CMLM, Memory
 from patternmark.models.device import attention_of_many_shapes
-from patternmark.models.mask_predict import mask_predict
-from patternmark.models.rollouts import write_by_rollouts
-from patternmark.schemes import Marks, Scheme, Stack
-from patternmark.schemes.rivals import DenMarkLexical
+from patternmark.models.mask_predict import Candidates, mask_predict
 from patternmark.translation.choice import MarkedLines, ReadsBack
-from patternmark.translation.corpus import MULTIPLE
 
 # Source tokens of padding that take as long as another batch does, on a CPU and on a GPU. (On a GPU
 # it is reckoned: ten iterations start a thousand operations, and a token is five times the work.)
 _PADDING = {"cpu": 16, "cuda": 600}
-_TEACHER_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
+MULTIPLE = 8  # lengths are padded to it, as GPUs like
+
+# Sources [B, L] and their numbers in, their translations out.
+TranslateBatch = Callable[[Tensor, list[int]], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,28 @@ class Piece:
     reads_back: ReadsBack
 
 
-class OnlinePiece:
-    """The scheme that marks the sources as they are decoded, each by its number."""
+class PieceMarks(Protocol):
+    """How the sources of a piece are marked where no key of this package does it."""
 
-    def __init__(self, scheme: Scheme, stack: Stack, seed: str, numbers: Sequence[int]) -> None:
-        self._scheme, self._stack = scheme, stack
-        self._seed, self._numbers = seed, numbers
-
-    def marks(self, rows: Sequence[int], lengths: Tensor) -> Marks:
+    def online(self, rows: Sequence[int], lengths: Tensor) -> CanvasMarks | None:
         """Return the marks of the candidates of some sources, of lengths [B, beam]."""
-        beam = lengths.shape[1]
-        numbers = [self._numbers[row] for row in rows]
-        keys = self._scheme.keys(int(lengths.max()), self._seed, numbers)
-        if keys is not None:
-            keys = keys.repeat(beam, axis=0)
-        return self._stack.marks([0] * lengths.numel(), keys)
+
+    def choose(
+        self,
+        model: CMLM,
+        memory: Memory,
+        lengths: Tensor,
+        candidates: Candidates,
+        generator: torch.Generator | None,
+    ) -> list[list[int]]:
+        """Return the translation of each source, or write it anew."""
+
+
+class LineMarks(Protocol):
+    """Marks lines of text by another scheme than a key's: for comparisons."""
+
+    def piece(self, seed: str, lines: Sequence[int]) -> PieceMarks:
+        """Return the marks of the lines, by their numbers, whose next piece is translated."""
 
 
 def translate_ids(
@@ -69,32 +76,43 @@ def translate_ids(
     decoding: Decoding,
     *,
     marked: Piece | None = None,
-    online: OnlinePiece | None = None,
-    chooser: DenMarkLexical | None = None,
+    other: PieceMarks | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
     """Return the translation of every source, empty for an empty one.
 
-    It is the likeliest candidate, or the likeliest that shows its mark; a `chooser` writes anew, as
-    long as the likeliest. Sources and translations are without <s> and </s>, whatever the network
-    sees.
+    It is the likeliest candidate, or the likeliest that shows its mark, or what `other` chooses.
+    Sources and translations are without <s> and </s>, whatever the network sees.
     """
+
+    def best(batch: Tensor, rows: list[int]) -> list[list[int]]:
+        return _best(model, batch, rows, decoding, marked, other, generator)
+
+    padding = _PADDING["cuda" if model.embedding.weight.is_cuda else "cpu"]
+    return in_batches(model, sources, decoding.batch_tokens, best, padding=padding, step=step)
+
+
+def in_batches(
+    model: CMLM,
+    sources: Sequence[Sequence[int]],
+    tokens: int,
+    translate: TranslateBatch,
+    *,
+    padding: int | None = None,
+    step: Callable[[int], None] = lambda done: None,
+) -> list[list[int]]:
+    """Translate sources of like length together, so many tokens at a time: see `like_lengths`."""
     found: list[list[int]] = [[] for _ in sources]
-    device = model.embedding.weight.device
     ending = [] if model.config.ends == "none" else [model.config.end]
     _check_lengths(model, sources, len(ending))
-    # A teacher's batches are large rather than alike: a GPU's steps take the same time.
-    padding = None if model.config.causal else _PADDING["cuda" if device.type == "cuda" else "cpu"]
-    for rows in like_lengths(sources, decoding.batch_tokens, padding):
-        batch = padded([[*sources[i], *ending] for i in rows], model.config.pad, device)
+    for rows in like_lengths(sources, tokens, padding):
+        ids = [[*sources[i], *ending] for i in rows]
+        batch = padded(ids, model.config.pad, model.embedding.weight.device)
         with attention_of_many_shapes():
-            if model.config.causal:
-                best = greedy(model, batch, most_tokens(max(len(sources[i]) for i in rows)))
-            else:
-                best = _best(model, batch, rows, decoding, marked, online, chooser, generator)
-        for row, tokens in zip(rows, best, strict=True):
-            found[row] = tokens
+            best = translate(batch, rows)
+        for row, translation in zip(rows, best, strict=True):
+            found[row] = translation
         step(len(rows))
     return found
 
@@ -110,20 +128,13 @@ def _check_lengths(model: CMLM, sources: Sequence[Sequence[int]], num_ends: int)
             )
 
 
-def most_tokens(source: int) -> int:
-    """Return how many tokens a teacher may write for so many; who gets there writes on and on."""
-    slack, more = _TEACHER_SLACK
-    return int(slack * source) + more
-
-
 def _best(
     model: CMLM,
     batch: Tensor,
     rows: Sequence[int],
     decoding: Decoding,
     marked: Piece | None,
-    online: OnlinePiece | None,
-    chooser: DenMarkLexical | None,
+    other: PieceMarks | None,
     generator: torch.Generator | None,
 ) -> list[list[int]]:
     with torch.inference_mode():
@@ -139,13 +150,12 @@ def _best(
         lengths,
         iterations=decoding.iterations,
         promotion=promotion,
-        online=None if online is None else online.marks(rows, lengths),
+        online=None if other is None else other.online(rows, lengths),
         temperature=decoding.temperature,
         generator=generator,
     )
-    if chooser is not None:
-        best = candidates.log_p.argmax(dim=1, keepdim=True)
-        return write_by_rollouts(model, memory, lengths.gather(1, best)[:, 0], chooser, generator)
+    if other is not None:
+        return other.choose(model, memory, lengths, candidates, generator)
     if marked is None or promotion is None:
         return candidates.best()
     return marked.marked.choose(lines, promotion, candidates, marked.sure, marked.reads_back)

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 
-from patternmark.errors import InputError, ParameterError
+from patternmark.errors import InputError
 from patternmark.io.files import make_folder, write_text
 
 # Their ids are their places here, as `models.cmlm.Config` has them.
 SPECIAL = ("<pad>", "<s>", "</s>", "<mask>", "<length>")
-
-
-def train_bpe(texts: Iterable[str], vocab: int) -> Tokenizer:
-    """Learn merges from texts."""
-    symbols = pre_tokenizers.ByteLevel.alphabet()
-    if vocab < len(SPECIAL) + len(symbols):
-        raise ParameterError(
-            f"a vocabulary has at least {len(SPECIAL) + len(symbols)} entries, not {vocab}"
-        )
-    found = Tokenizer(models.BPE())
-    found.normalizer = normalizers.NFC()
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    found.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=symbols,
-        show_progress=False,
-    )
-    found.train_from_iterator(texts, trainer)
-    return found
 
 
 class TextCodec:

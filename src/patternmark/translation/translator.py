@@ -25,6 +25,7 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.folding import fold
 from patternmark.io.vocabulary import (
+    CMLM_DE_EN,
     Vocabulary,
     read_shipped_vocabulary,
     read_vocabulary,
@@ -32,13 +33,13 @@ from patternmark.io.vocabulary import (
 )
 from patternmark.models.cmlm import CMLM
 from patternmark.models.device import device_name
-from patternmark.schemes import ByKey, Scheme, Stack
-from patternmark.schemes.rivals import DenMarkLexical
+from patternmark.models.shipped import shipped_folder
 from patternmark.sentences import sentences
-from patternmark.translation.checkpoint import TOKENIZER, load_both
+from patternmark.translation.checkpoint import TOKENIZER, load_both, load_model
 from patternmark.translation.choice import MarkedLines, line_number
-from patternmark.translation.decode import Decoding, OnlinePiece, Piece, for_use, translate_ids
+from patternmark.translation.decode import Decoding, LineMarks, Piece, for_use, translate_ids
 from patternmark.translation.published import is_published, open_published
+from patternmark.translation.tokenizer import TextCodec
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
 _CONTROL = {chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
@@ -74,7 +75,6 @@ class Translator:
     def __init__(self, model: CMLM, codec: Codec, vocabulary: Vocabulary) -> None:
         self.codec, self.vocabulary = codec, vocabulary
         self._fits = ""  # the hash of the alphabet that was found to fit
-        self._last: tuple[Scheme, Stack] | None = None  # the lists that were promoted last
         # A token that breaks a line would break the order of lines.
         alone = codec.decode_batch([[i] for i in range(model.config.vocab)])
         breaking = {i for i, text in enumerate(alone) if _CONTROL & set(text)}
@@ -90,12 +90,16 @@ class Translator:
         if place is not None and is_published(place):
             model, found, _ = open_published(place, device)
             codec, vocabulary = found, found.tokenizer.vocabulary
+        elif place is None:
+            model = load_model(shipped_folder(CMLM_DE_EN), device)
+            codec, vocabulary = TextCodec.load(shipped_tokenizer()), read_shipped_vocabulary()
         else:
-            folder = shipped_model() if place is None else place
-            model, codec = load_both(folder, device)
-            is_own = place is None
-            vocabulary = (
-                read_shipped_vocabulary() if is_own else read_vocabulary(folder / TOKENIZER)
+            model, codec = load_both(place, device)
+            vocabulary = read_vocabulary(place / TOKENIZER)
+        if model.config.causal:
+            raise ParameterError(
+                f"{place}: a teacher, which writes word by word and bears no mark: a student "
+                "learns from its translations ('patternmark train distil')"
             )
         return cls(for_use(model), codec, vocabulary)
 
@@ -118,7 +122,7 @@ class Translator:
         decoding: Decoding,
         marker: Marker | None = None,
         *,
-        scheme: Scheme | None = None,
+        other: LineMarks | None = None,
         seed: int | None = None,
         sure: float = DEFAULT_FPR,
         passes: int = 1,
@@ -130,15 +134,12 @@ class Translator:
         keys depend on the seed and on what the line says, not on what stands around it; without a
         seed they are drawn afresh. `nonces` has that of each line, or the key draws it. With
         several passes a line is marked only as strongly as it needs: the first promotes weakly,
-        each next one the lines whose mark is not clear yet, the last as the marker says. A `scheme`
-        marks as tokens are decoded; of its candidates the likeliest is taken, unless it is one of
-        a marker and says otherwise.
+        each next one the lines whose mark is not clear yet, the last as the marker says. Without a
+        marker, `other` may mark the lines.
         """
-        if isinstance(scheme, ByKey):
-            marker, sure, scheme = scheme.marker, scheme.sure, None
         seed = fresh_seed() if seed is None else seed
         if marker is None:
-            return self._translate_once(lines, decoding, None, seed, sure, scheme)
+            return self._translate_once(lines, decoding, None, seed, sure, other)
         found = [Translation("", ()) for _ in lines]
         waiting = list(range(len(lines)))
         for number in range(1, passes + 1):
@@ -158,14 +159,10 @@ class Translator:
         marker: Marker | None,
         seed: int,
         sure: float,
-        scheme: Scheme | None = None,
+        other: LineMarks | None = None,
         nonces: Sequence[int] | None = None,
     ) -> list[Translation]:
-        marked, stack, sampler_seed = None, None, seed
-        if scheme is not None:
-            if not self.vocabulary.fits(scheme.alphabet):
-                raise ParameterError(f"{scheme.alphabet.name} is not the model's vocabulary")
-            stack = self._lists(scheme) if scheme.by_bias else None
+        marked, sampler_seed = None, seed
         if marker is not None:
             self.check_fit(marker)
             # Greedy decoding has no temperature: delta is added as it is.
@@ -180,21 +177,19 @@ class Translator:
         generator = torch.Generator(self.model.embedding.weight.device).manual_seed(sampler_seed)
         for number in range(max(map(len, pieces), default=0)):
             rows = [i for i, row in enumerate(pieces) if len(row) > number]
-            online = None
-            if scheme is not None and stack is not None:
-                lines_of = [line_number(lines[i]) for i in rows]
-                online = OnlinePiece(scheme, stack, f"{seed}/{number}", lines_of)
+            piece = None
+            if other is not None:
+                piece = other.piece(f"{seed}/{number}", [line_number(lines[i]) for i in rows])
             found = translate_ids(
                 self.model,
                 [pieces[i][number] for i in rows],
                 decoding,
                 marked=None if marked is None else Piece(marked, rows, sure, self._reads_back),
-                online=online,
-                chooser=scheme if isinstance(scheme, DenMarkLexical) else None,
+                other=piece,
                 generator=generator,
             )
-            for row, piece in zip(rows, found, strict=True):
-                tokens[row].append(piece)
+            for row, ids in zip(rows, found, strict=True):
+                tokens[row].append(ids)
         texts = self._texts(tokens)
         flat = [tuple(token for piece in row for token in piece) for row in tokens]
         if marked is None:
@@ -202,14 +197,6 @@ class Translator:
         again = self.codec.encode_batch(texts)
         facts = zip(texts, flat, (marked.log_p() / log(10.0)).tolist(), again, strict=True)
         return [Translation(t, ids, p, list(ids) == list(ids2)) for t, ids, p, ids2 in facts]
-
-    def _lists(self, scheme: Scheme) -> Stack:
-        """Return the lists of a scheme; those of the last one are kept: they take a second."""
-        if self._last is not None and scheme.differs_in_delta_alone(self._last[0]):
-            return self._last[1].at_strength_of([scheme])
-        self._last = None  # first, as both may not fit into memory
-        self._last = scheme, Stack([scheme], self.model.embedding.weight)
-        return self._last[1]
 
     def check_fit(self, marker: Marker) -> None:
         """Refuse a key for another vocabulary."""
@@ -258,8 +245,3 @@ class Translator:
         texts = iter(self.codec.decode_batch([piece for line in tokens for piece in line]))
         rows = ([next(texts).strip() for _ in line] for line in tokens)
         return [" ".join(filter(None, row)) for row in rows]
-
-
-def shipped_model() -> Path:
-    """Return the folder of the package's own model."""
-    return shipped_tokenizer().parent

@@ -1,0 +1,293 @@
+"""Which letters ProteinMPNN exchanges: what a mark gains from each pair of amino acids.
+
+A key promotes one letter of each pair of a matching. A pair is worth what its coin shows in the
+letters that come out. Measured on unmarked designs of every third backbone: those that
+`patternmark bench detectors` leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.core.alphabet import PROTEIN
+from patternmark.io.structures import Backbone
+from patternmark_lab.bench.matchings import (
+    best_matching,
+    certain_share,
+    partners,
+    spread_matchings,
+    total_weight,
+)
+from patternmark_lab.bench.protein import TEMPERATURE
+from patternmark_lab.bench.report import environment
+
+NUMBERS = (1, 2, 4, 8)  # of matchings in a set
+SPREADING = (0.1, 0.2, 0.4, 0.55, 0.7, 1.0, 5.0)
+_NEAR = 1.0  # below the best other logit: a swap that a model finds about as good
+
+
+@dataclass(frozen=True, eq=False)
+class Unmarked:
+    """Unmarked designs, and the logits from which each of their letters was drawn."""
+
+    sequences: dict[str, list[str]]  # by the name of the backbone
+    logits: NDArray[np.float64]  # [n, 20] of the scored letters, as they are before temperature
+
+    @property
+    def frequencies(self) -> NDArray[np.float64]:
+        """The share of each scored letter in the designs: [20]."""
+        text = "".join(design for designs in self.sequences.values() for design in designs)
+        counts = np.bincount(PROTEIN.encode(text), minlength=PROTEIN.size)[PROTEIN.scored]
+        return np.asarray(counts / counts.sum())
+
+
+def measure_exchanges(
+    weights: Path,
+    backbones: Sequence[Backbone],
+    *,
+    designs: int = 8,
+    seed: int = 1,
+    device: str = "cpu",
+    step: Callable[[str], None] = lambda what: None,
+) -> dict[str, Any]:
+    """Design without a mark, weigh every pair of letters, and measure sets of matchings."""
+    made = unmarked_designs(
+        weights, backbones, designs=designs, seed=seed, device=device, step=step
+    )
+    worth = pair_weights(made.logits, np.random.default_rng([seed, 0]))
+    sets = []
+    for number in NUMBERS:
+        for spreading in SPREADING if number > 1 else (0.0,):
+            found = spread_matchings(
+                worth,
+                made.frequencies,
+                number,
+                spreading=spreading,
+                rng=np.random.default_rng([seed, number]),
+            )
+            sets.append({"spreading": spreading, **measure_set(made, worth, found, seed)})
+            step(f"{number} matchings, spreading {spreading}")
+    result: dict[str, Any] = {"benchmark": "exchanges", **environment()}
+    return result | {
+        "model": weights.stem,
+        "temperature": TEMPERATURE,
+        "delta": 1.0,
+        "seed": seed,
+        "backbones": list(made.sequences),
+        "designs": designs,
+        "residues": len(made.logits),
+        "letters": "".join(PROTEIN.letters[i] for i in PROTEIN.scored),
+        "frequencies": made.frequencies.round(5).tolist(),
+        "weights": worth.round(7).tolist(),
+        "sets": sets,
+    }
+
+
+def measure_set(
+    made: Unmarked,
+    weights: NDArray[np.float64],
+    matchings: NDArray[np.int64],
+    seed: int,
+) -> dict[str, Any]:
+    """Return what a set of matchings [M, 10, 2] shows, costs and betrays."""
+    rng = np.random.default_rng([seed, 1])
+    coins = rng.random((len(made.logits), matchings.shape[1])) < 0.5
+    shown = [shown_by(made.logits, pairs, coins) for pairs in matchings]
+    best = best_matching(weights)
+    most = shown_by(made.logits, best, coins).evidence.sum()
+    return {
+        "matchings": [
+            ["".join(PROTEIN.letters[i] for i in PROTEIN.scored[pair]) for pair in pairs]
+            for pairs in matchings
+        ],
+        "relative_weight": float(
+            total_weight(weights, matchings).mean() / total_weight(weights, best[None])[0]
+        ),
+        "relative_evidence": float(np.mean([own.evidence.sum() for own in shown]) / most),
+        "lost": float(np.mean([own.lost for own in shown])),
+        "max_share": certain_share(matchings, made.frequencies),
+        "rates": [own.rates.round(4).tolist() for own in shown],
+        "agree_after": agreement_after(made.logits, matchings, weights, rng),
+    }
+
+
+def unmarked_designs(
+    weights: Path,
+    backbones: Sequence[Backbone],
+    *,
+    designs: int = 8,
+    seed: int = 1,
+    device: str = "cpu",
+    step: Callable[[str], None] = lambda what: None,
+) -> Unmarked:
+    """Design without a mark on every third backbone; `step` hears of each finished one."""
+    from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
+
+    model = ProteinMPNN.load(weights, device)
+    sequences: dict[str, list[str]] = {}
+    logits = []
+    for backbone in backbones[::3]:
+        letters, own = _design(model, backbone, designs, seed)
+        sequences[backbone.name] = ["".join(PROTEIN.letters[i] for i in row) for row in letters]
+        logits.append(own[..., PROTEIN.scored].reshape(-1, PROTEIN.num_scored))
+        step(backbone.name)
+    return Unmarked(sequences, np.concatenate(logits))
+
+
+def _design(
+    model: Any, backbone: Backbone, designs: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the designed letters [designs, n] and the logits they came from [designs, n, 21]."""
+    import torch  # noqa: PLC0415
+
+    from patternmark.design.plan import plan_design  # noqa: PLC0415
+    from patternmark.models.sampler import sample  # noqa: PLC0415
+    from patternmark_lab.generation.batch import unmarked_task  # noqa: PLC0415
+
+    plan = plan_design(backbone)
+    task = unmarked_task(plan, seed, range(designs), TEMPERATURE)
+    prepared = model.prepare(model.encode(backbone))
+    sequences = sample(prepared, task).sequences
+    # Residues that are not designed are known from the start: their rank is 0.
+    ranks = np.zeros((designs, plan.length), dtype=np.int64)
+    order = task.steps[:, :, 0]
+    np.put_along_axis(ranks, order, 1 + np.arange(order.shape[1])[None, :], axis=1)
+    logits = prepared.logits(sequences, torch.tensor(ranks, device=sequences.device))
+    chosen = plan.designed
+    return sequences.cpu().numpy()[:, chosen], logits.double().cpu().numpy()[:, chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What a mark on one matching shows in the letters, in nats a residue."""
+
+    evidence: NDArray[np.float64]  # [V] what each letter tells of its coin
+    rates: NDArray[np.float64]  # [V] how often a letter that came out was the promoted one
+    lost: float  # log-likelihood that the mark costs
+
+
+def shown_by(
+    logits: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+    coins: NDArray[np.bool_],
+    *,
+    delta: float = 1.0,
+    temperature: float = TEMPERATURE,
+) -> Shown:
+    """Measure a matching on the laws of positions: logits [n, V], pairs [V / 2, 2].
+
+    `coins` [n, V / 2] say which positions promote the first letter of a pair; each position is
+    measured under its coins and under their opposites.
+
+    The evidence is the mean log-ratio for a detector that knows the rate of each letter, but not
+    the law of the position: the information on a coin in one letter. Two letters of one coin tell
+    less than twice as much, which is not counted here.
+
+    >>> laws = np.zeros((1, 2))  # two letters, equally likely
+    >>> heads = np.ones((1, 1), dtype=bool)
+    >>> shown_by(laws, np.array([[0, 1]]), heads, delta=np.log(3), temperature=1.0).rates
+    array([0.75, 0.75])
+    """
+    promoted = np.empty(logits.shape, dtype=bool)
+    promoted[:, pairs[:, 0]], promoted[:, pairs[:, 1]] = coins, ~coins
+    log_p = logits - _log_sum(logits)
+    unmarked = np.exp(logits / temperature - _log_sum(logits / temperature))
+    agreed, missed, likelihood = np.zeros(logits.shape[1]), np.zeros(logits.shape[1]), 0.0
+    for half in (promoted, ~promoted):
+        biased = (logits + delta * half) / temperature
+        marked = np.exp(biased - _log_sum(biased))
+        agreed += (marked * half).sum(axis=0)
+        missed += (marked * ~half).sum(axis=0)
+        likelihood += float((marked * log_p).sum())
+    drawn = 2 * len(logits)
+    rates = agreed / (agreed + missed)
+    evidence = agreed * np.log(2 * rates) + missed * np.log(2 * (1 - rates))
+    before = float((unmarked * log_p).sum()) / len(logits)
+    return Shown(evidence / drawn, rates, before - likelihood / drawn)
+
+
+def _log_sum(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln of the sum of exponentials along the last axis, which is kept."""
+    highest = logits.max(axis=-1, keepdims=True)
+    return np.asarray(highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True)))
+
+
+def agreement_after(
+    logits: NDArray[np.float64],
+    matchings: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    rng: np.random.Generator,
+    *,
+    delta: float = 1.0,
+    temperature: float = TEMPERATURE,
+) -> dict[str, float]:
+    """Return how often letters agree with their coins, as marked and after each is swapped.
+
+    Swaps that need no key: for the `partner` in most matchings (the heavier of two), for the
+    model's `second` choice, for the partner in most matchings among letters that the model finds
+    about as good as its second choice (`both`), and for `any` other letter.
+
+    A letter that the model likes, and that yet did not come out, was probably not promoted. So
+    the second choice disagrees more often than it agrees, under any matching.
+    """
+    rows = np.arange(len(logits))
+    drawn = matchings[rng.integers(len(matchings), size=len(logits))]  # [n, V / 2, 2]
+    coins = rng.random(drawn.shape[:2]) < 0.5
+    promoted = np.empty(logits.shape, dtype=bool)
+    promoted[rows[:, None], drawn[..., 0]] = coins
+    promoted[rows[:, None], drawn[..., 1]] = ~coins
+    noise = rng.gumbel(size=logits.shape)  # the greatest sum is a draw from the softmax
+    letter = ((logits + delta * promoted) / temperature + noise).argmax(axis=1)
+    others = logits.copy()
+    others[rows, letter] = -np.inf
+    # Weights are below 1, so they decide between equal counts alone.
+    likely = (partners(matchings, logits.shape[1]) + weights)[letter]
+    near = others > others.max(axis=1, keepdims=True) - _NEAR
+    swaps = {
+        "none": letter,
+        "partner": likely.argmax(axis=1),
+        "second": others.argmax(axis=1),
+        "both": np.where(near, likely, -1.0).argmax(axis=1),
+        "any": (letter + rng.integers(1, logits.shape[1], size=len(rows))) % logits.shape[1],
+    }
+    return {name: float(promoted[rows, to].mean()) for name, to in swaps.items()}
+
+
+def pair_weights(
+    logits: NDArray[np.float64], rng: np.random.Generator, *, rounds: int = 4, delta: float = 1.0
+) -> NDArray[np.float64]:
+    """Return what the coin of each two letters shows, whatever the other letters' pairs: [V, V].
+
+    Each of the `rounds` shuffles the letters and plays a tournament: V - 1 matchings in which
+    every two letters are a pair once.
+    """
+    size = logits.shape[1]
+    weights = np.zeros((size, size))
+    for _ in range(rounds):
+        order = rng.permutation(size)
+        for pairs in tournament(size):
+            coins = rng.random((len(logits), len(pairs))) < 0.5
+            first, second = order[pairs].T
+            evidence = shown_by(logits, order[pairs], coins, delta=delta).evidence
+            weights[first, second] += (evidence[first] + evidence[second]) / rounds
+    return np.asarray(weights + weights.T)
+
+
+def tournament(size: int) -> list[NDArray[np.int64]]:
+    """Return size - 1 matchings of an even number of players, which share no pair.
+
+    >>> [pairs.tolist() for pairs in tournament(4)]
+    [[[3, 0], [1, 2]], [[3, 1], [2, 0]], [[3, 2], [0, 1]]]
+    """
+    others = size - 1
+    steps = np.arange(1, size // 2)
+    return [
+        np.concatenate([[[others, turn]], np.stack([turn + steps, turn - steps], axis=1) % others])
+        for turn in range(others)
+    ]

@@ -1,0 +1,77 @@
+"""The page of `patternmark bench text-validity`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patternmark_lab.bench.text_validity import LEVELS, P_VALUES, SCHEMES, TOLERATED
+
+
+def to_markdown(result: dict[str, Any]) -> str:
+    """Return the results page."""
+    lines = [
+        "# Are the p-values true for text?",
+        "",
+        f"Made by `patternmark bench text-validity FOLDER --tokenizer FILE --keys "
+        f"{result['num_keys']} --texts {result['per_key']} -o docs/results` with patternmark "
+        f"{result['version']}, Python {result['python']}, numpy {result['numpy']}: tokens of "
+        f"{result['alphabet']} ({result['num_tokens']:,}), {result['num_keys']} fresh keys of each "
+        f"scheme, each judging up to {result['per_key']} texts of every source, of long texts "
+        "fewer. The table of the null was made of other documents.",
+        "",
+        "A number is the measured rate over the nominal one, with a 95 % interval "
+        "(Clopper-Pearson; pairs of one key or one text are not quite independent). "
+        f"**Bold**: the whole interval lies above {TOLERATED}. *noticed*: texts that repeat "
+        "themselves, for which `p_value` is the bound that holds for any text. `p_any` is that "
+        "bound for all; keys of the paper's scheme have none.",
+        "",
+        *_summary(result),
+    ]
+    for scheme in SCHEMES:
+        for kind, sources in result["kinds"].items():
+            rows = [r for r in result["rates"] if r["scheme"] == scheme and r["source"] in sources]
+            if rows:
+                lines += ["", f"## {scheme}: {kind}", "", *_table(rows, scheme)]
+    return "\n".join(lines) + "\n"
+
+
+def _names(scheme: str) -> tuple[str, ...]:
+    return P_VALUES if scheme == "turns" else P_VALUES[:1]
+
+
+def _summary(result: dict[str, Any]) -> list[str]:
+    """Name every rate that is surely too large."""
+    found = [
+        f"- {row['scheme']}, {row['source']}: `{name}` at {level:g}"
+        for row in result["rates"]
+        for name in _names(row["scheme"])
+        for rate, level in zip(row["rates"][name], LEVELS, strict=True)
+        if rate["interval"][0] > TOLERATED * level
+    ]
+    if not found:
+        return [f"No rate is surely above {TOLERATED} times nominal."]
+    return [f"Surely above {TOLERATED} times nominal:", "", *found]
+
+
+def _table(rows: list[dict[str, Any]], scheme: str) -> list[str]:
+    names = _names(scheme)
+    heads = [f"{name} at {level:g}" for name in names for level in LEVELS]
+    lines = [
+        f"| texts | pairs | noticed | {' | '.join(heads)} |",
+        f"|---|---:|---:|{'---:|' * len(heads)}",
+    ]
+    for row in rows:
+        cells = [
+            _cell(rate, row["pairs"], level)
+            for name in names
+            for rate, level in zip(row["rates"][name], LEVELS, strict=True)
+        ]
+        noticed = f"{100 * row['noticed']:.1f} %"
+        lines.append(f"| {row['source']} | {row['pairs']:,} | {noticed} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(rate: dict[str, Any], pairs: int, level: float) -> str:
+    low, high = (bound / level for bound in rate["interval"])
+    cell = f"{rate['hits'] / pairs / level:.2f} ({low:.2f} to {high:.2f})"
+    return f"**{cell}**" if low > TOLERATED else cell

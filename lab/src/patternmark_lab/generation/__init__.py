@@ -1,0 +1,1 @@
+"""Proteins and text written under any scheme."""

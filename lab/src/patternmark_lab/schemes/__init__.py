@@ -1,0 +1,77 @@
+"""Marks for sequences that are generated in any order, all under one protocol.
+
+    scheme = make_scheme("tango", secret, alphabet, delta=1.5)
+    scheme.bias(canvas)           what to add to the logits, from what is known so far
+    scheme.judge(sequences)       score and p-value of each
+
+The paper's baselines (`baselines`), what came after it (`peers`, `rivals`), the paper's own scheme
+and this package's default (`pattern`). docs/schemes.md lists their constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.secret import Secret
+from patternmark.errors import ParameterError
+from patternmark.models.canvas import EMPTY, OUTSIDE, Canvas
+from patternmark_lab.schemes.base import Judged, Scheme
+from patternmark_lab.schemes.baselines import Multikey, Soft, SoftByStep, Unigram
+from patternmark_lab.schemes.marks import Marks, Stack
+from patternmark_lab.schemes.pattern import (
+    ByKey,
+    Default,
+    DefaultLikeliest,
+    PatternAuto,
+    PatternMark,
+)
+from patternmark_lab.schemes.peers import DMark, Expected, LeftRight, Tango
+from patternmark_lab.schemes.rivals import UMR, DenMarkLexical
+
+__all__ = [
+    "EMPTY",
+    "OUTSIDE",
+    "SCHEMES",
+    "ByKey",
+    "Canvas",
+    "Judged",
+    "Marks",
+    "Scheme",
+    "Stack",
+    "make_scheme",
+]
+
+_KINDS: tuple[type[Scheme], ...] = (
+    Soft,
+    SoftByStep,
+    Unigram,
+    Multikey,
+    Tango,
+    Expected,
+    DMark,
+    LeftRight,
+    UMR,
+    DenMarkLexical,
+    PatternMark,
+    PatternAuto,
+    Default,
+    DefaultLikeliest,
+)
+SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in _KINDS}
+
+
+def make_scheme(
+    name: str, secret: Secret, alphabet: Alphabet, delta: float, **options: Any
+) -> Scheme:
+    """Return the scheme of a name; `options` are its own, such as `gamma`.
+
+    >>> from patternmark import PROTEIN
+    >>> scheme = make_scheme("unigram", Secret(bytes(32)), PROTEIN, delta=1.5)
+    >>> listed = "".join(PROTEIN.letters[i] for i in scheme.table()[0].nonzero()[0])
+    >>> len(listed), round(scheme.log10_p(4 * listed), 2)  # 40 of 40 in a list of half
+    (10, -12.04)
+    """
+    if name not in SCHEMES:
+        raise ParameterError(f"scheme {name!r} is not known: take {', '.join(SCHEMES)}")
+    return SCHEMES[name](secret, alphabet, delta, **options)

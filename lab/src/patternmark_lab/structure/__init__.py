@@ -1,0 +1,1 @@
+"""The structure predictor: its data, its training, its card."""

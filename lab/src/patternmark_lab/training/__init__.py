@@ -1,0 +1,1 @@
+"""CMLM: its corpus, its teacher, its training, its card."""

@@ -1,0 +1,61 @@
+"""BLEU of a network on pairs that it has not seen."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from patternmark.models.cmlm import CMLM
+from patternmark.translation.bleu import bleu
+from patternmark.translation.decode import for_use
+from patternmark.translation.tokenizer import TextCodec
+from patternmark_lab.training.corpus import Pair, cut_to
+from patternmark_lab.training.translating import translate_with
+
+_LONG = (50, 100)  # tokens of the longer texts
+_MOST = 500  # pairs of each kind
+_BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Check:
+    """Pairs to translate, and the name of their BLEU."""
+
+    name: str
+    file: str  # that they are from
+    pairs: Sequence[Pair]
+
+
+def sentences_check(file: str, pairs: Sequence[Pair]) -> Check:
+    """Return the first pairs of a file."""
+    return Check("bleu", file, pairs[:_MOST])
+
+
+def paragraphs_check(file: str, pairs: Sequence[Pair], codec: TextCodec) -> Check:
+    """Return the first paragraphs of a file, cut after a sentence to 50 to 100 tokens."""
+    cut = (cut_to(pair, *_LONG, lambda text: len(codec.encode_batch([text])[0])) for pair in pairs)
+    return Check("bleu_long", file, [pair for pair in cut if pair is not None][:_MOST])
+
+
+def measure(model: CMLM, codec: TextCodec, checks: Sequence[Check]) -> list[dict[str, Any]]:
+    """Return BLEU on every check that has pairs, with how many and sacrebleu's signature."""
+    used = for_use(copy.deepcopy(model))
+    rows = []
+    for check in checks:
+        if not check.pairs:
+            continue
+        ids = codec.encode_batch([source for source, _ in check.pairs])
+        found = translate_with(used, ids, _BATCH_TOKENS)
+        score = bleu(codec.decode_batch(found), [target for _, target in check.pairs])
+        rows.append(
+            {
+                "name": check.name,
+                "file": check.file,
+                "pairs": len(check.pairs),
+                "bleu": round(score.score, 2),
+                "signature": score.signature,
+            }
+        )
+    return rows

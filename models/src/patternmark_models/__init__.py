@@ -1,0 +1,1 @@
+"""The weights of patternmark's translator and structure predictor; each folder has a README."""

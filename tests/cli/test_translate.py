@@ -276,6 +276,16 @@ def test_a_teacher_does_not_translate(run: Run, text_key: Path, tmp_path: Path) 
     assert f"{folder}: a teacher, which writes word by word and bears no mark" in done.err
 
 
+def test_a_missing_package_is_named(
+    run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "patternmark.translation", raising=False)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    done = run("translate", SPEECH, "--key", text_key, "-o", tmp_path / "out")
+    assert done.status == 2
+    assert "translation needs tokenizers: pip install 'patternmark[text]'" in done.err
+
+
 def test_without_the_weights_their_package_is_named(
     run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

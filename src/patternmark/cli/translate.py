@@ -73,6 +73,7 @@ def translate(
     verbose: Verbose = False,
 ) -> None:
     """Translate a file line by line; the output has a line for every line of the input."""
+    import patternmark.translation  # noqa: F401  # an error that names the extra to install
     from patternmark.models.device import pick_device
     from patternmark.translation.decode import Decoding
 

@@ -19,7 +19,6 @@ from patternmark.core.promote import is_tensor
 
 EMPTY = -1  # a token that is open
 OUTSIDE = -2  # no token: before the first, behind the last, between two chains
-GAP = 2  # places between two chains: no scheme looks further
 
 # Of places [K] in rows [K], so many of the model's likeliest tokens and their probabilities:
 # [K, k] each. Where nothing is open they are of no use, and any numbers will do.

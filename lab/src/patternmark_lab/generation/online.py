@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from patternmark.models.canvas import GAP
 from patternmark.models.mpnn import LETTERS, Prepared
 from patternmark.models.state import State, Task
 from patternmark_lab.schemes import EMPTY, OUTSIDE, Canvas, Marks, Scheme, Stack
+from patternmark_lab.schemes.rules import GAP
 
 
 class OnlineMarks:

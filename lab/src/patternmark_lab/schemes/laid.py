@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.alphabet import SEPARATOR, Alphabet
-from patternmark.models.canvas import EMPTY, GAP, OUTSIDE
+from patternmark.models.canvas import EMPTY, OUTSIDE
+from patternmark_lab.schemes.rules import GAP
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
-from patternmark.models.canvas import GAP
 from patternmark_lab.schemes.base import Judged, Scheme
 from patternmark_lab.schemes.laid import Laid, counted_pairs
 from patternmark_lab.schemes.lists import Lists, byte_limit, colouring, drawn_row
-from patternmark_lab.schemes.rules import BothSides, EitherSide, LikelySides, Rule, right_list
+from patternmark_lab.schemes.rules import GAP, BothSides, EitherSide, LikelySides, Rule, right_list
 
 _LIKELY = 50
 

@@ -15,6 +15,7 @@ from patternmark.errors import ParameterError
 from patternmark.models.canvas import Canvas, library_of
 
 NO_LIST = -1
+GAP = 2  # places between two chains on a canvas: no rule looks further
 
 
 class Picked(NamedTuple):

@@ -13,7 +13,7 @@ from patternmark import NO_KEY, PROTEIN, Key, ParameterError
 from patternmark.design.plan import DesignPlan, plan_design
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN
-from patternmark.models.sampler import sample
+from patternmark.models.sampler import Sampled, sample
 from patternmark.models.state import State, Task
 from patternmark_lab.generation.batch import design_schemes, unmarked_task
 from patternmark_lab.generation.online import OnlineMarks, unconditional
@@ -189,5 +189,9 @@ def test_a_sequence_that_overflows_is_sampled_again_with_its_marks(
     task = task_on(backbone, [[r] for r in range(20, 32)], indices=range(4), temperature=0.5)
     task = replace(task, name="7abc")
     schemes = [make_scheme("soft", key.require_secret(), PROTEIN, d) for d in (1, 2, 1, 3)]
-    online = OnlineMarks(prepared, task, schemes, backbone.chain_index, 5, [3, 9, 4, 1])
-    check_mended(lambda: sample(prepared, online.task, before_step=online), monkeypatch, caplog)
+
+    def sampled() -> Sampled:
+        online = OnlineMarks(prepared, task, schemes, backbone.chain_index, 5, [3, 9, 4, 1])
+        return sample(prepared, online.task, before_step=online)
+
+    check_mended(sampled, monkeypatch, caplog)

@@ -28,7 +28,7 @@ _AT_ONCE = 10_000
 _COPIED = 0.8
 _NAME = 4  # tokens
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("patternmark.lab")  # below patternmark: --verbose shows it
 
 
 class Encodes(Protocol):

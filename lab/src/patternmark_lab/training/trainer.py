@@ -47,7 +47,7 @@ from patternmark_lab.training.saving import check_shards, save_model
 
 _REPORT_EVERY = 100  # steps
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("patternmark.lab")  # below patternmark: --verbose shows it
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,12 @@ def test_the_distributions_name_one_version() -> None:
     assert f"patternmark=={patternmark.__version__}" in lab["dependencies"]
 
 
+def test_the_product_needs_numpy_and_a_command_line_alone() -> None:
+    product = tomllib.loads((CLONE / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[^a-z]", text)[0] for text in product["dependencies"]}
+    assert needed == {"numpy", "typer", "rich"}
+
+
 def test_the_wheel_of_the_product_is_small() -> None:
     """A wheel is a zip of the package and a few kilobytes about it."""
     with zipfile.ZipFile(whole := io.BytesIO(), "w", zipfile.ZIP_DEFLATED) as archive:

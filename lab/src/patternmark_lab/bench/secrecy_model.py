@@ -42,14 +42,14 @@ from patternmark_lab.bench.protein import (
 )
 from patternmark_lab.bench.secrecy_judge import judged
 from patternmark_lab.bench.secrecy_rates import rate
-from patternmark_lab.generation.batch import designs_of, unmarked_task
-from patternmark_lab.with_model import (
+from patternmark_lab.bench.secrecy_with_model import (
     Belief,
     forge_on,
     second_choices,
     seen_on,
     strip_by_model,
 )
+from patternmark_lab.generation.batch import designs_of, unmarked_task
 
 DELTA = 1.0  # of the marked designs
 STRENGTHS = {"honest": 1.0, "forced": 3.0}  # of the forgeries

@@ -78,7 +78,7 @@ def tokenizer(
 
     with progress("files") as bar:
         bar.add_task("learning merges", total=None)
-        texts = (text for file in data for pair in _read(file) for text in dict.fromkeys(pair))
+        texts = (text for file in data for pair in read_data(file) for text in dict.fromkeys(pair))
         codec = TextCodec(train_bpe(texts, vocab))
     codec.save(output)
     if codec.size < vocab:
@@ -119,7 +119,7 @@ def cmlm(
 
     Ctrl-C saves before it ends. The folder gets a model card, README.md.
     """
-    _say_what_is_missing()
+    say_what_is_missing()
     from patternmark.models.cmlm import Config
     from patternmark.models.device import pick_device
     from patternmark_lab.training.trainer import Settings, Training, Until
@@ -143,7 +143,7 @@ def cmlm(
     _finish(training, corpus, found, codec, data_note or [], stopped=stop())
 
 
-def _say_what_is_missing() -> None:
+def say_what_is_missing() -> None:
     import patternmark.translation  # noqa: F401  # an error that names the extra to install
 
 
@@ -235,12 +235,12 @@ def _gather(
 
     if valid or hold_out:
         metric_of_sacrebleu()
-    read = [(file, "sentences", _read(file)) for file in data]
-    blocks = _read(paragraphs) if paragraphs else []
+    read = [(file, "sentences", read_data(file)) for file in data]
+    blocks = read_data(paragraphs) if paragraphs else []
     if hold_out and hold_out >= len(blocks):
         raise ParameterError(f"--hold-out {hold_out}: there are {len(blocks)} --paragraphs")
     cut = len(blocks) - hold_out
-    checks = [sentences_check(valid.name, _read(valid))] if valid else []
+    checks = [sentences_check(valid.name, read_data(valid))] if valid else []
     if paragraphs:
         checks.append(paragraphs_check(paragraphs.name, blocks[cut:], codec))
         read.append((paragraphs, "paragraphs", blocks[:cut]))
@@ -249,7 +249,7 @@ def _gather(
     return _Gathered(files, singles, blocks[:cut], checks)
 
 
-def _read(file: Path) -> list[Pair]:
+def read_data(file: Path) -> list[Pair]:
     from patternmark_lab.training.corpus import read_pairs
 
     return read_pairs(file, warn)
@@ -358,48 +358,3 @@ def _finish(
     write_card(training.folder, card(training, data, scores, notes))
     shown = "".join(f", BLEU {s['bleu']:.2f} on {s['pairs']} of {s['file']}" for s in scores)
     say(where + shown)
-
-
-@train_app.command()
-def distil(
-    teacher: Annotated[Path, typer.Argument(help="The teacher's folder.")],
-    data: Annotated[Path, typer.Argument(help="Pairs whose sources it is to translate.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The new pairs; .xz too.")],
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=64, help="Default: 131,072 on a GPU, 4,096 on a CPU.")
-    ] = None,
-    device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin a new file.")] = False,
-    verbose: Verbose = False,
-) -> None:
-    """Let a teacher translate the sources, long ones by sentence: easier targets to learn from.
-
-    A run that was stopped goes on where it was when the same command is given again.
-    """
-    _say_what_is_missing()
-    from patternmark.models.device import pick_device
-    from patternmark.models.weights import file_sha256
-    from patternmark.translation.checkpoint import load_both, weights_sha256
-    from patternmark.translation.decode import for_use
-    from patternmark_lab.training.distil import Distilled, DistilledFile
-    from patternmark_lab.training.distil import distil as translate_all
-
-    place = pick_device(device)
-    model, codec = load_both(teacher, place)
-    pairs = _read(data)
-    wanted = Distilled(weights_sha256(teacher), file_sha256(data), len(pairs))
-    file = DistilledFile(output, wanted, overwrite=overwrite)
-    at_once = batch_tokens or (131_072 if place == "cuda" else 4096)
-    try:
-        with progress("sources") as bar:
-            task = bar.add_task("translating", total=len(pairs))
-            step = lambda done: bar.advance(task, done)  # noqa: E731
-            translate_all(for_use(model), codec, pairs, file, at_once, step)
-    except KeyboardInterrupt:
-        say(f"stopped: {output}: {file.facts.done:,} of {len(pairs):,} sources are kept")
-        raise typer.Exit(STOPPED) from None
-    kept = file.facts.done - file.facts.dropped
-    say(
-        f"wrote {kept:,} pairs to {output}; {file.facts.dropped:,} had no translation, or a source "
-        "in the language of its target"
-    )

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 import typer
 
+from patternmark import __version__
 from patternmark.cli import plugins
 from tests.conftest import Outcome
 
@@ -63,6 +64,17 @@ def test_a_command_of_another_distribution_is_found(
     assert "sheep " in listed
     assert run("sheep", "one").out == "one sheep\n"
     assert "sheep" not in run("detect", "--help").out  # nobody replaces a command of this one
+
+
+def test_a_command_that_does_not_load_disturbs_no_other(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, bench="patternmark.absent:app")
+    assert "bench" not in run("--help").out.split()
+    done = run("bench", "null")
+    assert done.status == 2
+    assert "'bench' is a command of patternmark.absent, which cannot be loaded: No mod" in done.err
+    assert f"Install it in the version that goes with patternmark {__version__}\n" in done.err
 
 
 def test_an_unknown_command_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

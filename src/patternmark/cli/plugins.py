@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from patternmark import __version__
 from patternmark.errors import PatternmarkError
 
 GROUP = "patternmark.commands"  # of the entry points: the name of a command, and its Typer
@@ -19,17 +20,17 @@ class CommandsWithPlugins(TyperGroup):
     """The commands of this distribution, and behind them those of others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names."""
-        return [*super().list_commands(ctx), *sorted(_plugins().keys() - self.commands.keys())]
+        """Return all names, less those of commands that cannot be loaded."""
+        others = sorted(_plugins().keys() - self.commands.keys())
+        return [*super().list_commands(ctx), *filter(_can_be_loaded, others)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or say where it is to be had."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        plugin = _plugins().get(cmd_name)
-        if plugin is not None:
-            command = typer.main.get_group(plugin.load())
+        if cmd_name in _plugins():
+            command = typer.main.get_group(_loaded(cmd_name))
             command.name = cmd_name  # lists of commands say it
             return command
         if cmd_name in LAB:
@@ -43,3 +44,23 @@ class CommandsWithPlugins(TyperGroup):
 @cache
 def _plugins() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _loaded(name: str) -> Any:
+    plugin = _plugins()[name]
+    try:
+        return plugin.load()
+    except ImportError as error:
+        whose = plugin.dist.name if plugin.dist else plugin.module
+        raise PatternmarkError(
+            f"'{name}' is a command of {whose}, which cannot be loaded: {error}. Install it in the "
+            f"version that goes with patternmark {__version__}"
+        ) from None
+
+
+def _can_be_loaded(name: str) -> bool:
+    try:
+        _loaded(name)
+    except PatternmarkError:
+        return False
+    return True

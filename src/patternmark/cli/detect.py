@@ -44,12 +44,12 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR, format_p
 from patternmark.io.records import Problem
 from patternmark.statistics import STATISTICS
-from patternmark.statistics.texts import REPEATS_ITSELF
+from patternmark.statistics.texts import TOO_LONG
 
 _BATCH_RECORDS = 2048
 _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
 _BATCH_SYMBOLS = 2**22
-_SAID = (REPEATS_ITSELF,)  # notes that stand beside a mark, too
+_SAID = (TOO_LONG,)  # notes that stand beside a mark, too
 _PICTURES = 4
 
 Judged = tuple[Verdict, Item]

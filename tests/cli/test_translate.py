@@ -190,7 +190,7 @@ def test_what_cannot_work_is_refused_before_the_work(
         ((source, "-o", target), "--no-watermark"),
         ((source, "--no-watermark", *key_and_out), "--no-watermark"),
         ((tmp_path / "none.txt", *key_and_out), "cannot be read"),
-        ((source, "--model", tmp_path, *key_and_out), "config.json"),
+        ((source, "--weights", tmp_path, *key_and_out), "config.json"),
         ((source, "--delta", "-1", *key_and_out), "delta must be"),
         ((source, "--temperature", "inf", *key_and_out), "--temperature"),
         ((source, "--seed", str(2**80), *key_and_out), "--seed"),
@@ -257,7 +257,7 @@ def test_a_checkpoint_with_missing_tensors_is_named(
     save_file(tensors, folder / "model.safetensors")
     source = tmp_path / "in.txt"
     source.write_text("Guten Tag.\n")
-    done = run("translate", source, "--key", text_key, "--model", folder, "-o", tmp_path / "out")
+    done = run("translate", source, "--key", text_key, "--weights", folder, "-o", tmp_path / "out")
     assert done.status == 2
     assert "'decoder.2.up.weight' is missing" in done.err
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _WITH_BACKBONE = ("redesign", "rewrite")
 _KINDS = ("protein", "text")
+_NEEDED = dict.fromkeys(_WITH_BACKBONE, "--backbone") | {"oracle": "--key"}
 
 
 def attack(
@@ -287,7 +288,8 @@ def _print_list(*, as_json: bool) -> None:
     for title in ("attack", "on", "what", "epsilon is the", "needs"):
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*row.values())
+        flag = f", {_NEEDED[row['name']]}" if row["name"] in _NEEDED else ""
+        table.add_row(*list(row.values())[:-1], f"{row['needs']}{flag}")
     results.print(table)
 
 

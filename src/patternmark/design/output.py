@@ -61,10 +61,9 @@ class DesignFile:
         """Say what is safe when a run ends early, and how to go on."""
         if self._has_old:
             return "nothing in it has changed"
-        again = "again" + " without overwrite=True" * self._overwrite
+        again = "repeat the run" + " without overwrite=True" * self._overwrite
         return (
-            f"{len(self._manifest.structures)} finished structure(s) are kept: "
-            f"run the same {again} to continue"
+            f"{len(self._manifest.structures)} finished structure(s) are kept: {again} to continue"
         )
 
     def _begin(self) -> None:

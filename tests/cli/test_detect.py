@@ -219,7 +219,7 @@ def test_token_keys_need_ids_of_their_vocabulary(run: Run, secret: Secret, tmp_p
     refused = run("detect", text, "--key", tmp_path / "text.key")
     assert refused.status == 2
     assert "give that tokenizer, or put it next to the key file" in refused.err
-    assert "(see --tokenizer)" in refused.err
+    assert "(see --tokenizer, and keygen --alphabet)" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,11 @@ def test_what_cannot_work_is_refused_before_the_work(
     run("keygen", "-o", protein)
     key_and_out = ("--key", text_key, "-o", target)
     cases: list[tuple[tuple[object, ...], str]] = [
-        ((source, "--key", protein, "-o", target), "keygen --alphabet cmlm-de-en"),
+        (
+            (source, "--key", protein, "-o", target),
+            "make a key of the alphabet cmlm-de-en, or of tokenizer:FILE with the model's "
+            "tokenizer (see keygen --alphabet)",
+        ),
         ((source, "-o", target), "--no-watermark"),
         ((source, "--no-watermark", *key_and_out), "--no-watermark"),
         ((tmp_path / "none.txt", *key_and_out), "cannot be read"),

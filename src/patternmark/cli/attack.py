@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _WITH_BACKBONE = ("redesign", "rewrite")
 _KINDS = ("protein", "text")
-_NEEDED = dict.fromkeys(_WITH_BACKBONE, "--backbone") | {"oracle": "--key"}
+_NEEDED = dict.fromkeys(_WITH_BACKBONE, "--backbone") | {"oracle": "--key", "synonym": "--wordnet"}
 
 
 def attack(

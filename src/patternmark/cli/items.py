@@ -106,7 +106,7 @@ class Source:
         try:
             found = find_tokenizer(self.alphabet, self._file, self._beside)
         except ParameterError as error:
-            raise ParameterError(f"{error} (see --tokenizer)") from None
+            raise ParameterError(f"{error} (see --tokenizer, and keygen --alphabet)") from None
         _log.debug("text is read with %s", found.file)
         return found
 

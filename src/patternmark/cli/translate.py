@@ -123,7 +123,10 @@ def translate(
     where = pick_device(device)
     translator = _open(weights, where)
     if marker is not None:
-        translator.check_fit(marker)
+        try:
+            translator.check_fit(marker)
+        except ParameterError as error:
+            raise ParameterError(f"{error} (see keygen --alphabet)") from None
     _warn_of_foreign(input, lines, translator)
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]

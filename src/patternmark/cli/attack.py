@@ -301,13 +301,15 @@ def _tell(result: dict[str, Any]) -> None:
         f"{result['symbols_after']:,} after"
     )
     if result["share_replaced"] is not None:
-        text += f"; {result['share_replaced']:.1%} are others where the length is the same"
+        text += f"; {result['share_replaced']:.1%} were replaced where the length is the same"
     say(text)
     asked = result.get("asked", ())
     marked = [row for row in asked if row["marked_before"]]
     if asked:
         fell = [row for row in marked if not row["marked_after"]]
-        say(f"{len(marked)} of {len(asked)} were called marked before, {len(fell)} of these fell")
+        say(
+            f"{len(marked)} of {len(asked)} were called marked before; {len(fell)} of these no longer are"
+        )
     if marked:
         edits, queries = (sum(row[what] for row in marked) for what in ("edits", "queries"))
         say(f"on average {edits / len(marked):.1f} edits and {queries / len(marked):.0f} queries")

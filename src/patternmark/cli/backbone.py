@@ -25,7 +25,7 @@ _SEED = 0  # of the decoding orders: the same for every verdict
 
 
 class Layout(NamedTuple):
-    """What was designed on the structure, as `design` was told."""
+    """What was designed on the structure, in the terms of `design`."""
 
     chains: str | None = None
     fixed: str = ""

@@ -161,7 +161,7 @@ def read_items(files: list[str], source: Source) -> Iterator[Item]:
 def _warn_of_foreign(file: str, places: list[str], source: Source) -> None:
     """Name the texts in a language that the key's tokenizer was not made for, once for a file."""
     warn_of_spelled_out(
-        file, places, source.alphabet.name, "It is judged all the same; expect no mark in it"
+        file, places, source.alphabet.name, "It is judged anyway, but a mark is unlikely"
     )
 
 

@@ -121,12 +121,7 @@ def translate(
         counter = NonceCounter.needed_for(marker, key, warn) if seed is None else None
     run_seed = fresh_seed() if seed is None else seed
     where = pick_device(device)
-    translator = _open(weights, where)
-    if marker is not None:
-        try:
-            translator.check_fit(marker)
-        except ParameterError as error:
-            raise ParameterError(f"{error} (see keygen --alphabet)") from None
+    translator = _open(weights, where, marker)
     _warn_of_foreign(input, lines, translator)
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]
@@ -214,10 +209,17 @@ def _advice(verdicts: list[Verdict], nonces: int) -> str:
     return "; a larger --delta marks more of them" if missed else ""
 
 
-def _open(folder: Path | None, device: str) -> Translator:
+def _open(folder: Path | None, device: str, marker: Marker | None) -> Translator:
+    """Load the model; refuse a key that is not for its tokens."""
     from patternmark.translation.translator import Translator
 
-    return Translator.open(folder, device)
+    translator = Translator.open(folder, device)
+    if marker is not None:
+        try:
+            translator.check_fit(marker)
+        except ParameterError as error:
+            raise ParameterError(f"{error} (see keygen --alphabet)") from None
+    return translator
 
 
 def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
@@ -239,5 +241,5 @@ def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
 
 
 def _kept_texts(output: Path) -> list[str]:
-    """Return the lines that the output already has; what is no text counts as an empty line."""
+    """Return the lines that the output already has; what is not text counts as an empty line."""
     return output.read_bytes().decode("utf-8", errors="ignore").split("\n")[:-1]

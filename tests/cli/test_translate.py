@@ -207,7 +207,7 @@ def test_what_cannot_work_is_refused_before_the_work(
         assert (done.status, message in done.err) == (2, True), done.err
         assert not target.exists()
     for content, message in (
-        (b"\n \n", "there is no text"),
+        (b"\n \n", "contains no text"),
         ("Guten Tag.\n".encode("utf-16"), "this is UTF-16; save the text as UTF-8"),
         ("Guten Tag.\n".encode("utf-16-le"), "this is UTF-16; save the text as UTF-8"),
         (gzip.compress(b"Guten Tag.\n"), "this is gzipped; unpack it first"),

@@ -308,7 +308,8 @@ def _tell(result: dict[str, Any]) -> None:
     if asked:
         fell = [row for row in marked if not row["marked_after"]]
         say(
-            f"{len(marked)} of {len(asked)} were called marked before; {len(fell)} of these no longer are"
+            f"{len(marked)} of {len(asked)} were called marked before; "
+            f"{len(fell)} of these no longer are"
         )
     if marked:
         edits, queries = (sum(row[what] for row in marked) for what in ("edits", "queries"))

@@ -59,7 +59,7 @@ def test_strict_makes_the_call_alone(
     file.write_text(f"{PROSE}\n")
     refused = run("detect", file, "--key", text_key, "--strict", *other)
     assert (refused.status, refused.out) == (2, "")
-    assert "--strict does not go with" in refused.err
+    assert "--strict cannot be used with" in refused.err
 
 
 def test_a_text_that_repeats_itself_is_no_more_often_marked(

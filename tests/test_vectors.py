@@ -234,7 +234,9 @@ def test_the_port_counts_repeats_as_the_package_does(
 def test_what_happens_to_marks_in_text_is_covered() -> None:
     assert {v["parameters"]["scheme"]["nonces"] for v in TURNS} == {1, 2}
     assert all({1, 10} <= set(v["times"]) for v in TURNS)
-    is_drawn = {v["p_value"] <= port_turns.SMALL_P and v["p_any"] > port_turns.PROVEN_P for v in TURNS}
+    is_drawn = {
+        v["p_value"] <= port_turns.SMALL_P and v["p_any"] > port_turns.PROVEN_P for v in TURNS
+    }
     assert is_drawn == {True, False}
 
 

@@ -183,8 +183,11 @@ def verdict(
         if sizes.nonces > 1:  # one nonce must stand out; the others add 1 on average
             lone = log_e + log(-expm1(-log_e)) + log(sizes.nonces) if log_e > 0.0 else -inf
         counted = min(counted, counted_log_p(table, lone, scored) + log(sizes.nonces))
+    is_proven = log_p_any <= log(PROVEN_P)
+    is_drawn = counted <= log(SMALL_P) and not is_proven
     log_p = counted if has_table else log_p_any
-    is_drawn = counted <= log(SMALL_P) and log_p_any > log(PROVEN_P)
+    if is_proven:
+        log_p = min(log_p, log_p_any)
     return {
         "read": tokens,
         "times": times(tokens),

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
-from patternmark.core.partition import Partition
 from patternmark.core.reading import Reading
 from patternmark.cyclic import CyclicRatio
 from patternmark.errors import ParameterError
@@ -119,12 +118,13 @@ class TextKeys:
         [keys + 1]; the key under test is the last. Parts of equal size are not quite fair coins.
         """
         circle = self._key.circle
-        if not isinstance(circle, Partition):
+        sizes = getattr(circle, "sizes", None)
+        if sizes is None:
             return np.zeros(len(drawn.coins) + 1)
         schedule = circle if self._excerpt is None else self._excerpt
         tested = np.count_nonzero(schedule.promoted(0)[0, own])
         promoted = np.append(drawn.coins.sum(axis=(1, 2)), tested)
-        size, half = int(circle.sizes.sum()), int(circle.sizes[0])
+        size, half = int(sizes.sum()), int(sizes[0])
         ways = [_log_ways(size - len(own), half - n) for n in promoted.tolist()]
         return np.array(ways) + len(own) * log(2.0) - _log_ways(size, half)
 
@@ -132,9 +132,8 @@ class TextKeys:
 def _block_of(key: Key) -> int:
     """Return after how many keys coins are others; 0 where keys cannot be drawn."""
     circle = key.circle
-    if isinstance(circle, Partition):
-        return 2 if circle.period == 2 and circle.is_fair else 0
-    return int(getattr(circle, "block", 0))
+    two_halves = circle.period == 2 and circle.is_fair  # their coins stay
+    return int(getattr(circle, "block", 2 if two_halves else 0))
 
 
 def _log_ways(n: int, k: int) -> float:

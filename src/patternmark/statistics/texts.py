@@ -129,9 +129,12 @@ class TextStatistic(AnyTextStatistic):
             if reading.num_scored == 0 or len(reading.spoken) > 1:
                 result.append(bound)
                 continue
-            if log_p[i] > log(SMALL_P) or self._is_proven(bound):
-                # Without a table there is the bound alone.
-                log_p_text = bound.log_p if self._null is None else float(log_p[i])
+            # Without a table there is the bound alone, unless keys are drawn.
+            natural = bound.log_p if self._null is None else float(log_p[i])
+            if self._is_proven(bound):
+                log_p_text = min(bound.log_p, natural)
+            elif log_p[i] > log(SMALL_P):
+                log_p_text = natural
             elif self._keys.can_judge(reading):
                 log_p_text = self._keys.log_p(reading, ratios[i])
             else:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from patternmark import Alphabet, Detector, Key, Profile
-from patternmark.core.schemes import Paper, Scheme, Turns
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.intervals import binomial_tail
-from patternmark.statistics.texts import REPEATS_ITSELF
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(1200)], unscored=[0])
 PROFILES = {
@@ -38,9 +37,6 @@ def hard_texts() -> dict[str, np.ndarray]:
     }
 
 
-REPEATING = ("one word", "two words in turn", "a verse of four words", "a quote again and again")
-
-
 @pytest.mark.parametrize("scheme", PROFILES)
 def test_false_positives_over_keys(scheme: str) -> None:
     """Of detectors that count every coin once, and of the ratio that shares it among its places."""
@@ -68,7 +64,7 @@ def check(log_p: np.ndarray, name: str) -> None:
 
 
 def test_what_holds_for_any_text_holds_for_hard_ones() -> None:
-    """No mask, no look at the text: `p_any` of the default detector, and what it notices."""
+    """No mask, no look at the text: `p_any` of the default detector, ."""
     texts = hard_texts()
     log_p_any = np.zeros((60, len(texts)))
     for number in range(60):
@@ -77,22 +73,9 @@ def test_what_holds_for_any_text_holds_for_hard_ones() -> None:
         log_p_any[number] = [np.log(one.p_any) for one in verdicts]
         for verdict in verdicts:
             assert verdict.num_tokens_scored == len(texts[verdict.id])
-            if verdict.id in REPEATING:
-                assert verdict.note.startswith(REPEATS_ITSELF) or "too short" in verdict.note
-                assert verdict.p_value == verdict.p_any
     check(log_p_any, "p_any")
     least = dict(zip(texts, np.exp(log_p_any).min(axis=0), strict=True))
     assert least["every second a function word"] < 0.1  # and not idle
-
-
-@pytest.mark.parametrize("scheme", [Paper(), Turns()])
-def test_texts_that_repeat_themselves_are_noticed(scheme: Scheme) -> None:
-    key = Key.of(Secret(bytes(32)), Profile(alphabet=TOKENS, scheme=scheme))
-    judge, texts = Detector(key), hard_texts()
-    notes = {name: judge.measure(judge.read([ids]))[0].note for name, ids in texts.items()}
-    assert all(notes[name] == REPEATS_ITSELF for name in REPEATING)
-    words = np.random.default_rng(3).permutation(TOKENS.scored)[:120]
-    assert judge.measure(judge.read([words]))[0].note == ""
 
 
 def test_counting_each_place_in_full_would_not_hold() -> None:

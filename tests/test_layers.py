@@ -51,24 +51,8 @@ QUESTIONS = re.compile(
 )
 OLD_NAME = re.compile("hardened", re.IGNORECASE)  # of schemes that were in no release
 
-# Texts in which the library names options of the command line: how many in each file. Those of
-# `adapters` and some of `models`, `quality` and `translation/published` belong to other programs.
-FLAGS = {
-    "adapters/bias_files.py": 11,
-    "attacks/registry.py": 3,
-    "attacks/wordnet.py": 1,
-    "design/output.py": 9,
-    "io/records.py": 1,
-    "io/tokenizer.py": 3,
-    "models/device.py": 3,
-    "models/weights.py": 7,
-    "quality/folding.py": 1,
-    "scan/cluster.py": 4,
-    "scan/columns.py": 1,
-    "scan/files.py": 2,
-    "translation/published.py": 3,
-    "translation/translator.py": 1,
-}
+# Texts that name options of other programs, as pip's: how many in each file.
+FLAGS = {"adapters/bias_files.py": 9, "models/weights.py": 5}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 NAMES_FLAGS = {"cli", "report"}  # a style sheet has names that look like options
 
@@ -204,6 +188,18 @@ def test_texts_of_the_library_name_no_option_of_the_command_line() -> None:
     check(found, FLAGS)
 
 
+def test_errors_of_the_library_name_no_option() -> None:
+    """Python users have no options; `cli.output` puts them in place of some parameters."""
+    named = [
+        (path, text)
+        for path, file in modules()
+        if part_of(path) not in {"cli", "bench"}
+        for text in raised_texts(file)
+        if FLAG.search(text)
+    ]
+    assert named == []
+
+
 def test_sentinels_stand_in_one_table() -> None:
     check(found_in(SENTINEL, but=SENTINELS_HOME), SENTINELS)
     assert len(SENTINEL.findall((ROOT / SENTINELS_HOME).read_text())) >= 4
@@ -230,6 +226,15 @@ def texts_of(file: Path) -> Iterator[str]:
         is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
         if is_text and id(node) not in documents:
             yield node.value
+
+
+def raised_texts(file: Path) -> Iterator[str]:
+    """Yield the strings in what a module raises."""
+    for raised in ast.walk(ast.parse(file.read_text())):
+        if isinstance(raised, ast.Raise):
+            for node in ast.walk(raised):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
 
 
 def check(found: Counter[str], allowed: dict[str, int]) -> None:

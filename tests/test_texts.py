@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from patternmark import Alphabet, Detector, Key, Marker, ParameterError, Profile
-from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.cyclic import CyclicRatio
 from patternmark.likelihood import Component, Mixture, Worth
 from patternmark.masks.coins import times_said
-from patternmark.masks.refrains import Refrains
-from patternmark.statistics.texts import REPEATS_ITSELF
+from patternmark.null.mixture import text_null
+from patternmark.statistics.texts import PROVEN_P
 from tests.synthetic import text, vocabulary
 
 NUM_TOKENS, PERIOD, BLOCK = 5, 4, 2
@@ -140,120 +139,43 @@ def test_a_strict_call_needs_such_a_p_value(secret: Secret, rng: np.random.Gener
         Detector(turns_key(secret), "phase", strict=True).detect(ids)
 
 
-def test_natural_text_is_judged_by_the_counted_null(
+def test_natural_text_is_judged_by_the_counted_null_unless_p_is_small(
     secret: Secret, rng: np.random.Generator
 ) -> None:
     key = turns_key(secret)
-    ids = text(TOKENS, 90, rng, Marker(key))
-    found = Detector(key).detect(ids)
-    assert (found.note, found.num_tokens_scored) == ("", 90)
-    assert found.p_value < found.p_any
-    # Two pieces, another shape and few tokens have no counted null: both are the bound.
-    other = turns_key(secret, starts=4)
-    assert Detector(other).detect(ids).p_value == Detector(other).detect(ids).p_any
-    assert Detector(key, "lr").detect(ids).p_value == found.p_any
+    judge = Detector(key)
+    unmarked = judge.detect(text(TOKENS, 90, rng))
+    null = text_null("turns", judge.statistic.made_for([])[0].mixture.digest)
+    counted = null.log_tail(np.array([unmarked.statistic]), np.array([90]))
+    assert unmarked.p_value > 0.02
+    assert unmarked.p_value == pytest.approx(np.exp(counted[0]))
+    marked = judge.detect(text(TOKENS, 90, rng, Marker(key)))
+    assert (marked.note, marked.num_tokens_scored) == ("", 90)
+    assert marked.p_value < marked.p_any
+    # Another shape and pieces have no counted null.
+    other = Detector(turns_key(secret, starts=4))
+    verdict = other.detect(text(TOKENS, 90, rng))
+    assert verdict.p_value == verdict.p_any
+    assert Detector(key, "lr").detect(text(TOKENS, 90, rng)).detector == "lr"
 
 
-def test_a_text_that_repeats_itself_is_judged_by_the_bound(
-    secret: Secret, rng: np.random.Generator
+def test_a_proven_p_value_needs_no_keys(
+    secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Long marked texts are proven to be marked, and take no longer than others."""
     key = turns_key(secret)
-    verse = text(TOKENS, 60, rng, Marker(key))
-    found = Detector(key).detect(np.tile(verse, 3))
-    assert found.note == REPEATS_ITSELF
-    assert found.p_value == found.p_any
+    judge = Detector(key)
+    ids = text(TOKENS, 400, rng, Marker(key))
+    found = judge.detect(ids)
+    assert found.p_any < PROVEN_P
 
+    def draw(*given: object) -> None:
+        raise AssertionError("keys were drawn")
 
-def reading_of(symbols: np.ndarray) -> Reading:
-    return Reading(symbols, (slice(0, len(symbols)),))
-
-
-def repeats_itself(reading: Reading) -> bool:
-    return Refrains.of(reading).repeats_itself
-
-
-def test_what_repeats_itself(rng: np.random.Generator) -> None:
-    words = rng.permutation(TOKENS.scored)
-    natural = np.concatenate([words[:100], words[:12], words[200:290]])  # a phrase said again
-    assert not repeats_itself(reading_of(natural))
-    assert repeats_itself(reading_of(np.concatenate([words[:60], words[:60]])))
-    assert repeats_itself(reading_of(np.full(40, 9)))
-    some = words[:120].copy()
-    some[::4] = words[0]  # one word at every fourth place, no pair of words again
-    assert repeats_itself(reading_of(some))
-    some[::4] = words[300:330]
-    assert not repeats_itself(reading_of(some))
-    for few in (0, 1):
-        assert not repeats_itself(reading_of(words[:few]))
-
-
-def test_what_returns_together_raises_the_p_value(rng: np.random.Generator) -> None:
-    """A name of four tokens, again and again in other surroundings; not four tokens apart."""
-    words = rng.permutation(TOKENS.scored)
-    name, others = words[:4], words[4:]
-    places = np.arange(0, 90, 15) + rng.integers(0, 8, 6)
-    together = others[:100].copy()
-    for place in places:
-        together[place : place + 4] = name
-    apart = others[:100].copy()
-    for token in name:
-        apart[rng.choice(100, 6, replace=False)] = token
-    one, other = Refrains.of(reading_of(together)), Refrains.of(reading_of(apart))
-    assert one.company > 0.15
-    assert other.company < 0.1
-    assert one.log_rise > other.log_rise + 1.0
-    unread = together.copy()
-    unread[places] = -1  # three tokens of the name are read
-    assert Refrains.of(reading_of(unread)).company < one.company
-
-
-@pytest.mark.parametrize("lags", [(6, 6), (7, 7), (6, 8), (5, 6), (20, 20)])
-def test_company_is_the_fourth_order_of_the_mean_over_keys(lags: tuple[int, int]) -> None:
-    """Two tokens that return: the mean over their coins and over a path that slips, exactly."""
-    symbols = np.arange(40)
-    symbols[[10, 10 + lags[0]]] = 90
-    symbols[[12, 12 + lags[1]]] = 91
-    coins = [(a, b) for a in (1, -1) for b in (1, -1)]
-    both = np.mean([mean_over_parities(symbols, {90: a, 91: b}) for a, b in coins])
-    each = [np.mean([mean_over_parities(symbols, {t: a}) for a in (1, -1)]) for t in (90, 91)]
-    fourth = both - sum(each) + 1.0
-    found = Refrains.of(reading_of(symbols)).company
-    assert found**2 * 40 == pytest.approx(max(fourth, 0.0), rel=0.02)
-    assert (found == 0.0) == (sum(lags) % 2 == 1)
-    # A pair counts in as many blocks as hold both of its places.
-    in_blocks = Refrains.of(reading_of(symbols), block=128).company
-    assert in_blocks**2 == pytest.approx((1.0 - lags[0] / 128) * found**2)
-
-
-def mean_over_parities(symbols: np.ndarray, coins: dict[int, int]) -> float:
-    """The mean of the product of 1 + e c s over paths that turn back at one step in ten."""
-    state = np.array([0.5, 0.5])
-    for token in symbols.tolist():
-        state = 0.9 * state[::-1] + 0.1 * state
-        state = state * (1.0 + 0.64 * coins.get(token, 0) * np.array([1, -1]))
-    return float(state.sum())
-
-
-def test_a_text_twice_is_noticed_however_long(rng: np.random.Generator) -> None:
-    """The second copy stands one token further on in the schedule: a slip, and all coins return."""
-    words = rng.permutation(TOKENS.scored)[:1300]
-    twice = np.concatenate([words[:513], words[:513]])
-    refrains = Refrains.of(reading_of(twice), block=128)
-    assert (refrains.company, refrains.copied) == (0.0, pytest.approx(506 / 1026))
-    assert refrains.repeats_itself
-    quoted = np.concatenate([words, words[100:150]])
-    assert not Refrains.of(reading_of(quoted), block=128).repeats_itself
-    quoted[-30::7] = -1  # nothing is known of what was not read
-    assert Refrains.of(reading_of(quoted)).copied < 20 / 1300
-
-
-def test_unread_tokens_and_joins_of_pieces_do_not_repeat() -> None:
-    assert not repeats_itself(reading_of(np.append(np.arange(30), np.full(200, -1))))
-    ids = np.tile(np.array([1, 2]), 20)
-    pieces = tuple(slice(i, i + 1) for i in range(40))
-    by_itself = Reading(np.arange(40), pieces)
-    assert not repeats_itself(by_itself)
-    assert repeats_itself(Reading(ids, (slice(0, 20), slice(20, 40))))
+    monkeypatch.setattr("patternmark.statistics.text_exact.draw_keys", draw)
+    assert judge.detect(ids).p_value == found.p_value < found.p_any
+    with pytest.raises(AssertionError, match="keys were drawn"):
+        judge.detect(ids[:60])
 
 
 def test_few_tokens_have_the_bound_alone(secret: Secret) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from math import exp, expm1, inf, log, sqrt
+from math import exp, expm1, inf, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vectors.port import alphabet_sha256, subkey, words
 
 DATA = Path(__file__).resolve().parent.parent / "src" / "patternmark" / "data"
+SMALL_P, PROVEN_P = 0.02, 1e-6  # between them keys are drawn for a text
 RATES = [0.65, 0.72, 0.82, 0.90]  # how often a marked token agrees with its key, by strength
 
 
@@ -32,20 +33,20 @@ class Kind(NamedTuple):
 
 
 MIXTURE = [
-    Kind(RATES[0], 0.0, 0.0, False, False, 0.07, 0.0),
-    Kind(RATES[3], 0.0, 0.0, False, False, 0.10, 0.0),
-    Kind(RATES[3], 0.0, 0.0, True, False, 0.20, 0.0),
-    Kind(RATES[0], 0.1, 0.0, False, False, 0.25, 0.0),
-    Kind(RATES[2], 0.1, 0.0, False, False, 0.10, 0.0),
-    Kind(RATES[2], 0.3, 0.0, False, False, 0.08, 0.0),
-    Kind(RATES[3], 0.3, 0.0, False, False, 0.05, 0.0),
-    Kind(RATES[3], 0.3, 0.0, True, False, 0.06, 0.0),
-    Kind(RATES[2], 0.02, 0.02, True, False, 0.05, 0.0),
-    Kind(RATES[2], 0.0, 0.0, False, True, 0.04, 0.17),
+    Kind(RATES[0], 0.0, 0.0, False, False, 0.045, 0.0),
+    Kind(RATES[3], 0.0, 0.0, False, False, 0.065, 0.0),
+    Kind(RATES[3], 0.0, 0.0, True, False, 0.2, 0.0),
+    Kind(RATES[0], 0.1, 0.0, False, False, 0.15, 0.0),
+    Kind(RATES[2], 0.1, 0.0, False, False, 0.2, 0.0),
+    Kind(RATES[2], 0.3, 0.0, False, False, 0.115, 0.0),
+    Kind(RATES[3], 0.3, 0.0, False, False, 0.025, 0.0),
+    Kind(RATES[3], 0.3, 0.0, True, False, 0.055, 0.0),
+    Kind(RATES[2], 0.02, 0.02, True, False, 0.04, 0.0),
+    Kind(RATES[2], 0.0, 0.0, False, True, 0.03, 0.17),
     Kind(RATES[3], 0.0, 0.0, False, True, 0.0, 0.05),
-    Kind(RATES[3], 0.0, 0.0, True, True, 0.0, 0.12),
-    Kind(RATES[2], 0.1, 0.0, False, True, 0.0, 0.06),
-    Kind(RATES[3], 0.1, 0.0, False, True, 0.0, 0.60),
+    Kind(RATES[3], 0.0, 0.0, True, True, 0.025, 0.12),
+    Kind(RATES[2], 0.1, 0.0, False, True, 0.025, 0.06),
+    Kind(RATES[3], 0.1, 0.0, False, True, 0.025, 0.60),
 ]
 
 
@@ -108,56 +109,6 @@ def _rounded_up(number: int) -> int:
     return (number + step - 1) // step * step
 
 
-def repeats_itself(tokens: list[int | None]) -> bool:
-    """Whether a text repeats itself more than natural texts do, in one of three ways."""
-    spoken = [token for token in tokens if token is not None]
-    phrases = [tuple(tokens[at : at + 8]) for at in range(len(tokens) - 7)]
-    phrases = [phrase for phrase in phrases if None not in phrase]
-    is_copied = len(phrases) - len(set(phrases)) > 0.1 * len(spoken)
-    return _has_few_tokens(spoken) or is_copied or company(tokens) > 0.20
-
-
-def _has_few_tokens(spoken: list[int]) -> bool:
-    n = len(spoken)
-    same = sum(c * (c - 1) for c in Counter(spoken).values())
-    return n > 1 and same > (0.020 + 0.7 / n) * n * (n - 1)
-
-
-def company(tokens: list[int | None]) -> float:
-    """How far tokens return together: the terms of fourth order in the mean of E over keys."""
-
-    def same(later: int, earlier: int) -> bool:
-        inside = earlier >= 0 and later < len(tokens) and 0 < later - earlier < 128
-        return inside and tokens[later] is not None and tokens[later] == tokens[earlier]
-
-    total = 0.0
-    pairs = [(i, j) for i in range(len(tokens)) for j in range(i) if same(i, j)]
-    for i, j in pairs:
-        share = 1.0 - (i - j) / 128  # of the blocks that hold both
-        for after in range(1, 5):
-            for around in (-4, -3, -2, -1, 1, 2, 3, 4):
-                if j + around != i and same(i + after, j + around):
-                    total += 0.64**4 * share * (-0.8) ** (after + abs(around))
-    spoken = sum(token is not None for token in tokens)
-    return sqrt(max(total, 0.0) / max(spoken, 1))
-
-
-def parity(tokens: list[int | None]) -> float:
-    """Standard deviations by which tokens return at places of one parity."""
-    counts, sums = Counter(t for t in tokens if t is not None), Counter[int]()
-    for place, token in enumerate(tokens):
-        if token is not None:
-            sums[token] += -1 if place % 2 else 1
-    surplus = sum(sums[t] ** 2 - c for t, c in counts.items()) / 2
-    pairs = sum(c * (c - 1) for c in counts.values()) / 2
-    return surplus / sqrt(pairs + 4.0)
-
-
-def log_rise(tokens: list[int | None]) -> float:
-    """What to add to ln p of natural text where tokens return together, or at one parity."""
-    return 17.0 * max(company(tokens) - 0.09, 0.0) + 0.45 * max(parity(tokens) - 0.5, 0.0)
-
-
 def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, sizes: Sizes) -> float:
     """ln of the ratio of one nonce, summed over phases, slips and stretches.
 
@@ -211,7 +162,11 @@ def counted_log_p(table: dict[str, Any], log_e: float, scored: int) -> float:
 def verdict(
     secret: bytes, symbols: list[str], unscored: list[int], sizes: Sizes, text: list[int]
 ) -> dict[str, Any]:
-    """What `auto` says of a text in one piece, with 512 tokens or more and up to two nonces."""
+    """What `auto` says of a text in one piece, with 512 tokens or more and up to two nonces.
+
+    There is no p-value where it is estimated from keys drawn for the text: another program draws
+    other keys, and finds the same p-value but for the error of the estimate.
+    """
     tokens = read(text, unscored)
     scored = sum(token is not None for token in tokens)
     ratios = []
@@ -219,15 +174,20 @@ def verdict(
         halves = schedule(secret, symbols, unscored, sizes, nonce)
         ratios.append([log_ratio(tokens, halves, kind, sizes) for kind in MIXTURE])
     log_e_any = _log_mean(ratios, [kind.any for kind in MIXTURE])
-    log_e, log_p = log_e_any, min(-log_e_any, 0.0)
-    if sizes[:3] == (512, 128, 1) and not repeats_itself(tokens):
+    log_e = _log_mean(ratios, [kind.natural for kind in MIXTURE])
+    log_p_any = min(-log_e_any, 0.0)
+    counted = min(-log_e, 0.0)
+    if has_table := sizes[:3] == (512, 128, 1):
         table = json.loads((DATA / "text_null.json").read_text())["turns"]
-        log_e = _log_mean(ratios, [kind.natural for kind in MIXTURE])
         lone = log_e
         if sizes.nonces > 1:  # one nonce must stand out; the others add 1 on average
             lone = log_e + log(-expm1(-log_e)) + log(sizes.nonces) if log_e > 0.0 else -inf
-        counted = counted_log_p(table, lone, scored) + log(sizes.nonces)
-        log_p = min(min(-log_e, 0.0, counted) + log_rise(tokens), 0.0)
+        counted = min(counted, counted_log_p(table, lone, scored) + log(sizes.nonces))
+    is_proven = log_p_any <= log(PROVEN_P)
+    is_drawn = counted <= log(SMALL_P) and not is_proven
+    log_p = counted if has_table else log_p_any
+    if is_proven:
+        log_p = min(log_p, log_p_any)
     return {
         "read": tokens,
         "times": times(tokens),
@@ -235,7 +195,7 @@ def verdict(
         "log_e": log_e,
         "log_e_any": log_e_any,
         "p_any": min(1.0, exp(-log_e_any)),
-        "p_value": exp(log_p),
+        "p_value": None if is_drawn else exp(log_p),
     }
 
 

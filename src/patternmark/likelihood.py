@@ -112,8 +112,12 @@ PAPER_MIXTURE = Mixture(
     short_weights=(0.08, 0.60, 0.12, 0.06, 0.04, 0.05, 0.05),
 )
 # Texts: whole ones, windows, and such with words lost, added, swapped or replaced. Every slip turns
-# the halves around, so edited text needs high rates of them. Weights were chosen on 250 translated
-# paragraphs and 30,000 pairs of a natural text and a key that no reported number uses.
+# the halves around, so edited text needs high rates of them. Weights were chosen on 300 translated
+# paragraphs that no reported number uses.
+_TEXT_WEIGHTS = (
+    *(0.045, 0.065, 0.20, 0.15, 0.20, 0.115, 0.025, 0.055, 0.04),
+    *(0.03, 0.0, 0.025, 0.025, 0.025),  # shared
+)
 TEXT_MIXTURE = Mixture(
     (
         Component(0),
@@ -131,8 +135,8 @@ TEXT_MIXTURE = Mixture(
         Component(2, slip=0.1, is_shared=True),
         Component(3, slip=0.1, is_shared=True),
     ),
-    weights=(0.07, 0.10, 0.20, 0.25, 0.10, 0.08, 0.05, 0.06, 0.05, 0.04, 0.0, 0.0, 0.0, 0.0),
-    short_weights=(0.07, 0.10, 0.20, 0.25, 0.10, 0.08, 0.05, 0.06, 0.05, 0.04, 0.0, 0.0, 0.0, 0.0),
+    weights=_TEXT_WEIGHTS,
+    short_weights=_TEXT_WEIGHTS,
     any_weights=(0.0,) * 9 + (0.17, 0.05, 0.12, 0.06, 0.60),
 )
 

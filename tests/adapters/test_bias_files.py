@@ -229,7 +229,7 @@ def test_only_the_owner_reads_the_file(tmp_path: Path) -> None:
     file = tmp_path / "bias.json"
     write_private(file, "one")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with pytest.raises(InputError, match=r"bias\.json: exists already: .* --overwrite"):
+    with pytest.raises(InputError, match=r"bias\.json: already exists: .* overwrite=True"):
         write_private(file, "two")
     file.chmod(0o644)
     write_private(file, "two", overwrite=True)

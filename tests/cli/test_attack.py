@@ -120,7 +120,7 @@ def test_the_oracle_makes_verdicts_fall(
     assert all(p > -3 for p in log10_p(run, out, key_file))
     assert SECRET_HEX not in done.out + done.err + out.read_text()
     told = run("attack", designs, *arguments, "-o", out, "--overwrite")
-    assert "4 of 4 were called marked before, 4 of these fell" in told.err
+    assert "4 of 4 were called marked before; 4 of these no longer are" in told.err
 
 
 def test_the_oracle_reads_text(run: Run, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_what_cannot_work_is_refused_before_the_work(
     cases: list[tuple[tuple[object, ...], str]] = [
         ((), "--list shows all attacks"),
         ((designs, "--attack", "hope", *strong, "-o", out), "no attack is named 'hope'"),
-        ((designs, "--attack", "delete", "-o", out), "give --epsilon; for delete it is the"),
+        ((designs, "--attack", "delete", "-o", out), "give --epsilon: for delete, it is the"),
         ((designs, "--attack", "delete", "--epsilon", "1.5", "-o", out), "from 0 to 1"),
         ((designs, "--attack", "delete", *strong, "-o", there), "--overwrite"),
         ((designs, "--attack", "delete", *strong, "-o", designs), "is the input"),
@@ -176,7 +176,7 @@ def test_what_cannot_work_is_refused_before_the_work(
         ((tmp_path / "no.fa", "--attack", "truncate", *strong, "-o", out), "cannot be read"),
         ((json_lines, "--attack", "delete", *strong, "-o", out), "JSON is not attacked"),
         ((empty, "--attack", "delete", *strong, "-o", out), "no record that could be attacked"),
-        ((designs, "--attack", "oracle", "-o", out), "give its key with --key"),
+        ((designs, "--attack", "oracle", "-o", out), "give --key FILE"),
         (
             (designs, "--attack", "delete", "--key", key_file, *strong, "-o", out),
             "goes with oracle",

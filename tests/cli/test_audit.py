@@ -129,7 +129,7 @@ def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scheme", "secret"], "--scheme is one of blocks, turns, paper"),
+        (["--scheme", "secret"], "--scheme must be one of blocks, turns, paper"),
         (["--scheme", "turns"], "'turns' marks text"),
         (["--backbone", "x.pdb"], "--backbone needs --key"),
         (["--scheme", "paper", "--delta", "9"], "delta up to 1.5"),
@@ -146,7 +146,7 @@ def test_keys_it_is_not_made_for(
 ) -> None:
     other = run("audit", designs, "--key", key_file, "--scheme", "blocks")
     assert other.status == 2
-    assert "is of the scheme paper" in other.err
+    assert "has the scheme paper, not" in other.err
     tokens = Alphabet.from_symbols("tokens", list("abcdef"), [])
     save_key(Key.of(secret, Profile(alphabet=tokens, scheme=Paper())), tmp_path / "tokens.key")
     done = run("audit", designs, "--key", tmp_path / "tokens.key")

@@ -156,7 +156,10 @@ def test_residues_without_a_name_are_told(run: Run, key_file: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--for", "chroma"], "--for is one of proteinmpnn, ligandmpnn, foundry, not 'chroma'"),
+        (
+            ["--for", "chroma"],
+            "--for must be one of proteinmpnn, ligandmpnn, foundry, not 'chroma'",
+        ),
         (["--for", "foundry", "--chains", "Q"], "globin: there is no protein chain 'Q'"),
         (["--for", "foundry", "--fixed", "A999"], "there is no residue '999'"),
         (["--for", "foundry", "--delta", "0"], "delta is 0: a bias file would mark nothing"),
@@ -179,7 +182,7 @@ def test_files_are_not_replaced(run: Run, key_file: Path, pdb: Path) -> None:
     command = ("bias", pdb, "--key", key_file, "--for", "foundry", "-o", key_file)
     refused = run(*command)
     assert refused.status == 2
-    assert "lab.key: exists already" in refused.err
+    assert "lab.key: already exists: choose another file, or pass --overwrite" in refused.err
     assert key_file.read_text() == before
 
 

@@ -16,7 +16,7 @@ from tests.oracles import clopper_pearson
 from tests.synthetic import marked, plain, write_fasta
 
 Run = Callable[..., Outcome]
-ARGUMENTS = ["--detector", "phase", "--keys", "4"]
+ARGUMENTS = ["--detector", "phase", "--null-keys", "4"]
 
 
 @pytest.fixture

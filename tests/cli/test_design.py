@@ -252,16 +252,16 @@ def test_without_a_mark_there_is_none(
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        ([], 2, "pass --key FILE to mark the designs, or --no-watermark"),
+        ([], 2, "give --key FILE to mark the designs, or --no-watermark"),
         (["--no-watermark", "--chains", "Q"], 2, "there is no protein chain 'Q'"),
         (["--no-watermark", "--fixed", "A999"], 2, "there is no residue '999'"),
         (["--no-watermark", "--fixed", "A"], 2, "nothing is left to design"),
         (["--no-watermark", "--temperature", "0"], 2, "a temperature must be positive"),
-        (["--no-watermark", "--batch", "0"], 2, "--batch is a whole number from 1, or auto"),
+        (["--no-watermark", "--batch", "0"], 2, "--batch must be auto or a whole number from 1"),
         (["--no-watermark", "--bias", "K"], 2, "is not a letter and a number"),
         (["--no-watermark", "--omit", "ACDEFGHIKLMNPQRSTVWY"], 2, "every amino acid is omitted"),
         (["--no-watermark", "--homo-oligomer"], 2, "at least two designed chains"),
-        (["--no-watermark", "--device", "tpu"], 2, "--device is auto, cpu or cuda"),
+        (["--no-watermark", "--device", "tpu"], 2, "device must be auto, cpu or cuda"),
         (["--no-watermark", "--model", "v_1"], 2, "v_1"),
     ],
 )

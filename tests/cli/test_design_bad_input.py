@@ -186,11 +186,15 @@ def test_what_does_not_exist_is_named_and_may_be_corrected(
     ("output", "message"),
     [
         ("absent/deep/x.fa", "there is no folder {folder}/absent/deep: make it first"),
-        ("good.pdb/x.fa", "cannot be written: Not a directory: mend it, or choose another"),
-        (".", "is no file: give --output the name of a FASTA file"),
-        ("/dev/full", "is no file: give --output the name of a FASTA file"),
+        ("good.pdb/x.fa", "cannot be written: Not a directory: fix that, or choose another"),
+        (".", "is not a file: give the name of a FASTA file"),
+        ("/dev/full", "is not a file: give the name of a FASTA file"),
         ("/sys/x.fa", "cannot be written: "),
-        ("good.pdb", "exists and was not made by patternmark design: choose another --output"),
+        (
+            "good.pdb",
+            "exists and was not made by patternmark design: choose another file, or pass "
+            "--overwrite",
+        ),
     ],
 )
 def test_where_nothing_can_be_written_is_told(
@@ -210,9 +214,9 @@ def test_where_nothing_can_be_written_is_told(
     [
         (["--model", "ca_v_48_020"], "'ca_v_48_020': take one of v_48_002, v_48_010"),
         (["--weights", "{file}"], "{file}: not a ProteinMPNN checkpoint"),
-        (["--weights", "{folder}"], "error: {folder}: there is no such checkpoint; give a .pt"),
-        (["--batch", "-1"], "error: --batch is a whole number from 1, or auto, not '-1'"),
-        (["-n", "-3"], "Invalid value for '-n' / '--count'"),
+        (["--weights", "{folder}"], "error: {folder}: no such checkpoint; name a .pt"),
+        (["--batch", "-1"], "error: --batch must be auto or a whole number from 1, not '-1'"),
+        (["-n", "-3"], "Invalid value for '--count' / '-n'"),
         (["--temperature", "-1"], "error: a temperature must be positive, not -1.0"),
         (["--delta", "-1"], "error: delta must be a number of 0 or more"),
     ],
@@ -289,8 +293,8 @@ def test_a_full_disk_costs_the_unfinished_structure_alone(
         reason = "No space left on device"
     assert made.status == 2
     assert made.err == (
-        f"error: {out}: cannot be written: {reason}; 2 finished structure(s) are kept, "
-        "and the same command goes on from there\n"
+        f"error: {out}: cannot be written: {reason}; 2 finished structure(s) are kept: "
+        "repeat the run to continue\n"
     )  # and no word of a fourth: the run ended
     assert out.read_bytes() == whole.read_bytes()[: 2 * quarter]
     assert not list(tmp_path.glob(".*"))  # nor half a manifest

@@ -197,11 +197,11 @@ def test_a_record_that_does_not_fit_is_named(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--detector", "phase"), "--backbone brings its own detector"),
-        (("--m", "5"), "does not go with --backbone"),
-        (("--null", "0.4,0.6"), "does not go with --backbone"),
+        (("--detector", "phase"), "--backbone has its own detector"),
+        (("--m", "5"), "cannot be used with --backbone"),
+        (("--null", "0.4,0.6"), "cannot be used with --backbone"),
         (("--temperature", "0"), "--temperature must be positive"),
-        (("--weights", "none.pt"), "there is no such checkpoint"),
+        (("--weights", "none.pt"), "no such checkpoint"),
     ],
 )
 def test_options_that_do_not_go_together(

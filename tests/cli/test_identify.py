@@ -130,12 +130,12 @@ def test_sub_keys_of_a_master_need_no_files(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "either --keys FOLDER, or --master KEY"),
-        (["--keys", "absent"], "absent: there is no such folder"),
-        (["--keys", "."], "no key file (*.key) in it"),
+        ([], "either --keys FOLDER, or --master FILE"),
+        (["--keys", "absent"], "absent: no such folder"),
+        (["--keys", "."], "contains no key file (*.key)"),
         (["--master", "master.key"], "--master needs --ids"),
         (["--master", "master.key", "--ids", "0"], "at least one"),
-        (["--master", "master.key", "--ids", "absent"], "absent: no names"),
+        (["--master", "master.key", "--ids", "absent"], "absent: cannot read names"),
         (["--master", "master.key", "--ids", "3", "--fpr", "2"], "between 0 and 1"),
     ],
 )

@@ -38,7 +38,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_designs_are_measured_against_native_and_unmarked(run: Run, files: Path) -> None:
-    options = ["--structure", files / "one.pdb", "--weights", files / "w.pt", "--device", "cpu"]
+    options = ["--backbone", files / "one.pdb", "--weights", files / "w.pt", "--device", "cpu"]
     options += ["--against", files / "unmarked.fa", "--orders", 2]
     done = run("quality", files / "marked.fa", *options, "--json")
     assert done.status == 0
@@ -71,7 +71,7 @@ def test_entropies_need_no_structure(run: Run, tmp_path: Path) -> None:
 
 def test_plddt_of_a_folder(run: Run, files: Path, tmp_path: Path) -> None:
     fold = save_tiny_fold(tmp_path)
-    options = ["--structure", files / "one.pdb", "--weights", files / "w.pt", "--device", "cpu"]
+    options = ["--backbone", files / "one.pdb", "--weights", files / "w.pt", "--device", "cpu"]
     done = run("quality", files / "marked.fa", *options, "--plddt", fold, "--json")
     measured = {m["name"]: m["value"] for m in done.objects[0]["measures"]}
     assert 0.0 < measured["pLDDT"] < 100.0
@@ -98,10 +98,11 @@ def test_text_is_compared_line_by_line(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--plddt", "x"], "need --structure"),
-        (["--reference", "ref.txt", "--weights", "v_48_020"], "goes with no option for designs"),
-        (["--structure", "one.pdb", "--weights", "v_1"], "neither a file nor one of v_48_002"),
-        (["--structure", "nowhere.pdb"], "nowhere.pdb"),
+        (["--plddt", "x"], "need --backbone"),
+        (["--reference", "ref.txt", "--weights", "v_48_020"], "leave out the options for designs"),
+        (["--backbone", "one.pdb", "--model", "v_1"], "named 'v_1': take one of v_48_002"),
+        (["--backbone", "one.pdb", "--weights", "v_1"], "v_1: no such checkpoint"),
+        (["--backbone", "nowhere.pdb"], "nowhere.pdb"),
     ],
 )
 def test_wrong_options_are_named(
@@ -118,7 +119,7 @@ def test_files_without_designs_are_refused(run: Run, files: Path, tmp_path: Path
     done = run("quality", tmp_path / "native.fa")
     assert "no design could be read" in done.err
     (tmp_path / "short.fa").write_text(">a\nACDE\n")
-    options = ["--structure", files / "one.pdb", "--weights", files / "w.pt", "--device", "cpu"]
+    options = ["--backbone", files / "one.pdb", "--weights", files / "w.pt", "--device", "cpu"]
     done = run("quality", tmp_path / "short.fa", *options)
     assert "no design fits" in done.err
     assert done.status == 2

@@ -287,9 +287,8 @@ def test_a_structure_that_changed_since(run: Run, designs: Path, tmp_path: Path)
     changed = write_chains(tmp_path / "pair.pdb", {"A": ("D", range(8, 60))})
     found = run("score", designs, "--backbone", changed, "--weights", WEIGHTS)
     assert found.status == 2
-    assert (
-        "record 2 (pair/1): its manifest tells of 60 residues in chain A, the backbone has 52"
-        in (found.err)
+    assert "record 2 (pair/1): its manifest has 60 residues in chain A, the backbone 52" in (
+        found.err
     )
 
 
@@ -306,7 +305,7 @@ def test_the_table(run: Run, pdb: Path, designs: Path) -> None:
     ("arguments", "message"),
     [
         (["--backbone", "absent.pdb"], "absent.pdb: cannot be read"),
-        (["--backbone", "PDB", "--weights", "absent.pt"], "absent.pt: there is no such checkpoint"),
+        (["--backbone", "PDB", "--weights", "absent.pt"], "absent.pt: no such checkpoint"),
         (["--backbone", "PDB", "--weights", "PDB"], "not a ProteinMPNN checkpoint"),
         (["--backbone", "PDB", "--chains", "Q"], "there is no protein chain 'Q'"),
         (["--backbone", "PDB", "--model", "v_1"], "no model is named 'v_1'"),

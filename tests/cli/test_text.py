@@ -146,7 +146,7 @@ def test_other_commands_read_text(
     file.write_text(f"{marked_text(load_key(key), tokenizer, 60)}\n{LINES[20]}\n")
     options = {
         "locate": ["--key", key, "--json"],
-        "calibrate": ["--key", key, "--keys", 2, "--json"],
+        "calibrate": ["--key", key, "--null-keys", 2, "--json"],
         "report": ["--key", key, "-o", tmp_path / "page.html"],
         "identify": ["--keys", tmp_path, "--json"],
     }[command]
@@ -320,9 +320,13 @@ def test_token_ids_need_no_library(
 @pytest.mark.parametrize(
     ("alphabet", "arguments", "message"),
     [
-        ("bpe.json", ["--format", "fasta"], "--format fasta does not go with a key for tokenizer:"),
-        (None, ["--format", "text"], "--format text does not go with a key for protein"),
-        (None, ["--tokenizer", "x.json"], "this one is for protein"),
+        (
+            "bpe.json",
+            ["--format", "fasta"],
+            "--format fasta cannot be used with a key for tokenizer:",
+        ),
+        (None, ["--format", "text"], "--format text cannot be used with a key for protein"),
+        (None, ["--tokenizer", "x.json"], "this key is for protein"),
         ("bpe.json", ["--tokenizer", "absent.json"], "absent.json: cannot be read: No such file"),
         ("bpe.json", ["--tokenizer", __file__], "not a vocabulary this version reads"),
     ],

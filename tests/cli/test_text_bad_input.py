@@ -127,4 +127,4 @@ def test_unknown_tokenizers_are_refused(
 def test_a_text_that_repeats_itself_has_a_verdict(run: Run, keys: Path) -> None:
     (keys / "x.txt").write_text((PROSE + " ") * 8)
     found = judge(run, "detect", "text", keys, keys / "x.txt")
-    assert "no mark found (the text repeats itself: judged by the bound" in found.out
+    assert "no mark found" in found.out

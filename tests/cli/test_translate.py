@@ -190,11 +190,15 @@ def test_what_cannot_work_is_refused_before_the_work(
     run("keygen", "-o", protein)
     key_and_out = ("--key", text_key, "-o", target)
     cases: list[tuple[tuple[object, ...], str]] = [
-        ((source, "--key", protein, "-o", target), "keygen --alphabet cmlm-de-en"),
+        (
+            (source, "--key", protein, "-o", target),
+            "make a key of the alphabet cmlm-de-en, or of tokenizer:FILE with the model's "
+            "tokenizer (see keygen --alphabet)",
+        ),
         ((source, "-o", target), "--no-watermark"),
         ((source, "--no-watermark", *key_and_out), "--no-watermark"),
         ((tmp_path / "none.txt", *key_and_out), "cannot be read"),
-        ((source, "--model", tmp_path, *key_and_out), "config.json"),
+        ((source, "--weights", tmp_path, *key_and_out), "config.json"),
         ((source, "--delta", "-1", *key_and_out), "delta must be"),
         ((source, "--temperature", "inf", *key_and_out), "--temperature"),
         ((source, "--seed", str(2**80), *key_and_out), "--seed"),
@@ -207,7 +211,7 @@ def test_what_cannot_work_is_refused_before_the_work(
         assert (done.status, message in done.err) == (2, True), done.err
         assert not target.exists()
     for content, message in (
-        (b"\n \n", "there is no text"),
+        (b"\n \n", "contains no text"),
         ("Guten Tag.\n".encode("utf-16"), "this is UTF-16; save the text as UTF-8"),
         ("Guten Tag.\n".encode("utf-16-le"), "this is UTF-16; save the text as UTF-8"),
         (gzip.compress(b"Guten Tag.\n"), "this is gzipped; unpack it first"),
@@ -259,7 +263,7 @@ def test_a_checkpoint_with_missing_tensors_is_named(
     save_file(tensors, folder / "model.safetensors")
     source = tmp_path / "in.txt"
     source.write_text("Guten Tag.\n")
-    done = run("translate", source, "--key", text_key, "--model", folder, "-o", tmp_path / "out")
+    done = run("translate", source, "--key", text_key, "--weights", folder, "-o", tmp_path / "out")
     assert done.status == 2
     assert "'decoder.2.up.weight' is missing" in done.err
 
@@ -271,7 +275,7 @@ def test_a_teacher_does_not_translate(run: Run, text_key: Path, tmp_path: Path) 
         (folder / file.name).write_bytes(file.read_bytes())
     config = json.loads((shipped / "config.json").read_text()) | {"causal": True}
     (folder / "config.json").write_text(json.dumps(config))
-    done = run("translate", SPEECH, "--key", text_key, "--model", folder, "-o", tmp_path / "out")
+    done = run("translate", SPEECH, "--key", text_key, "--weights", folder, "-o", tmp_path / "out")
     assert done.status == 2
     assert f"{folder}: a teacher, which writes word by word and bears no mark" in done.err
 

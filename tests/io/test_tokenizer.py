@@ -125,7 +125,7 @@ def test_the_tokenizer_of_an_alphabet(tokenizers_made: Path, tmp_path: Path) -> 
     copy.write_bytes((tokenizers_made / "bpe.json").read_bytes())
     assert find_tokenizer(alphabet, copy).file == copy
     with pytest.raises(
-        ParameterError, match=r"made for tokenizer:bpe.json \(sha256 \w{12}\).*--tok"
+        ParameterError, match=r"made for tokenizer:bpe.json \(sha256 \w{12}\).*give that tokenizer"
     ):
         find_tokenizer(alphabet, beside=tmp_path)
     for wrong in ("unigram.json", "gpt2"):
@@ -133,7 +133,13 @@ def test_the_tokenizer_of_an_alphabet(tokenizers_made: Path, tmp_path: Path) -> 
         with pytest.raises(ParameterError, match="not the tokenizer of this key") as caught:
             find_tokenizer(alphabet, file)
         other = read_vocabulary(file).alphabet()
-        for part in (str(file), alphabet.name, alphabet.sha256[:12], other.sha256[:12], "keygen"):
+        for part in (
+            str(file),
+            alphabet.name,
+            alphabet.sha256[:12],
+            other.sha256[:12],
+            "make a key for this one",
+        ):
             assert part in str(caught.value)
 
 

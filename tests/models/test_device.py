@@ -9,13 +9,13 @@ def test_a_device_is_picked_by_what_is_there() -> None:
     has_gpu = torch.cuda.is_available()
     assert pick_device("cpu") == "cpu"
     assert pick_device("auto") == ("cuda" if has_gpu else "cpu")
-    with pytest.raises(ParameterError, match="--device is auto, cpu or cuda, not 'tpu'"):
+    with pytest.raises(ParameterError, match="the device must be auto, cpu or cuda, not 'tpu'"):
         pick_device("tpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there_is_an_error_with_its_remedy() -> None:
-    with pytest.raises(PatternmarkError, match="torch sees no GPU here; use --device cpu"):
+    with pytest.raises(PatternmarkError, match="torch sees no GPU here: use the device cpu"):
         pick_device("cuda")
 
 

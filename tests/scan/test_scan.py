@@ -247,7 +247,7 @@ def test_only_the_same_files_are_gone_on_with(content: bytes, tmp_path: Path) ->
     scan = Scan((str(plain), str(packed)), Screen(KEYS), tmp_path / "w")
     scan.begin(resume=False)
     scan.run()
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="unfinished scan: continue it with resume=True"):
         scan.begin(resume=False)
     scan.begin(resume=True)
     changed = content.replace(b"A", b"C", 1)
@@ -478,7 +478,10 @@ def test_what_was_read_is_not_given_up_for_an_error(
 
     with monkeypatch.context() as broken:
         broken.setattr(files, "pieces", fails)
-        with pytest.raises(InputError, match=r"a\.fa: was read before .*: the disk hums"):
+        with pytest.raises(
+            InputError,
+            match=r"a\.fa: was readable in the earlier run but not now \(.*the disk hums",
+        ):
             scan.run()
     assert scan.run().files[0].found.to_table() == whole
 

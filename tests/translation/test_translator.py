@@ -175,5 +175,5 @@ def test_no_line_is_broken() -> None:
 
 
 def test_a_key_for_another_tokenizer_is_refused() -> None:
-    with pytest.raises(ParameterError, match="keygen --alphabet cmlm-de-en"):
+    with pytest.raises(ParameterError, match="make a key of the alphabet cmlm-de-en"):
         translator().translate(LINES, FAST, Marker(Key.generate(Profile(scheme=Paper()))))

@@ -65,7 +65,6 @@ def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> No
     assert rows["turns", "one, 50 to 100 tokens"]["pairs"] == 2 * 3
     assert rows["turns", "one, 200 to 400 tokens"]["pairs"] == 2 * 2  # fewer of long texts
     assert rows["turns", made["kinds"][MARKED][0]]["pairs"] == 2 * 1
-    assert rows["turns", "one word, 50 to 100 tokens"]["noticed"] == 1.0
     for row in rows.values():
         for rates in row["rates"].values():
             hits = [rate["hits"] for rate in rates]

@@ -157,7 +157,7 @@ def test_what_cannot_be_trained_is_said_before_it_begins(
         ([], "give --steps or --minutes"),
         (["--steps", 2, "--minutes", 1], "give --steps or --minutes"),
         (["--minutes", 0], "--minutes is more than 0, not 0"),
-        (["--steps", 2, "--device", "tpu"], "--device is auto, cpu or cuda"),
+        (["--steps", 2, "--device", "tpu"], "device must be auto, cpu or cuda"),
         (["--steps", 2, "--layers", "6"], "as 6+4, not '6'"),
         (["--steps", 2, "--heads", 3], "--width is even and a multiple of --heads, not 32 for 3"),
         (["--steps", 2, "--dropout", 1], "--dropout is 0 or more and less than 1"),

@@ -209,7 +209,7 @@ def test_a_checkpoint_that_lacks_something_is_named(tmp_path: Path) -> None:
 def test_a_loss_that_is_no_number_does_not_replace_a_checkpoint(tmp_path: Path) -> None:
     Training(tmp_path, config(), SETTINGS).run(corpus(), after(2))
     broken = Training(tmp_path, config(), replace(SETTINGS, lr=float("inf")))
-    with pytest.raises(PatternmarkError, match=r"no number at step \d+.*lower --lr"):
+    with pytest.raises(PatternmarkError, match=r"not a number at step \d+.*lower learning rate"):
         broken.run(corpus())
     assert Training(tmp_path, config(), SETTINGS).step == 2
 

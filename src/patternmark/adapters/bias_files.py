@@ -218,7 +218,7 @@ TOOLS = {
 def write_private(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     if path.exists() and not overwrite:
-        raise InputError(f"{path}: exists already: choose another --output, or pass --overwrite")
+        raise InputError(f"{path}: already exists: choose another file, or pass overwrite=True")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -135,7 +135,7 @@ def _not_given(
 
 
 def _unbound(name: str, kind: Kind, what: str, epsilon: str, needs: str) -> Attack:
-    """List an attack that has to be told more before it can do anything."""
+    """List an attack that needs more before it can do anything."""
     return Attack(name, kind, what, epsilon, partial(_not_given, name, needs), needs)
 
 
@@ -156,10 +156,10 @@ _LIST = (
            _truncated),
     Attack("splice", "protein", "a stretch inside natural sequence, as long as before",
            "share that is natural sequence", _ByChain(_spliced)),
-    _unbound("redesign", "protein", "some residues designed anew without a mark, together",
-             "share of the residues", "the backbone (Redesigner; --backbone)"),
+    _unbound("redesign", "protein", "some residues designed again without a mark, together",
+             "share of the residues", "the backbone (Redesigner)"),
     _unbound("rewrite", "protein", "residues drawn again without a mark, a tenth at a time",
-             "share of the residues", "the backbone (Redesigner; --backbone)"),
+             "share of the residues", "the backbone (Redesigner)"),
     Attack("synonym", "text", "words replaced by synonyms of WordNet", _WORDS,
            text.replace_by_synonyms, "WordNet's files"),
     Attack("word-drop", "text", "words left out", "probability that a word is left out",
@@ -181,7 +181,7 @@ _LIST = (
            "probability that a character is", unicode_tricks.use_full_width),
     _unbound("oracle", "both", "greedy edits, kept where the detector's answer says they help",
              "most of the symbols or words that may change",
-             "the detector to ask (oracle_attack; --key)"),
+             "the detector to ask (oracle_attack)"),
 )  # fmt: skip
 
 ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _LIST}

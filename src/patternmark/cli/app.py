@@ -19,6 +19,7 @@ from patternmark.cli.detect import detect
 from patternmark.cli.identify import identify
 from patternmark.cli.keys import key_app, keygen
 from patternmark.cli.locate import locate
+from patternmark.cli.options import TO_MARK, TO_SEARCH, TO_STUDY, TO_VERIFY, App
 from patternmark.cli.output import fail
 from patternmark.cli.plugins import CommandsWithPlugins
 from patternmark.cli.power import power
@@ -29,29 +30,29 @@ from patternmark.cli.score import score
 from patternmark.cli.translate import translate
 from patternmark.errors import PatternmarkError
 
-app = typer.Typer(
+app = App(
     help="Watermark what order-agnostic models generate; prove it with a p-value that holds.",
     cls=CommandsWithPlugins,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # its tracebacks print local variables
 )
-app.command()(keygen)
-app.add_typer(key_app, name="key")
-app.command()(design)
-app.command()(translate)
-app.command()(detect)
-app.command()(identify)
-app.command()(scan)
-app.command()(locate)
-app.command()(calibrate)
-app.command()(power)
-app.command()(report)
-app.command()(bias)
-app.command()(score)
-app.command()(attack)
-app.command()(quality)
-app.command()(audit)
+app.command(rich_help_panel=TO_MARK)(keygen)
+app.add_typer(key_app, name="key", rich_help_panel=TO_MARK)
+app.command(rich_help_panel=TO_MARK)(design)
+app.command(rich_help_panel=TO_MARK)(translate)
+app.command(rich_help_panel=TO_VERIFY)(detect)
+app.command(rich_help_panel=TO_SEARCH)(identify)
+app.command(rich_help_panel=TO_SEARCH)(scan)
+app.command(rich_help_panel=TO_VERIFY)(locate)
+app.command(rich_help_panel=TO_VERIFY)(calibrate)
+app.command(rich_help_panel=TO_STUDY)(power)
+app.command(rich_help_panel=TO_VERIFY)(report)
+app.command(rich_help_panel=TO_MARK)(bias)
+app.command(rich_help_panel=TO_STUDY)(score)
+app.command(rich_help_panel=TO_STUDY)(attack)
+app.command(rich_help_panel=TO_STUDY)(quality)
+app.command(rich_help_panel=TO_STUDY)(audit)
 
 
 def _print_version(wanted: bool) -> None:
@@ -63,7 +64,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Watermark what order-agnostic models generate; prove it with a p-value that holds."""

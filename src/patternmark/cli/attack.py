@@ -12,9 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from patternmark.cli.design import Chains, Device, Fixed, Model, Weights, load_model
+from patternmark.cli.design import load_model
 from patternmark.cli.lines import refuse_own_input
-from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, results, say, warn
+from patternmark.cli.options import (
+    ATTACK,
+    INPUT,
+    AllowOpenKey,
+    BackboneIfAny,
+    Chains,
+    Device,
+    Fixed,
+    FixedSeed,
+    Json,
+    Model,
+    Overwrite,
+    Temperature,
+    Weights,
+    option,
+    output_file,
+)
+from patternmark.cli.output import STOPPED, Verbose, results, say, warn
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.records import input_name
 
@@ -24,54 +41,72 @@ if TYPE_CHECKING:
 
 _WITH_BACKBONE = ("redesign", "rewrite")
 _KINDS = ("protein", "text")
+_NEEDED = dict.fromkeys(_WITH_BACKBONE, "--backbone") | {"oracle": "--key", "synonym": "--wordnet"}
 
 
 def attack(
     file: Annotated[
-        Path | None, typer.Argument(help="FASTA of proteins, or a text for each line; - for stdin.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="FASTA of proteins, or one text per line; - for stdin."
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option("--attack", help="Its name; see --list.")] = None,
+    name: Annotated[
+        str | None, option(ATTACK, "--attack", metavar="NAME", help="The attack; see --list.")
+    ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Its strength, from 0 to 1; see --list.")
+        float | None,
+        option(ATTACK, metavar="X", help="Its strength, from 0 to 1; see --list."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write; - for stdout.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
-    list_attacks: Annotated[bool, typer.Option("--list", help="List all attacks.")] = False,
+    output: Annotated[Path | None, output_file("The file to write; - for stdout.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="protein or text, for attacks on both; default: by the file.")
+        str | None,
+        option(INPUT, metavar="NAME", help="protein or text; default: guess from the file."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        option(INPUT, metavar="FILE", help="oracle: the key file of the attacked detector."),
     ] = None,
     host: Annotated[
-        Path | None, typer.Option(help="splice: natural sequences (FASTA); default: the package's.")
+        Path | None,
+        option(INPUT, metavar="FILE", help="splice: natural sequences; default: built-in ones."),
     ] = None,
     wordnet: Annotated[
-        Path | None, typer.Option(help="synonym: the folder with data.noun and so on.")
+        Path | None,
+        option(INPUT, metavar="FOLDER", help="synonym: the folder with data.noun and so on."),
     ] = None,
-    backbone: Annotated[
-        Path | None, typer.Option(help="redesign, rewrite: the structure of the designs.")
-    ] = None,
+    backbone: BackboneIfAny = None,
     chains: Chains = None,
     fixed: Fixed = "",
-    temperature: Annotated[float, typer.Option(help="redesign, rewrite: of sampling.")] = 0.1,
-    model: Model = "v_48_020",
-    weights: Weights = None,
-    device: Device = "auto",
-    key: Annotated[Path | None, typer.Option(help="oracle: the key of the detector.")] = None,
+    list_attacks: Annotated[
+        bool, option(ATTACK, "--list", help="List all attacks, and what they need.")
+    ] = False,
     queries: Annotated[
-        int, typer.Option(min=1, help="oracle: questions it may ask of each record.")
+        int,
+        option(ATTACK, metavar="N", min=1, help="oracle: questions it may ask for each record."),
     ] = 500,
     answers: Annotated[
-        str, typer.Option(help="oracle: what it is told: p (a p-value) or verdict (yes or no).")
+        str,
+        option(
+            ATTACK, metavar="NAME", help="oracle: what the detector answers: p or verdict (yes/no)."
+        ),
     ] = "p",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    temperature: Temperature = 0.1,
+    model: Model = "v_48_020",
+    weights: Weights = None,
+    as_json: Json = False,
+    overwrite: Overwrite = False,
+    seed: FixedSeed = 0,
+    device: Device = "auto",
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Attack every record of a file; ids and the order of lines are kept.
+    """Attack every record of a file, to see what is left of the mark.
 
-    A record that cannot be read is named; it is left out of FASTA, and left empty among lines.
+    Ids and the order of lines are kept. A record that cannot be read is reported; it is left out of
+    FASTA, and left empty among lines. The attacks `redesign` and `rewrite` need --backbone.
+
+    Example: patternmark attack in.fa --attack substitute --epsilon 0.1 -o out.fa
     """
     if list_attacks:
         _print_list(as_json=as_json)
@@ -90,7 +125,7 @@ def attack(
     )
     refuse_own_input(file, output)
     if str(output) != "-" and output.exists() and not overwrite:
-        raise InputError(f"{output}: exists: pass --overwrite, or give another --output")
+        raise InputError(f"{output}: already exists: use --overwrite, or choose another --output")
     worker: Worker
     if name == "oracle":
         worker, units, of_text = _oracle(
@@ -125,18 +160,18 @@ def _chosen(name: str, epsilon: float | None) -> tuple[Attack, float]:
     chosen = find_attack(name)
     if epsilon is None:
         if name != "oracle":
-            raise ParameterError(f"give --epsilon; for {name} it is the {chosen.epsilon}")
+            raise ParameterError(f"give --epsilon: for {name}, it is the {chosen.epsilon}")
         epsilon = 1.0
     check_epsilon(epsilon)
     return chosen, epsilon
 
 
 def _check_options(name: str, options: dict[tuple[str, ...], dict[str, object]]) -> None:
-    """Refuse what another attack would be told."""
+    """Refuse the options of other attacks."""
     for attacks, given in options.items():
-        for option, value in given.items():
+        for flag, value in given.items():
             if value and name not in attacks:
-                raise ParameterError(f"{option} goes with {' or '.join(attacks)}, not with {name}")
+                raise ParameterError(f"{flag} goes with {' or '.join(attacks)}, not with {name}")
 
 
 def _editor(
@@ -170,13 +205,15 @@ def _is_text(chosen: Attack, kind: str | None, file: Path) -> bool:
     from patternmark.cli.attack_work import looks_like_fasta
 
     if kind is not None and kind not in _KINDS:
-        raise ParameterError(f"--kind is protein or text, not {kind!r}")
+        raise ParameterError(f"--kind must be protein or text, not {kind!r}")
     if chosen.kind != "both":
         if kind not in (None, chosen.kind):
             raise ParameterError(f"{chosen.name} is an attack on {chosen.kind}, not on {kind}")
         return chosen.kind == "text"
     if kind is None and str(file) == "-":
-        raise ParameterError(f"{chosen.name} of standard input: say --kind protein or --kind text")
+        raise ParameterError(
+            f"standard input: give --kind protein or --kind text for {chosen.name}"
+        )
     return kind == "text" if kind is not None else not looks_like_fasta(file)
 
 
@@ -192,9 +229,9 @@ def _oracle(
     from patternmark.cli.attack_work import Oracle
 
     if key is None:
-        raise ParameterError("the oracle attack asks a detector: give its key with --key")
+        raise ParameterError("the oracle attack needs the key of the detector: give --key FILE")
     if answers not in ("p", "verdict"):
-        raise ParameterError(f"--answers is p or verdict, not {answers!r}")
+        raise ParameterError(f"--answers must be p or verdict, not {answers!r}")
     oracle = Oracle(
         key, queries=queries, answers=answers, epsilon=epsilon, seed=seed, allow_open=allow_open
     )
@@ -251,7 +288,8 @@ def _print_list(*, as_json: bool) -> None:
     for title in ("attack", "on", "what", "epsilon is the", "needs"):
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*row.values())
+        flag = f", {_NEEDED[row['name']]}" if row["name"] in _NEEDED else ""
+        table.add_row(*list(row.values())[:-1], f"{row['needs']}{flag}")
     results.print(table)
 
 
@@ -263,13 +301,16 @@ def _tell(result: dict[str, Any]) -> None:
         f"{result['symbols_after']:,} after"
     )
     if result["share_replaced"] is not None:
-        text += f"; {result['share_replaced']:.1%} are others where the length is the same"
+        text += f"; {result['share_replaced']:.1%} were replaced where the length is the same"
     say(text)
     asked = result.get("asked", ())
     marked = [row for row in asked if row["marked_before"]]
     if asked:
         fell = [row for row in marked if not row["marked_after"]]
-        say(f"{len(marked)} of {len(asked)} were called marked before, {len(fell)} of these fell")
+        say(
+            f"{len(marked)} of {len(asked)} were called marked before; "
+            f"{len(fell)} of these no longer are"
+        )
     if marked:
         edits, queries = (sum(row[what] for row in marked) for what in ("edits", "queries"))
         say(f"on average {edits / len(marked):.1f} edits and {queries / len(marked):.0f} queries")

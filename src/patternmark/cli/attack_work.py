@@ -38,7 +38,7 @@ class Unit(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a record, before and after; `facts` are told of it alone."""
+    """What became of a record, before and after; `facts` are for it alone."""
 
     before: NDArray[np.int64] | str
     after: NDArray[np.int64] | str
@@ -52,7 +52,7 @@ Worker = Callable[[list[Unit]], list[Outcome]]
 
 
 def looks_like_fasta(file: Path) -> bool:
-    """Tell by the first character that is no blank."""
+    """Judge by the first character that is not blank."""
     if str(file) == "-" or file.suffix == ".gz":
         return file.suffix == ".gz"
     try:
@@ -96,7 +96,7 @@ def read_host(file: Path) -> NDArray[np.int64]:
     """Read natural sequences to splice into, one after the other."""
     found = [unit.sequence[unit.sequence != SEPARATOR] for unit in protein_units(file)]
     if not found:
-        raise InputError(f"{file}: there is no protein to splice into")
+        raise InputError(f"{file}: contains no protein to splice into")
     return np.concatenate(found)
 
 
@@ -227,7 +227,7 @@ class Oracle:
 
 @dataclass
 class Tally:
-    """What is told of a run."""
+    """What a run did."""
 
     records: int = 0
     unchanged: int = 0

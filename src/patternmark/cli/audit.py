@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from patternmark.cli.items import Item, Source, read_items
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, results
+from patternmark.cli.options import (
+    ATTACK,
+    INPUT,
+    MARK,
+    AllowOpenKey,
+    BackboneIfAny,
+    FixedSeed,
+    Json,
+    ProteinFiles,
+    option,
+)
+from patternmark.cli.output import Verbose, progress, results
 from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
@@ -30,41 +41,48 @@ _LEAST_RESIDUES = 2  # of a chain that can tell anything
 
 
 def audit(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Marked sequences of one key.")
-    ],
+    files: ProteinFiles,
     key: Annotated[
-        Path | None, typer.Option(help="The key file: judges what the attack made of them.")
+        Path | None,
+        option(INPUT, metavar="FILE", help="The key file: only to judge what the attack achieved."),
     ] = None,
+    backbone: BackboneIfAny = None,
     scheme: Annotated[
-        str | None, typer.Option(help="paper or blocks; default: the key's, or blocks.")
+        str | None,
+        option(MARK, metavar="NAME", help="paper or blocks; default: the key's, or blocks."),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Strength of the mark; default: the key's, or 1.")
+        float | None,
+        option(MARK, metavar="X", help="Strength of the mark; default: the key's, or 1."),
     ] = None,
     tries: Annotated[
-        int, typer.Option(min=1, help="Sequences to forge, and at most to strip.")
+        int,
+        option(ATTACK, metavar="N", min=1, help="Sequences to forge, and at most to strip."),
     ] = 100,
-    backbone: Annotated[
-        Path | None,
-        typer.Option(
-            help="The structure all of them were designed on: the attacker has ProteinMPNN too."
-        ),
-    ] = None,
     budget: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of residues that stripping may change.")
+        float,
+        option(
+            ATTACK,
+            metavar="X",
+            min=0.0,
+            max=1.0,
+            help="Share of residues that stripping may change.",
+        ),
     ] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same attack.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
+    seed: FixedSeed = 0,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Learn the mark from sequences without the key, then forge it and strip it.
+    """Learn the mark from marked sequences, then forge it and strip it.
 
-    The attacker knows everything but the secret. --key only judges: how far up the true split
-    ranks (paper's scheme), how many forged sequences the detector takes for genuine. New sequences
-    have the composition of the given ones. Of block marks the first chain of each record is
-    attacked. With --backbone the attacker also knows what the model expected of each residue.
+    All sequences must carry the mark of one key. The attacker knows everything but the secret.
+    --key only judges: how far up the true split ranks (paper's scheme), and how many forged
+    sequences the detector takes for genuine. New sequences have the composition of the given ones.
+    Of block marks the first chain of each record is attacked. With --backbone the attacker also
+    knows what ProteinMPNN expected of each residue.
+
+    Example: patternmark audit designs.fa --key lab.key
     """
     from patternmark.attacks.audit import audit_sequences, check_attackable, first_chain_only
     from patternmark.detect import Detector
@@ -132,11 +150,13 @@ _OUTCOMES = {
 
 def _profile(key: Key | None, scheme: str | None) -> Profile:
     if scheme is not None and scheme not in SCHEMES:
-        raise ParameterError(f"--scheme is one of {', '.join(SCHEMES)}, not {scheme!r}")
+        raise ParameterError(f"--scheme must be one of {', '.join(SCHEMES)}, not {scheme!r}")
     if key is None:
         return Profile() if scheme is None else Profile(scheme=SCHEMES[scheme]())
     if scheme not in (None, key.profile.scheme.name):
-        raise ParameterError(f"key {key.key_id} is of the scheme {key.profile.scheme.name}")
+        raise ParameterError(
+            f"key {key.key_id} has the scheme {key.profile.scheme.name}, not {scheme}"
+        )
     return key.profile
 
 
@@ -167,7 +187,7 @@ def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> li
             if np.count_nonzero(symbols >= 0) >= _LEAST_RESIDUES:
                 chains.append(_Chain(symbols, None if item.rates is None else item.rates[:, rows]))
     if not chains:
-        raise InputError("no sequence could be read: there is nothing to attack")
+        raise InputError("no sequence could be read, so there is nothing to attack")
     return chains
 
 

@@ -25,7 +25,7 @@ _SEED = 0  # of the decoding orders: the same for every verdict
 
 
 class Layout(NamedTuple):
-    """What was designed on the structure, as `design` was told."""
+    """What was designed on the structure, in the terms of `design`."""
 
     chains: str | None = None
     fixed: str = ""
@@ -49,14 +49,14 @@ def check_backbone_options(
     if backbone is None:
         if any(layout) or setting != Expectation():
             raise ParameterError(
-                "what was designed (--chains, --fixed, --tied) and how (--model, --weights, "
-                "--device, --temperature, --orders) go with --backbone STRUCTURE"
+                "--chains, --fixed, --tied, --model, --weights, --device, --temperature and "
+                "--orders need --backbone STRUCTURE"
             )
         if detector == BACKBONE:
-            raise ParameterError("--detector backbone needs the structure: --backbone STRUCTURE")
+            raise ParameterError("--detector backbone needs --backbone STRUCTURE")
     elif detector not in ("auto", BACKBONE):
         raise ParameterError(
-            f"--backbone brings its own detector: leave out --detector {detector}, or --backbone"
+            f"--backbone has its own detector: leave out --detector {detector} or --backbone"
         )
 
 
@@ -72,7 +72,7 @@ class BackboneReader:
         pattern_options: tuple[int | None, KeyChain | None] = (None, None),
     ) -> None:
         if any(option is not None for option in pattern_options):
-            raise ParameterError("a pattern length or a null of parts does not go with --backbone")
+            raise ParameterError("--m and probabilities in --null cannot be used with --backbone")
         if not 0 < setting.temperature < float("inf"):
             raise ParameterError(f"--temperature must be positive, not {setting.temperature}")
         make_backbone(key)  # refuses a key that it cannot judge before the network is loaded

@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patternmark.cli.design import Chains, Fixed, HomoOligomer, Seed, Tied
-from patternmark.cli.output import AllowOpenKey, Verbose, say, warn
+from patternmark.cli.options import (
+    OUTPUT,
+    AllowOpenKey,
+    Chains,
+    Delta,
+    Fixed,
+    FreshSeed,
+    HomoOligomer,
+    KeyFile,
+    Overwrite,
+    Temperature,
+    Tied,
+    option,
+    output_file,
+)
+from patternmark.cli.output import Verbose, say, warn
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.errors import InputError, ParameterError
@@ -22,35 +36,39 @@ _NAMED = 5
 
 def bias(
     structures: Annotated[
-        list[Path], typer.Argument(metavar="STRUCTURE...", help="PDB files (.gz), folders.")
+        list[Path],
+        typer.Argument(metavar="STRUCTURE", help="PDB files (.gz too), or folders."),
     ],
-    key: Annotated[Path, typer.Option(help="The key file.")],
-    tool: Annotated[str, typer.Option("--for", help="proteinmpnn, ligandmpnn or foundry.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
-    temperature: Annotated[
-        float, typer.Option(help="The temperature the other program will sample at.")
-    ] = 0.1,
-    seed: Seed = None,
+    key: KeyFile,
+    tool: Annotated[
+        str, option(OUTPUT, "--for", metavar="NAME", help="proteinmpnn, ligandmpnn or foundry.")
+    ],
+    output: Annotated[Path, output_file("The file to write.")],
     chains: Chains = None,
     fixed: Fixed = "",
     tied: Tied = "",
     homo_oligomer: HomoOligomer = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    delta: Delta = None,
+    temperature: Temperature = 0.1,
+    overwrite: Overwrite = False,
+    seed: FreshSeed = None,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a bias file: another program, unmodified, makes marked sequences with it.
+    """Write a bias file with which another design program makes marked sequences.
 
-    The file holds one key sequence, which all sequences made with it share: write a new file for
-    every run. It shows what its keys promote: keep it as secret as the key.
+    The file holds one key sequence, shared by all sequences made with it: write a new file for
+    every run. Give the --temperature that the other program will use. The file reveals what its
+    keys promote: keep it as secret as the key.
+
+    Example: patternmark bias 1abc.pdb --key lab.key --for ligandmpnn -o bias.json
     """
     from patternmark.adapters.bias_files import TOOLS, Biased, write_private
     from patternmark.design.plan import plan_design
     from patternmark.io.structures import find_structures, read_backbone
 
     if tool not in TOOLS:
-        raise ParameterError(f"--for is one of {', '.join(TOOLS)}, not {tool!r}")
+        raise ParameterError(f"--for must be one of {', '.join(TOOLS)}, not {tool!r}")
     marker = Marker(load_key(key, allow_open=allow_open_key, with_secret=True), delta=delta)
     names = chains.split(",") if chains else None
     counter = None if seed is not None else NonceCounter.needed_for(marker, key, warn)
@@ -67,7 +85,7 @@ def bias(
             Biased.of(file, plan, marker, temperature=temperature, seed=seed, nonce=nonce)
         )
     if not biased:
-        raise InputError("there is no structure to write a bias for")
+        raise InputError("found no structure to write a bias for")
     text = TOOLS[tool].text(biased)
     write_private(output, text, overwrite=overwrite)
     _explain(TOOLS[tool], biased, output, marker, temperature)

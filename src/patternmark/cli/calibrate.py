@@ -12,37 +12,54 @@ from rich.table import Table
 
 from patternmark.calibrate import Calibration, Rate
 from patternmark.calibrate import calibrate as count_false_positives
-from patternmark.cli.items import InputFormat, Source, TokenizerFile, read_items, signed_for_all
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say
+from patternmark.cli.items import Source, read_items, signed_for_all
+from patternmark.cli.options import (
+    DETECTION,
+    AllowOpenKey,
+    InputFormat,
+    Json,
+    KeyFile,
+    StatisticName,
+    TokenizerFile,
+    Workers,
+    option,
+    output_file,
+    plot_file,
+)
+from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
-from patternmark.statistics import STATISTICS
 
 
 def calibrate(
     files: Annotated[
-        list[str], typer.Argument(metavar="NULL...", help="Files of sequences without the mark.")
+        list[str],
+        typer.Argument(metavar="FILE", help="Sequences without the mark; - for stdin."),
     ],
-    key: Annotated[Path, typer.Option(help="The key file.")],
-    keys: Annotated[int, typer.Option(min=0, help="Number of fresh keys beside it.")] = 200,
-    detector: Annotated[
-        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
-    ] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes that share the keys.")] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw the rates (png, svg, pdf).")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Write the JSON; detect reads KEY.calibration.json and warns."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    key: KeyFile,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    detector: StatisticName = "auto",
+    null_keys: Annotated[
+        int,
+        option(DETECTION, metavar="N", min=0, help="Number of fresh keys to compare with."),
+    ] = 200,
+    output: Annotated[
+        Path | None,
+        output_file(
+            "Write the JSON here; `detect` looks for KEY.calibration.json and warns by it."
+        ),
+    ] = None,
+    as_json: Json = False,
+    plot: Annotated[Path | None, plot_file("the rates")] = None,
+    workers: Workers = 1,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Count how often sequences without a mark are called marked, by this key and fresh ones."""
+    """Count the false positives of a key, and of fresh keys, on sequences without a mark.
+
+    Example: patternmark calibrate natural.fa --key lab.key --workers 8
+    """
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     if plot is not None:
         from patternmark.plot import require_matplotlib
@@ -51,12 +68,12 @@ def calibrate(
     source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
     items = list(read_items(files, source))
     with progress("keys") as bar:
-        task = bar.add_task("calibrating", total=keys + 1)
+        task = bar.add_task("calibrating", total=null_keys + 1)
         found = count_false_positives(
             loaded,
             detector,
             [item.symbols for item in items],
-            num_keys=keys,
+            num_keys=null_keys,
             workers=workers,
             step=lambda: bar.advance(task),
         )

@@ -20,7 +20,29 @@ from rich.progress import (
 )
 
 from patternmark import __version__
-from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, errors, fail, say, warn
+from patternmark.cli.options import (
+    EXPERT,
+    INPUT,
+    OUTPUT,
+    AllowOpenKey,
+    Chains,
+    Delta,
+    Device,
+    Fixed,
+    FreshSeed,
+    HomoOligomer,
+    KeyFileIfMarked,
+    Model,
+    NoWatermark,
+    Overwrite,
+    Payload,
+    Temperature,
+    Tied,
+    Weights,
+    option,
+    output_file,
+)
+from patternmark.cli.output import STOPPED, Verbose, errors, fail, say, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
@@ -35,64 +57,52 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 3
 
-Model = Annotated[
-    str, typer.Option(help="Published weights, such as v_48_020 or soluble_v_48_020.")
-]
-Weights = Annotated[
-    Path | None, typer.Option(help="A checkpoint of your own instead of published weights.")
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
-Seed = Annotated[
-    int | None,
-    typer.Option(min=0, help="Makes a run repeat; default: a fresh one, and nonces in turn."),
-]
-Chains = Annotated[
-    str | None, typer.Option(help="Chains to design, such as A,B; the others are context.")
-]
-Fixed = Annotated[str, typer.Option(help='Residues that keep their letter: "A10-20 B5".')]
-Tied = Annotated[
-    str, typer.Option(help='Residues that get the same letter: "A10,B10 A12-20,B12-20".')
-]
-HomoOligomer = Annotated[
-    bool, typer.Option("--homo-oligomer", help="Tie residues of equal number over all chains.")
-]
-
 
 def design(
     structures: Annotated[
         list[Path],
-        typer.Argument(metavar="STRUCTURE...", help="PDB or mmCIF files (.gz), folders."),
+        typer.Argument(metavar="STRUCTURE", help="PDB or mmCIF files (.gz too), or folders."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The FASTA file to write.")],
-    key: Annotated[Path | None, typer.Option(help="The key file.")] = None,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Designs per structure.")] = 1,
-    delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
-    payload: Annotated[
-        int | None, typer.Option(help="A number the mark carries; less than the key's nonces.")
-    ] = None,
-    temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 0.1,
-    seed: Seed = None,
+    output: Annotated[Path, output_file("The FASTA file to write.")],
+    key: KeyFileIfMarked = None,
     chains: Chains = None,
     fixed: Fixed = "",
     tied: Tied = "",
     homo_oligomer: HomoOligomer = False,
-    omit: Annotated[str, typer.Option(help="Amino acids never to use, such as CM.")] = "",
-    bias: Annotated[str, typer.Option(help='Added to logits everywhere: "A=-0.5,K=1".')] = "",
+    omit: Annotated[
+        str, option(INPUT, metavar="LIST", help="Amino acids that are never used, such as CM.")
+    ] = "",
+    bias: Annotated[
+        str, option(INPUT, metavar="LIST", help='Added to all logits: "A=-0.5,K=1".')
+    ] = "",
     residue_bias: Annotated[
-        Path | None, typer.Option(help='JSON: residue to {letter: bias}: {"A10": {"P": 2}}.')
+        Path | None,
+        option(INPUT, metavar="FILE", help='The same by residue, as JSON: {"A10": {"P": 2}}.'),
     ] = None,
-    batch: Annotated[str, typer.Option(help="Sequences at a time, or auto.")] = "auto",
+    delta: Delta = None,
+    payload: Payload = None,
+    no_watermark: NoWatermark = False,
+    temperature: Temperature = 0.1,
     model: Model = "v_48_020",
     weights: Weights = None,
+    count: Annotated[
+        int, option(OUTPUT, "--count", "-n", metavar="N", min=1, help="Designs per structure.")
+    ] = 1,
+    overwrite: Overwrite = False,
+    seed: FreshSeed = None,
+    batch: Annotated[
+        str, option(EXPERT, metavar="N", help="Sequences at a time, or auto.")
+    ] = "auto",
     device: Device = "auto",
-    no_watermark: Annotated[
-        bool, typer.Option("--no-watermark", help="Design without a mark.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin a new file.")] = False,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Design sequences on backbones with ProteinMPNN, each carrying the mark of a key."""
+    """Design marked sequences on backbones with ProteinMPNN.
+
+    A run that was interrupted continues where it stopped.
+
+    Example: patternmark design backbone.pdb --key lab.key -n 8 -o designs.fa
+    """
     from patternmark.design.output import DesignFile
     from patternmark.design.run import Designer, DesignOptions
     from patternmark.io.structures import find_structures
@@ -239,19 +249,22 @@ def load_model(model: str, weights: Path | None, device: str) -> tuple[ProteinMP
             "designing needs torch: pip install 'patternmark[protein]'"
         ) from None
     from patternmark.models.mpnn import ProteinMPNN
-    from patternmark.models.weights import file_sha256, weights_file
+    from patternmark.models.weights import WeightsError, file_sha256, weights_file
 
     place = pick_device(device)
-    path = weights if weights is not None else weights_file(model, report=say)
+    try:
+        path = weights if weights is not None else weights_file(model, report=say)
+    except WeightsError as error:
+        raise WeightsError(f"{error} (see --weights)") from None
     if not path.is_file():
-        raise InputError(f"{path}: there is no such checkpoint; give a .pt file with --weights")
+        raise InputError(f"{path}: no such checkpoint; name a .pt file with --weights")
     name = model if weights is None else path.name
     return ProteinMPNN.load(path, place), {"name": name, "sha256": file_sha256(path)}
 
 
 def _marker(key: Path | None, delta: float | None, payload: int | None, allow_open: bool) -> Marker:
     if key is None:
-        raise ParameterError("pass --key FILE to mark the designs, or --no-watermark")
+        raise ParameterError("give --key FILE to mark the designs, or --no-watermark")
     loaded = load_key(key, allow_open=allow_open, with_secret=True)
     return Marker(loaded, delta=delta, payload=payload)
 
@@ -260,7 +273,7 @@ def _batch(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise ParameterError(f"--batch is a whole number from 1, or auto, not {text!r}")
+        raise ParameterError(f"--batch must be auto or a whole number from 1, not {text!r}")
     return int(text)
 
 
@@ -272,7 +285,9 @@ def _parse_bias(text: str) -> dict[str, float]:
             PROTEIN.encode(letter)
             bias[letter.strip().upper()] = float(value)
         except ValueError:
-            raise ParameterError(f"--bias: {item!r} is not a letter and a number: A=-0.5") from None
+            raise ParameterError(
+                f"--bias: {item!r} is not a letter and a number, such as A=-0.5"
+            ) from None
     return bias
 
 
@@ -285,4 +300,4 @@ def _read_residue_bias(path: Path | None) -> dict[str, dict[str, float]]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, AttributeError, TypeError):
-        raise InputError(f'{path}: give JSON such as {{"A10": {{"P": 2.0}}}}') from None
+        raise InputError(f'{path}: must be JSON such as {{"A10": {{"P": 2.0}}}}') from None

@@ -18,7 +18,6 @@ from patternmark.cli.backbone import (
     Layout,
     check_backbone_options,
 )
-from patternmark.cli.design import Chains, Device, Fixed, Model, Tied, Weights
 from patternmark.cli.evidence import (
     compare_with_keys,
     num_fresh_keys,
@@ -26,15 +25,32 @@ from patternmark.cli.evidence import (
     warn_of_calibration,
 )
 from patternmark.cli.exact import Draws, Exact, Seed, drawing_of, exact_cell, judge_exactly
-from patternmark.cli.items import (
+from patternmark.cli.items import Item, Source, read_items, signed_for_all
+from patternmark.cli.options import (
+    DETECTION,
+    EXPERT,
+    AllowOpenKey,
+    BackboneIfAny,
+    Chains,
+    Device,
+    Fixed,
+    Fpr,
     InputFormat,
-    Item,
-    Source,
+    JsonLines,
+    KeyFile,
+    Model,
+    NullKeys,
+    Orders,
+    SequenceFiles,
+    StatisticName,
+    Temperature,
+    Tied,
     TokenizerFile,
-    read_items,
-    signed_for_all,
+    Weights,
+    option,
+    plot_file,
 )
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, say, warn
+from patternmark.cli.output import Verbose, progress, results, say, warn
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
@@ -43,85 +59,79 @@ from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR, format_p
 from patternmark.io.records import Problem
-from patternmark.statistics import STATISTICS
-from patternmark.statistics.texts import REPEATS_ITSELF
+from patternmark.statistics.texts import TOO_LONG
 
 _BATCH_RECORDS = 2048
 _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
 _BATCH_SYMBOLS = 2**22
-_SAID = (REPEATS_ITSELF,)  # notes that stand beside a mark, too
+_SAID = (TOO_LONG,)  # notes that stand beside a mark, too
 _PICTURES = 4
 
 Judged = tuple[Verdict, Item]
 
 
 def detect(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="FASTA, one sequence or text per line, or JSON lines; .gz; - for stdin.",
-        ),
-    ],
-    key: Annotated[Path, typer.Option(help="The key file.")],
-    detector: Annotated[
-        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}; block keys: auto, lr.")
-    ] = "auto",
-    m: Annotated[
-        int | None, typer.Option(help="Pattern length, for pattern; default: the key's.")
-    ] = None,
-    fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
-    null: Annotated[
-        str,
-        typer.Option(
-            help='"uniform", the probability of each part: "0.45,0.55", or "keys": call by rank '
-            "among fresh keys."
-        ),
-    ] = "uniform",
-    null_keys: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of fresh keys to compare with; 999 with --null keys."),
-    ] = None,
-    exact: Exact = False,
-    draws: Draws = None,
-    seed: Seed = None,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Call by p_any, which holds whoever wrote the sequence."),
-    ] = False,
-    combine: Annotated[bool, typer.Option(help="Add one p-value for all sequences.")] = False,
-    count_repeats: Annotated[
-        bool,
-        typer.Option(
-            "--count-repeats", help="Count repeats too, as the paper does; not for block keys."
-        ),
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the strongest verdicts (png, svg, pdf).")
-    ] = None,
+    files: SequenceFiles,
+    key: KeyFile,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
-    backbone: Annotated[
-        Path | None,
-        typer.Option(help="The structure they were designed on: ProteinMPNN says what to expect."),
-    ] = None,
+    backbone: BackboneIfAny = None,
     chains: Chains = None,
     fixed: Fixed = "",
     tied: Tied = "",
+    detector: StatisticName = "auto",
+    fpr: Fpr = DEFAULT_FPR,
+    strict: Annotated[
+        bool,
+        option(DETECTION, "--strict", help="Call by p_any, which holds for any sequence at all."),
+    ] = False,
+    combine: Annotated[
+        bool, option(DETECTION, "--combine", help="Add one p-value for all sequences together.")
+    ] = False,
+    null: Annotated[
+        str,
+        option(
+            DETECTION,
+            metavar="NAME",
+            help='uniform; the probability of each part: "0.45,0.55"; or keys: call by rank '
+            "among fresh keys.",
+        ),
+    ] = "uniform",
+    null_keys: NullKeys = None,
+    temperature: Temperature = 0.1,
+    orders: Orders = 8,
     model: Model = "v_48_020",
     weights: Weights = None,
+    as_json: JsonLines = False,
+    plot: Annotated[Path | None, plot_file("the strongest verdicts")] = None,
+    exact: Exact = False,
+    draws: Draws = None,
+    seed: Seed = None,
+    m: Annotated[
+        int | None,
+        option(
+            EXPERT, metavar="N", help="Pattern length, for --detector pattern; default: the key's."
+        ),
+    ] = None,
+    count_repeats: Annotated[
+        bool,
+        option(
+            EXPERT,
+            "--count-repeats",
+            help="Count repeats too, as the paper does; not for block keys.",
+        ),
+    ] = False,
     device: Device = "auto",
-    temperature: Annotated[
-        float, typer.Option(help="With --backbone: the sampling temperature to expect.")
-    ] = 0.1,
-    orders: Annotated[
-        int, typer.Option(min=1, max=256, help="With --backbone: decoding orders to average over.")
-    ] = 8,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Test each sequence for the mark of a key. The status is 0 whatever is found."""
+    """Test each sequence for the mark of a key.
+
+    With --backbone, the options under "Model" say how the designs were made. The exit status is 0
+    whether or not a mark is found.
+
+    Example: patternmark detect designs.fa --key lab.key
+    """
     layout = Layout(chains, fixed, tied)
     setting = Expectation(model, weights, device, temperature, orders)
     check_backbone_options(backbone, layout, setting, detector)
@@ -129,7 +139,7 @@ def detect(
     source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
     by_keys = null == "keys"
     if strict and (by_keys or exact or count_repeats):
-        raise ParameterError("--strict does not go with --null keys, --exact or --count-repeats")
+        raise ParameterError("--strict cannot be used with --null keys, --exact or --count-repeats")
     num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
     drawing = drawing_of(exact, draws, seed, loaded, by_keys=by_keys)
     parts_null = None if by_keys else _parse_null(null)
@@ -214,8 +224,8 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
     )
     if not quiet:
         has_parts = judge.key.profile.scheme.takes_parts
-        learnt = "can read the partition off it" if has_parts else "learns from it about the key"
-        say(f"wrote {path} (who has the sequences {learnt})")
+        shown = "the partition" if has_parts else "part of the key"
+        say(f"wrote {path} (together with the sequences it reveals {shown})")
 
 
 def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
@@ -317,6 +327,6 @@ def _parse_null(text: str) -> KeyChain | None:
         return KeyChain.independent([float(p) for p in text.split(",")])
     except ValueError:
         raise ParameterError(
-            "--null is 'uniform', 'keys' or probabilities that sum to 1 such as 0.45,0.55, "
+            "--null must be uniform, keys, or probabilities that sum to 1, such as 0.45,0.55, "
             f"not {text!r}"
         ) from None

@@ -97,8 +97,8 @@ def _from_digits(made: DesignedStructure, plan: DesignPlan, digits: list[str]) -
         rows = backbone.chain(chain.id) if chain.id in backbone.chain_ids else slice(0)
         if len(text) != len(mask[rows]):
             raise SequenceError(
-                f"its manifest tells of {len(text)} residues in chain {chain.id}, the backbone "
-                f"has {len(mask[rows])}: give the structure it was designed on"
+                f"its manifest has {len(text)} residues in chain {chain.id}, the backbone "
+                f"{len(mask[rows])}: give the structure it was designed on"
             )
         mask[rows] = [digit == "1" for digit in text]
     return mask

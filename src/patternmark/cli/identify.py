@@ -12,15 +12,19 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from patternmark.cli.items import (
+from patternmark.cli.items import Item, Source, read_items, signed_for_all
+from patternmark.cli.options import (
+    DETECTION,
+    INPUT,
+    AllowOpenKey,
     InputFormat,
-    Item,
-    Source,
+    JsonLines,
+    KeyFolderIfAny,
+    SequenceFiles,
     TokenizerFile,
-    read_items,
-    signed_for_all,
+    option,
 )
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
+from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, KeyFileError, ParameterError
@@ -29,30 +33,36 @@ from patternmark.identify import Candidate, Identification, Identifier
 
 
 def identify(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE...", help="FASTA, lines, text or JSON lines; .gz; -."),
-    ],
-    keys: Annotated[Path | None, typer.Option(help="A folder of key files (*.key).")] = None,
+    files: SequenceFiles,
+    keys: KeyFolderIfAny = None,
     master: Annotated[
-        Path | None, typer.Option(help="A key whose sub-keys are tried (see key derive).")
+        Path | None,
+        option(INPUT, metavar="FILE", help="A key whose sub-keys are tried (see key derive)."),
     ] = None,
     ids: Annotated[
         str | None,
-        typer.Option(help="The sub-keys' names: a file with one in each line, or N for 1 to N."),
+        option(
+            INPUT, metavar="FILE", help="The names of its sub-keys, one per line; or N for 1 to N."
+        ),
     ] = None,
-    fpr: Annotated[
-        float, typer.Option(help="Name a key at corrected p <= FPR, for all keys together.")
-    ] = DEFAULT_FPR,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    fpr: Annotated[
+        float,
+        option(
+            DETECTION, metavar="P", help="Name a key at p <= P, corrected for the number of keys."
+        ),
+    ] = DEFAULT_FPR,
+    as_json: JsonLines = False,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Tell which of many keys marked each sequence.
+    """Find out which of many keys marked each sequence.
 
-    P-values are multiplied by the number of keys (Bonferroni). The status is 0 whatever is found.
+    P-values are multiplied by the number of keys (Bonferroni). The exit status is 0 whether or not
+    a key is found.
+
+    Example: patternmark identify designs.fa --keys keys/
     """
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
@@ -105,14 +115,14 @@ def _candidates(
     folder: Path | None, master: Path | None, ids: str | None, allow_open: bool
 ) -> list[Candidate]:
     if (folder is None) == (master is None):
-        raise ParameterError("give either --keys FOLDER, or --master KEY with --ids")
+        raise ParameterError("give either --keys FOLDER, or --master FILE with --ids")
     if folder is not None:
         if ids is not None:
-            raise ParameterError("--ids go with --master")
+            raise ParameterError("--ids needs --master")
         return keys_of_folder(folder, allow_open)
     assert master is not None  # noqa: S101
     if ids is None:
-        raise ParameterError("--master needs --ids: a file of names, or how many")
+        raise ParameterError("--master needs --ids: a file of names, or their number")
     key = load_key(master, allow_open=allow_open, with_secret=True)
     return [Candidate(key.derive(name), name) for name in _names(ids)]
 
@@ -122,7 +132,7 @@ def keys_of_folder(
 ) -> list[Candidate]:
     """Load every key of a folder; warn of those that cannot be used, and name them in `refused`."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder")
+        raise InputError(f"{folder}: no such folder")
     candidates: list[Candidate] = []
     file_of: dict[str, Path] = {}
     for file in sorted(folder.glob("*.key")):
@@ -139,7 +149,7 @@ def keys_of_folder(
         file_of[key.key_id] = file
         candidates.append(Candidate(key, file.stem, str(file)))
     if not candidates:
-        raise InputError(f"{folder}: no key file (*.key) in it can be used")
+        raise InputError(f"{folder}: contains no key file (*.key) that can be used")
     return candidates
 
 
@@ -151,10 +161,10 @@ def _names(text: str) -> list[str]:
     try:
         lines = Path(text).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"{text}: no names of sub-keys can be read from it") from None
+        raise InputError(f"{text}: cannot read names of sub-keys from it") from None
     names = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not names:
-        raise InputError(f"{text}: no name of a sub-key is in it")
+        raise InputError(f"{text}: contains no name of a sub-key")
     return names
 
 

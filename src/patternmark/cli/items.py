@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from patternmark.cli.lines import warn_of_spelled_out
@@ -22,22 +21,6 @@ from patternmark.io.designs import Manifest, manifest_path, read_manifest
 from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records
 from patternmark.io.tokenizer import Tokenizer, find_tokenizer
 from patternmark.signature import joined
-
-InputFormat = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help=f"Input format: {', '.join(FORMATS)} (the last two are for text: a record is what "
-        "stands between blank lines, or the whole file).",
-    ),
-]
-TokenizerFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--tokenizer",
-        help="What turns text into the key's tokens; default: the package's or one beside the key.",
-    ),
-]
 
 _OF_LETTERS, _OF_TEXT = ("fasta",), ("paragraphs", "text")
 
@@ -106,12 +89,12 @@ class Source:
         self.alphabet, self._beside = alphabet, beside
         self.of_text = not alphabet.letters
         if format not in FORMATS:
-            raise ParameterError(f"--format is one of {', '.join(FORMATS)}, not {format!r}")
+            raise ParameterError(f"--format must be one of {', '.join(FORMATS)}, not {format!r}")
         if format in (_OF_LETTERS if self.of_text else _OF_TEXT):
-            raise ParameterError(f"--format {format} does not go with a key for {alphabet.name}")
+            raise ParameterError(f"--format {format} cannot be used with a key for {alphabet.name}")
         if tokenizer is not None and not self.of_text:
             raise ParameterError(
-                f"--tokenizer goes with the key of a tokenizer; this one is for {alphabet.name}"
+                f"--tokenizer needs a key made for a tokenizer; this key is for {alphabet.name}"
             )
         self.format = cast(Format, format)
         self._file = tokenizer
@@ -120,7 +103,10 @@ class Source:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        found = find_tokenizer(self.alphabet, self._file, self._beside)
+        try:
+            found = find_tokenizer(self.alphabet, self._file, self._beside)
+        except ParameterError as error:
+            raise ParameterError(f"{error} (see --tokenizer, and keygen --alphabet)") from None
         _log.debug("text is read with %s", found.file)
         return found
 
@@ -175,7 +161,7 @@ def read_items(files: list[str], source: Source) -> Iterator[Item]:
 def _warn_of_foreign(file: str, places: list[str], source: Source) -> None:
     """Name the texts in a language that the key's tokenizer was not made for, once for a file."""
     warn_of_spelled_out(
-        file, places, source.alphabet.name, "It is judged all the same; expect no mark in it"
+        file, places, source.alphabet.name, "It is judged anyway, but a mark is unlikely"
     )
 
 

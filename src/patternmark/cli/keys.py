@@ -11,7 +11,19 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.output import AllowOpenKey, Verbose, results, say, warn
+from patternmark.cli.options import (
+    EXPERT,
+    MARK,
+    AllowOpenKey,
+    App,
+    Block,
+    Json,
+    NewDelta,
+    Nonces,
+    option,
+    output_file,
+)
+from patternmark.cli.output import Verbose, results, say, warn
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
@@ -30,7 +42,7 @@ from patternmark.core.schemes import (
 from patternmark.errors import ParameterError
 from patternmark.io.vocabulary import parse_alphabet, read_background
 
-key_app = typer.Typer(
+key_app = App(
     help="Show a key's public parameters, export them, or derive sub-keys.", no_args_is_help=True
 )
 
@@ -38,96 +50,107 @@ key_app = typer.Typer(
 _OPTIONS = {
     Blocks.name: ("block", "nonces"),
     Turns.name: ("period", "block", "starts", "nonces"),
-    Paper.name: ("parts", "keys", "transition", "initial", "m", "patterns", "background"),
+    Paper.name: ("parts", "num_keys", "transition", "initial", "m", "patterns", "background"),
 }
 
-KeyFile = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)]
+KeyArgument = Annotated[Path, typer.Argument(metavar="KEY", help="A key file.")]
 
 
 def keygen(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The key file to write.")],
+    output: Annotated[Path, output_file("The key file to write.")],
     alphabet: Annotated[
         str,
-        typer.Option(
-            help="protein; cmlm-de-en, the tokenizer of the package; tokenizer:FILE for any other "
-            "(or a folder); mask-predict:FILE for its fairseq dictionary."
+        option(
+            MARK,
+            metavar="NAME",
+            help="protein; cmlm-de-en, the built-in tokenizer; tokenizer:FILE or a folder with "
+            "one; mask-predict:FILE, a fairseq dictionary.",
         ),
     ] = "protein",
     scheme: Annotated[
         str | None,
-        typer.Option(
-            help="blocks (the default for proteins), turns (for text), or paper: as published, "
-            "easily broken."
+        option(
+            MARK,
+            metavar="NAME",
+            help="blocks (default for proteins), turns (default for text), or paper: as "
+            "published, easily broken.",
         ),
     ] = None,
-    block: Annotated[
-        int | None,
-        typer.Option(help="blocks, turns: positions in a row that share their secret coins."),
-    ] = None,
-    nonces: Annotated[
-        int | None,
-        typer.Option(
-            help="blocks, turns: independent schedules, of which a sequence uses one; 65536 carry "
-            "a payload of 16 bits in text."
-        ),
-    ] = None,
+    delta: NewDelta = None,
+    nonces: Nonces = None,
+    block: Block = None,
     period: Annotated[
-        int | None, typer.Option(help="turns: keys of a schedule before the first comes again.")
+        int | None,
+        option(EXPERT, metavar="N", help="turns: length of a schedule before it repeats."),
     ] = None,
     starts: Annotated[
-        int | None, typer.Option(help="turns: places of a schedule where texts may begin.")
+        int | None,
+        option(EXPERT, metavar="N", help="turns: places in a schedule where a text can begin."),
+    ] = None,
+    delta_at: Annotated[
+        str,
+        option(
+            EXPERT,
+            metavar="NAME",
+            help="Where delta is added: logits (before temperature) or tempered.",
+        ),
+    ] = "logits",
+    unscored: Annotated[
+        str,
+        option(EXPERT, metavar="LIST", help="More tokens that are never scored, by commas."),
+    ] = "",
+    num_keys: Annotated[
+        int | None,
+        option(
+            EXPERT, "--num-keys", "-l", metavar="N", help="paper: number of keys, used in a cycle."
+        ),
     ] = None,
     parts: Annotated[
         str | None,
-        typer.Option(
-            help="paper: adopt this partition, such as ACDEFGHIKL,MNPQRSTVWY; @FILE reads it from "
-            "a file (for token ids: a JSON list of lists)."
+        option(
+            EXPERT,
+            metavar="LIST",
+            help="paper: use this partition: ACDEFGHIKL,MNPQRSTVWY, or @FILE (for token ids a "
+            "JSON list of lists).",
         ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(
-            help=f"How strongly a key promotes its symbols; default: 1, for text {TEXT_DELTA:g}."
-        ),
-    ] = None,
-    delta_at: Annotated[
-        str, typer.Option(help="Where delta is added: logits (before temperature) or tempered.")
-    ] = "logits",
-    keys: Annotated[
-        int | None,
-        typer.Option("--keys", "-l", help="paper: number of keys; they follow in a cycle."),
     ] = None,
     transition: Annotated[
-        str | None, typer.Option(help='paper: transition matrix A, such as "0.1 0.9; 0.9 0.1".')
+        str | None,
+        option(EXPERT, metavar="MATRIX", help='paper: transition matrix A: "0.1 0.9; 0.9 0.1".'),
     ] = None,
     initial: Annotated[
-        str | None, typer.Option(help='paper: initial distribution Q: "0.5 0.5".')
+        str | None, option(EXPERT, metavar="LIST", help='paper: initial distribution Q: "0.5 0.5".')
     ] = None,
     m: Annotated[
-        int | None, typer.Option(help="paper: pattern length the detector counts.")
+        int | None, option(EXPERT, metavar="N", help="paper: length of the patterns that count.")
     ] = None,
     patterns: Annotated[
         str | None,
-        typer.Option(
-            help="paper: target patterns over keys 0-9: 01010,10101; default: by the chain."
+        option(
+            EXPERT,
+            metavar="LIST",
+            help="paper: target patterns, 01010,10101; default: those of the chain.",
         ),
     ] = None,
     background: Annotated[
         str | None,
-        typer.Option(
-            help="paper: balance parts by mass: natural (amino acids) or a JSON FILE of weights."
+        option(
+            EXPERT,
+            metavar="NAME",
+            help="paper: balance the parts by mass: natural (of amino acids), or a JSON file of "
+            "weights.",
         ),
     ] = None,
-    unscored: Annotated[
-        str, typer.Option(help="Further tokens that are never scored, separated by commas.")
-    ] = "",
     verbose: Verbose = False,
 ) -> None:
-    """Make a key file: a fresh 256-bit secret with all parameters of the mark."""
+    """Make a key file: a fresh 256-bit secret and all parameters of the mark.
+
+    Example: patternmark keygen -o lab.key
+    """
     symbols = parse_alphabet(alphabet, [name for name in unscored.split(",") if name])
     options = {
         "block": block, "nonces": nonces, "period": period, "starts": starts,
-        "parts": parts, "keys": keys, "transition": transition, "initial": initial, "m": m,
+        "parts": parts, "num_keys": num_keys, "transition": transition, "initial": initial, "m": m,
         "patterns": patterns, "background": background,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
@@ -156,27 +179,29 @@ def _checked_scheme(scheme: str | None, alphabet: Alphabet, given: list[str]) ->
 def check_options(scheme: str, given: Iterable[str]) -> None:
     """Refuse a scheme that is not known, and options of another."""
     if scheme not in _OPTIONS:
-        raise ParameterError(
-            f"scheme {scheme!r} is not known: this version has {', '.join(_OPTIONS)}"
-        )
+        raise ParameterError(f"unknown scheme {scheme!r}: choose one of {', '.join(_OPTIONS)}")
     for name in given:
         if name not in _OPTIONS[scheme]:
             others = [other for other, names in _OPTIONS.items() if name in names]
             raise ParameterError(
-                f"--{name} goes with --scheme {' or '.join(others)}, not with {scheme}, which "
-                f"takes {', '.join(f'--{own}' for own in _OPTIONS[scheme])}"
+                f"{_flag(name)} goes with --scheme {' or '.join(others)}, not with {scheme}, which "
+                f"takes {', '.join(map(_flag, _OPTIONS[scheme]))}"
             )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _paper(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
     """Return the paper's scheme with these options."""
     if "parts" in given and "background" in given:
-        raise ParameterError("--parts fixes the partition: --background has nothing to balance")
+        raise ParameterError("--parts fixes the partition, so --background has nothing to balance")
     patterns = _parse_patterns(given.get("patterns"))
     lengths = {len(pattern) for pattern in patterns or ()}
     return Paper(
         chain=_parse_chain(
-            given.get("keys"),
+            given.get("num_keys"),
             given.get("transition"),
             given.get("initial"),
             _parse_parts(given.get("parts")),
@@ -213,12 +238,15 @@ def _write_key(key: Key, output: Path) -> None:
 
 @key_app.command()
 def show(
-    key: KeyFile,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    key: KeyArgument,
+    as_json: Json = False,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show a key's id and public parameters; never the secret, never the parts."""
+    """Show a key's id and public parameters, never its secret or parts.
+
+    Example: patternmark key show lab.key
+    """
     loaded = load_key(key, allow_open=allow_open_key)
     tables = loaded.profile.to_tables()
     if as_json:
@@ -239,12 +267,15 @@ def show(
 
 @key_app.command()
 def export(
-    key: KeyFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The public file to write.")],
+    key: KeyArgument,
+    output: Annotated[Path, output_file("The public file to write.")],
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the public half: id and parameters, without secret and parts."""
+    """Write the public half: id and parameters, without the secret and the parts.
+
+    Example: patternmark key export lab.key -o lab.pub
+    """
     public = load_key(key, allow_open=allow_open_key).public()
     save_key(public, output)
     say(f"wrote {output} (public half of key {public.key_id})")
@@ -252,13 +283,16 @@ def export(
 
 @key_app.command()
 def derive(
-    key: KeyFile,
-    id: Annotated[str, typer.Option(help="The sub-key's name, such as team-7.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The key file to write.")],
+    key: KeyArgument,
+    id: Annotated[str, option(MARK, metavar="NAME", help="The name of the sub-key.")],
+    output: Annotated[Path, output_file("The key file to write.")],
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the sub-key of a name: a key file of its own, which this key can always make again."""
+    """Write a sub-key: a key file of its own that this key can always derive again.
+
+    Example: patternmark key derive lab.key --id team-7 -o team-7.key
+    """
     master = load_key(key, allow_open=allow_open_key, with_secret=True)
     _write_key(master.derive(id), output)
 
@@ -303,7 +337,7 @@ def _parse_parts(text: str | None) -> list[Any] | None:
             raise ValueError("a part is a list of token ids, or letters")
         return cast(list[Any], parts)
     except (OSError, ValueError) as error:
-        raise ParameterError(f"{file}: no parts can be read from it: {error}") from None
+        raise ParameterError(f"{file}: cannot read parts from it: {error}") from None
 
 
 def _parse_chain(
@@ -317,7 +351,9 @@ def _parse_chain(
         return chain if initial is None else KeyChain.of(chain.transition, _numbers(initial))
     rows = [_numbers(row) for row in transition.split(";")]
     if keys is not None and keys != len(rows):
-        raise ParameterError(f"--keys {keys} does not fit a transition matrix of {len(rows)} rows")
+        raise ParameterError(
+            f"--num-keys {keys} does not match a transition matrix of {len(rows)} rows"
+        )
     start = [1.0 / len(rows)] * len(rows) if initial is None else _numbers(initial)
     return KeyChain.of(rows, start)
 
@@ -343,5 +379,5 @@ def _parse_background(text: str | None, alphabet: Alphabet) -> tuple[int, ...] |
     if text != "natural":
         return read_background(Path(text), alphabet)
     if alphabet != PROTEIN:
-        raise ParameterError("--background natural is for the protein alphabet: give a file")
+        raise ParameterError("--background natural is for proteins only: give a file of weights")
     return PROTEIN_BACKGROUND

@@ -24,11 +24,11 @@ _FIRST_BYTES = 4096
 def refuse_own_input(input: Path, output: Path) -> None:
     """Refuse to write over what is read."""
     if input.exists() and output.exists() and output.samefile(input):
-        raise ParameterError(f"{output}: is the input; give another --output")
+        raise ParameterError(f"{output}: is the input file: choose another --output")
 
 
 def read_lines(file: Path, consequence: str) -> list[str]:
-    """Read lines; those that are no UTF-8 are named and left empty, so that lines stay aligned.
+    """Read lines; those that are not UTF-8 are reported and left empty, so that lines stay aligned.
 
     `consequence` says what becomes of such a line.
     """
@@ -39,7 +39,7 @@ def read_lines(file: Path, consequence: str) -> list[str]:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     start = content[:_FIRST_BYTES]
     if start.startswith(GZIP_MAGIC):
-        raise InputError(f"{name}: this is gzipped; unpack it first, such as with gunzip")
+        raise InputError(f"{name}: this is gzipped; unpack it first, for example with gunzip")
     refuse_what_is_no_text(start, name, of_text=True)
     if looks_like_fasta(start):
         message = "this looks like FASTA; its lines are read as text"
@@ -57,7 +57,7 @@ def read_lines(file: Path, consequence: str) -> list[str]:
             message = f"not UTF-8: {consequence}; save the text as UTF-8"
             warn(Problem(name, f"line {number}", message))
     if not any(lines):
-        raise InputError(f"{name}: there is no text in it")
+        raise InputError(f"{name}: contains no text")
     return lines
 
 

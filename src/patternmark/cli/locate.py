@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.items import (
+from patternmark.cli.items import Item, Source, read_items, signed_for_all
+from patternmark.cli.options import (
+    DETECTION,
+    INPUT,
+    AllowOpenKey,
     InputFormat,
-    Item,
-    Source,
+    JsonLines,
+    KeyFile,
     TokenizerFile,
-    read_items,
-    signed_for_all,
+    option,
 )
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, results, warn
+from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import LN10
@@ -33,25 +35,34 @@ from patternmark.translate import looks_like_dna
 def locate(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="FASTA of proteins, DNA or RNA; text; .gz; -."),
+        typer.Argument(
+            metavar="FILE", help="FASTA of proteins, DNA or RNA, or text; .gz too; - for stdin."
+        ),
     ],
-    key: Annotated[Path, typer.Option(help="The key file.")],
-    fpr: Annotated[
-        float, typer.Option(help="Report segments at p <= FPR, corrected for all searches.")
-    ] = DEFAULT_FPR,
+    key: KeyFile,
     dna: Annotated[
         bool | None,
-        typer.Option("--dna/--protein", help="What the letters are; default: the letters decide."),
+        option(INPUT, "--dna/--protein", help="What the letters mean; default: guess."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    fpr: Annotated[
+        float,
+        option(
+            DETECTION, metavar="P", help="Report segments at p <= P, corrected for all searches."
+        ),
+    ] = DEFAULT_FPR,
+    as_json: JsonLines = False,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Locate marked segments. Positions count from 1 within the chain; in JSON from 0, half-open.
+    """Find the marked segments of sequences.
 
-    DNA and RNA are read in six frames; positions are nucleotides. The status is 0 in any case.
+    DNA and RNA are read in six frames, and positions are nucleotides. Positions count from 1 within
+    a chain; in JSON they count from 0 and are half-open. The exit status is 0 whether or not a mark
+    is found.
+
+    Example: patternmark locate fusions.fa --key lab.key
     """
     search = Locator(load_key(key, allow_open=allow_open_key, with_secret=True), fpr=fpr)
     if dna and search.key.profile.alphabet != PROTEIN:

@@ -1,12 +1,12 @@
-"""What all commands share: the two consoles, progress, and options of one meaning."""
+"""What all commands share: the two consoles, messages and progress."""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -20,27 +20,51 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from patternmark.cli.options import OUTPUT, option
+
 STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
 # A pipe has no width: nothing may be cut to fit one.
 results = Console(width=None if sys.stdout.isatty() else 400, emoji=False)
 errors = Console(stderr=True, emoji=False)
 
 
+# The library speaks of Python's parameters: overwrite=True, format='lines'. Here they are options.
+_PARAMETER = re.compile(r"\b(?:(overwrite|resume)=True|(format)='(\w+)')")
+
+
+def _flag(found: re.Match[str]) -> str:
+    switch, name, value = found.groups()
+    return f"--{switch}" if switch else f"--{name} {value}"
+
+
+def for_command_line(message: object) -> str:
+    """Return a message of the library with options in place of Python's parameters.
+
+    >>> for_command_line("x.fa: not FASTA: if it has one sequence per line, say format='lines'")
+    'x.fa: not FASTA: if it has one sequence per line, say --format lines'
+    """
+    return _PARAMETER.sub(_flag, str(message))
+
+
 def warn(message: object) -> None:
     """Say something on standard error that does not stop the run."""
     errors.print(
-        f"[yellow]warning:[/yellow] {escape(str(message))}", soft_wrap=True, highlight=False
+        f"[yellow]warning:[/yellow] {escape(for_command_line(message))}",
+        soft_wrap=True,
+        highlight=False,
     )
 
 
 def fail(message: object) -> None:
     """Say on standard error what could not be done."""
-    errors.print(f"[red]error:[/red] {escape(str(message))}", soft_wrap=True, highlight=False)
+    errors.print(
+        f"[red]error:[/red] {escape(for_command_line(message))}", soft_wrap=True, highlight=False
+    )
 
 
 def say(message: str) -> None:
     """Tell a person what was done, on standard error, so that results stay clean."""
-    errors.print(escape(message), soft_wrap=True, highlight=False)
+    errors.print(escape(for_command_line(message)), soft_wrap=True, highlight=False)
 
 
 def progress(unit: str) -> Progress:
@@ -87,13 +111,7 @@ def _set_verbose(wanted: bool) -> None:
 
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", callback=_set_verbose, help="Log each step to standard error."),
-]
-AllowOpenKey = Annotated[
-    bool,
-    typer.Option(
-        "--allow-open-key",
-        envvar="PATTERNMARK_ALLOW_OPEN_KEY",
-        help="Accept a key file that others may read.",
+    option(
+        OUTPUT, "--verbose", "-v", callback=_set_verbose, help="Log each step to standard error."
     ),
 ]

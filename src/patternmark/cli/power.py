@@ -9,6 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from patternmark.cli.keys import check_options
+from patternmark.cli.options import (
+    DETECTION,
+    EXPERT,
+    MARK,
+    Block,
+    FixedSeed,
+    Fpr,
+    Json,
+    Nonces,
+    option,
+    plot_file,
+)
 from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import SCHEMES, Blocks, Scheme
@@ -21,38 +33,52 @@ _LENGTHS = (50, 75, 100, 150, 200, 300, 400)
 
 
 def power(
+    scheme: Annotated[str, option(MARK, metavar="NAME", help="blocks or paper.")] = Blocks.name,
     delta: Annotated[
-        float | None, typer.Option(help="How strongly keys promote; left out: the least needed.")
+        float | None,
+        option(MARK, metavar="X", help="Strength of the mark; default: the least that suffices."),
     ] = None,
+    nonces: Nonces = None,
     length: Annotated[
-        int | None, typer.Option(help="Scored residues; left out: the least needed.")
+        int | None,
+        option(DETECTION, metavar="N", help="Scored residues; default: the least that suffices."),
     ] = None,
     tpr: Annotated[
-        float | None, typer.Option(help="The share to be found; default 0.95 where one is sought.")
+        float | None,
+        option(
+            DETECTION,
+            metavar="P",
+            help="The rate of detection to reach, if --delta or --length is left out; default: "
+            "0.95.",
+        ),
     ] = None,
-    fpr: Annotated[float, typer.Option(help="Called marked at p <= FPR.")] = DEFAULT_FPR,
-    scheme: Annotated[str, typer.Option(help="blocks or paper.")] = Blocks.name,
-    block: Annotated[int | None, typer.Option(help="Of a block key.")] = None,
-    nonces: Annotated[int | None, typer.Option(help="Of a block key.")] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Simulated sequences for each rate.")] = DRAWS,
-    seed: Annotated[int, typer.Option(help="Seed of keys and letters.")] = 1,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw rates against length for several deltas.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    fpr: Fpr = DEFAULT_FPR,
+    as_json: Json = False,
+    plot: Annotated[Path | None, plot_file("rates against length for several deltas")] = None,
+    block: Block = None,
+    draws: Annotated[
+        int,
+        option(EXPERT, metavar="N", min=1, help="Number of simulated sequences for each rate."),
+    ] = DRAWS,
+    seed: FixedSeed = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Expected rate of detection, from agreement measured on ProteinMPNN's designs.
+    """Predict how often a mark is found, or what it takes to find it.
 
-    Give --delta and --length for the rate; leave one out for the least that reaches --tpr.
+    Give --delta and --length for the expected rate of detection; leave out one of them for the
+    least that reaches --tpr. Rates come from ProteinMPNN's designs.
+
+    Example: patternmark power --length 150 --tpr 0.99
     """
     if delta is None and length is None:
-        raise ParameterError("give --delta, --length or both: at most one can be sought")
+        raise ParameterError("give --delta, --length or both")
     if delta is not None and length is not None and tpr is not None:
-        raise ParameterError("--tpr is for seeking a delta or a length: leave one of them out")
+        raise ParameterError(
+            "--tpr is a goal: leave out --delta or --length, which is then chosen to reach it"
+        )
     target = 0.95 if tpr is None else tpr
     if not 0.0 < target < 1.0:
-        raise ParameterError(f"--tpr lies between 0 and 1, not {target:g}")
+        raise ParameterError(f"--tpr must lie between 0 and 1, not {target:g}")
     profile = Profile(scheme=_scheme(scheme, block=block, nonces=nonces))
     if plot is not None:
         from patternmark.plot import require_matplotlib

@@ -14,9 +14,20 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.design import Chains, Device, load_model
+from patternmark.cli.design import load_model
 from patternmark.cli.fitting import Fitted, fitted_records
 from patternmark.cli.items import Source, read_items
+from patternmark.cli.options import (
+    INPUT,
+    MODEL,
+    BackboneIfAny,
+    Chains,
+    Device,
+    FixedSeed,
+    Json,
+    Orders,
+    option,
+)
 from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError, ParameterError, PatternmarkError
@@ -30,48 +41,62 @@ _RESAMPLES = 1000  # of lines, for the intervals of BLEU and chrF
 
 
 def quality(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Designs (FASTA, lines), or text with --reference")
-    ],
-    structure: Annotated[
-        Path | None, typer.Option(help="The designs' backbone: PDB or mmCIF (.gz).")
-    ] = None,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Designs (FASTA, lines), or text.")],
+    backbone: BackboneIfAny = None,
     chains: Chains = None,
     against: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Unmarked designs: print the differences.")
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option(help="ProteinMPNN's: a published name or a .pt file. May be repeated."),
-    ] = None,
-    plddt: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="ESMFold, as transformers saves it.")
+        str | None,
+        option(INPUT, metavar="FILE", help="Unmarked designs: print the differences to them."),
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="For text: the right translations, line by line.")
+        Path | None,
+        option(INPUT, metavar="FILE", help="For text: the correct translations, line by line."),
     ] = None,
-    orders: Annotated[
-        int, typer.Option(min=1, max=256, help="Random decoding orders to average over.")
-    ] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same decoding orders.")] = 0,
+    orders: Orders = 1,
+    model: Annotated[
+        list[str] | None,
+        option(
+            MODEL,
+            metavar="NAME",
+            help="Published weights, v_48_020 by default; repeat it to measure with several.",
+        ),
+    ] = None,
+    weights: Annotated[
+        list[Path] | None,
+        option(
+            MODEL,
+            metavar="FILE",
+            help="Your own checkpoint instead of published weights, or beside --model; may be "
+            "repeated.",
+        ),
+    ] = None,
+    plddt: Annotated[
+        Path | None,
+        option(MODEL, metavar="FOLDER", help="ESMFold, as saved by transformers: adds its pLDDT."),
+    ] = None,
+    as_json: Json = False,
+    seed: FixedSeed = 0,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure designs or translations; each number has its sample size and 95 % interval.
+    """Measure the quality of designs or translations, with 95 % intervals.
 
-    Designs: n-gram entropies; with --structure also their likelihood, native recovery and whether
-    the structure predicted from them is the backbone's. Native sequences in the file are no
-    designs. Text, with --reference: BLEU and chrF.
+    Designs: n-gram entropies; with --backbone also their likelihood, the recovery of the native
+    sequence, and (with --plddt) whether the structure predicted from them is the backbone. Native
+    sequences in the file are not counted. Text, with --reference: BLEU and chrF.
+
+    Example: patternmark quality designs.fa --backbone backbone.pdb
     """
     if reference is not None:
-        if structure or against or weights or plddt:
-            raise ParameterError("--reference is for text: it goes with no option for designs")
+        if backbone or against or model or weights or plddt:
+            raise ParameterError("--reference is for text: leave out the options for designs")
         _show(_of_text(Path(file), reference), as_json)
         return
-    if structure is None:
-        if against or weights or plddt or chains:
-            raise ParameterError("--against, --weights, --plddt and --chains need --structure")
+    if backbone is None:
+        if against or model or weights or plddt or chains:
+            raise ParameterError(
+                "--against, --model, --weights, --plddt and --chains need --backbone"
+            )
         sequences = [
             item.symbols
             for item in read_items([file], Source(PROTEIN))
@@ -83,7 +108,8 @@ def quality(
         return
     with progress("") as bar:
         bar.add_task("measuring", total=None)
-        measuring = _Measuring(structure, chains, weights or ["v_48_020"], plddt, device)
+        names = model or ([] if weights else ["v_48_020"])
+        measuring = _Measuring(backbone, chains, [*names, *(weights or [])], plddt, device)
         found = measuring.report(file, against, seed, orders)
     _show(found, as_json)
 
@@ -95,8 +121,8 @@ def _of_text(file: Path, reference: Path) -> dict[str, Any]:
     lines, wanted = _lines(file), _lines(reference)
     if len(lines) != len(wanted):
         raise InputError(
-            f"{file}: has {len(lines)} lines, and {reference} {len(wanted)}: each line is compared "
-            "with that of the same number"
+            f"{file}: has {len(lines)} lines, but {reference} {len(wanted)}: lines are compared "
+            "by their number"
         )
     measures, signatures = [], {}
     for name, metric in (("BLEU", bleu), ("chrF", chrf)):
@@ -124,7 +150,12 @@ class _Measuring:
     """Measures the designs of files on one backbone."""
 
     def __init__(
-        self, structure: Path, chains: str | None, weights: list[str], plddt: Path | None, on: str
+        self,
+        structure: Path,
+        chains: str | None,
+        weights: list[str | Path],
+        plddt: Path | None,
+        on: str,
     ) -> None:
         try:
             import patternmark.quality.designs  # noqa: F401
@@ -196,13 +227,11 @@ class _Measuring:
         return items, [design for design in found if design is not None]
 
 
-def _load(name: str, device: str) -> tuple[Any, dict[str, str]]:
-    from patternmark.models.weights import MODELS
-
-    if name not in MODELS and not Path(name).is_file():
-        raise ParameterError(f"--weights {name}: neither a file nor one of {', '.join(MODELS)}")
-    is_file = name not in MODELS
-    return load_model(name, Path(name) if is_file else None, device)
+def _load(weights: str | Path, device: str) -> tuple[Any, dict[str, str]]:
+    """Load published weights by their name, or a checkpoint."""
+    if isinstance(weights, Path):
+        return load_model("", weights, device)
+    return load_model(weights, None, device)
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:

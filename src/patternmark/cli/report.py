@@ -8,38 +8,43 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from patternmark.cli.detect import judge_items
-from patternmark.cli.items import InputFormat, Item, Source, TokenizerFile, read_items
-from patternmark.cli.output import AllowOpenKey, Verbose, progress, say
+from patternmark.cli.items import Item, Source, read_items
+from patternmark.cli.options import (
+    AllowOpenKey,
+    Fpr,
+    InputFormat,
+    KeyFile,
+    SequenceFiles,
+    StatisticName,
+    TokenizerFile,
+    output_file,
+)
+from patternmark.cli.output import Verbose, progress, say
 from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.report import ReportEntry, render_report
-from patternmark.statistics import STATISTICS
 
 
 def report(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="FASTA of designs, or text.")
-    ],
-    key: Annotated[Path, typer.Option(help="The key file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
-    detector: Annotated[
-        str, typer.Option(help=f"What to measure: {', '.join(STATISTICS)}.")
-    ] = "auto",
-    fpr: Annotated[float, typer.Option(help="Call a sequence marked at p <= FPR.")] = DEFAULT_FPR,
+    files: SequenceFiles,
+    key: KeyFile,
+    output: Annotated[Path, output_file("The HTML page to write.")],
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    detector: StatisticName = "auto",
+    fpr: Fpr = DEFAULT_FPR,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a self-contained page: verdicts, coloured sequences or text, tracks, quality.
+    """Write an HTML page of verdicts and coloured sequences.
 
-    The page shows which letters the keys promote: keep it as secret as the key.
+    The page reveals which letters the key promotes: keep it as secret as the key.
+
+    Example: patternmark report designs.fa --key lab.key -o report.html
     """
     judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
     source = Source(judge.key.profile.alphabet, format, tokenizer, key.parent)

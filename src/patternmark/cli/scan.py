@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from patternmark.cli.identify import keys_of_folder
+from patternmark.cli.options import (
+    DETECTION,
+    EXPERT,
+    INPUT,
+    AllowOpenKey,
+    Json,
+    KeyFolder,
+    Resume,
+    Workers,
+    option,
+    output_file,
+)
 from patternmark.cli.output import (
     STOPPED,
-    AllowOpenKey,
     Verbose,
     progress,
     progress_of_bytes,
@@ -32,37 +43,58 @@ def scan(
     inputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE_OR_FOLDER...",
-            help="FASTA or FASTQ (plain, .gz, .zst), Parquet or Arrow; folders of them; -.",
+            metavar="FILE",
+            help="FASTA or FASTQ (.gz and .zst too), Parquet or Arrow, or folders; - for stdin.",
         ),
     ],
-    keys: Annotated[Path, typer.Option(help="A folder of key files (*.key).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The hits, as Parquet.")],
+    keys: KeyFolder,
+    output: Annotated[Path, output_file("The Parquet file to write: the hits.")],
+    sequence_column: Annotated[
+        str, option(INPUT, metavar="NAME", help="The column of Parquet and Arrow to scan.")
+    ] = "sequence",
     fpr: Annotated[
         float | None,
-        typer.Option(help=f"Chance of any false hit in the whole scan; default {DEFAULT_FPR:g}."),
+        option(
+            DETECTION,
+            metavar="P",
+            help=f"Chance of any false hit in the whole scan; default: {DEFAULT_FPR:g}.",
+        ),
     ] = None,
     fdr: Annotated[
-        float | None, typer.Option(help="Expected share of false hits, instead of --fpr.")
+        float | None,
+        option(
+            DETECTION, metavar="P", help="Expected share of false hits; takes the place of --fpr."
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Threads, or Ray's processes.")] = 1,
+    resume: Resume = False,
+    as_json: Json = False,
+    workers: Workers = 1,
     device: Annotated[
-        str, typer.Option(help="cuda: do the first stage on a GPU, for very many keys.")
+        str,
+        option(
+            EXPERT,
+            metavar="NAME",
+            help="cpu, cuda, or auto: where the first stage runs. A GPU pays with very many keys.",
+        ),
     ] = "cpu",
-    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    engine: Annotated[str, option(EXPERT, metavar="NAME", help="local or ray.")] = "local",
     ray_address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster; without it Ray runs here.")
+        str | None,
+        option(
+            EXPERT,
+            metavar="ADDRESS",
+            help="The Ray cluster to use; default: Ray on this machine.",
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a scan that ended.")] = False,
-    sequence_column: Annotated[str, typer.Option(help="Of Parquet and Arrow.")] = "sequence",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest.")] = False,
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Look for the marks of many keys in many sequences.
+    """Search many sequences for the marks of many keys.
 
-    Beside the hits stands a manifest, OUTPUT.json: what was scanned, what was left out and why, and
-    how all p-values are distributed. The status is 3 where something was left out.
+    A manifest is written next to the hits, as OUTPUT.json: what was scanned, what was skipped and
+    why, and the distribution of all p-values. The exit status is 3 if anything was skipped.
+
+    Example: patternmark scan uniref/ --keys keys/ -o hits.parquet --workers 8
     """
     from patternmark.io.files import held, write_json
     from patternmark.scan.files import Scan, expand, needs
@@ -71,12 +103,12 @@ def scan(
 
     _check(fpr, fdr)
     if engine not in ("local", "ray"):
-        raise ParameterError(f"--engine is local or ray, not {engine!r}")
+        raise ParameterError(f"--engine must be local or ray, not {engine!r}")
     for module in ("numba", "pyarrow", "xxhash"):
         needs(module)
     level = {"fpr": None if fdr is not None else fpr or DEFAULT_FPR, "fdr": fdr}
     if output.is_dir():
-        raise ParameterError(f"{output}: is a folder: -o names the file of hits")
+        raise ParameterError(f"{output}: is a folder: give --output the name of a file")
     files = expand(inputs, output)
     refused: list[str] = []
     with progress("keys") as bar:
@@ -86,12 +118,14 @@ def scan(
         bar.advance(task, len(screen.keys))
     work = output.with_name(f"{output.name}.scan")
     plan = Scan(files, screen, work, workers, sequence_column)
-    with held(work):  # a run that is still alive must not be gone on with
+    with held(work):  # a run that is still alive must not be continued
         plan.begin(resume)
         try:
             found = _run(plan, engine, ray_address)
         except KeyboardInterrupt:
-            say(f"stopped: what is finished is in {work}; the same command with --resume goes on")
+            say(
+                f"stopped: finished work is in {work}; repeat the command with --resume to continue"
+            )
             raise typer.Exit(STOPPED) from None
         written = write_hits(corrected(found, **level), output, signatures(found, **level))
         content = manifest(found, written, **level) | {"keys_left_out": refused}
@@ -115,7 +149,7 @@ def _check(fpr: float | None, fdr: float | None) -> None:
         raise ParameterError("give --fpr or --fdr, not both")
     for value in (fpr, fdr):
         if value is not None and not 0.0 < value < 1.0:
-            raise ParameterError(f"--fpr and --fdr lie between 0 and 1, not at {value}")
+            raise ParameterError(f"--fpr and --fdr must lie between 0 and 1, not {value}")
 
 
 def _run(plan: Scan, engine: str, address: str | None) -> Any:

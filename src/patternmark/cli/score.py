@@ -5,23 +5,33 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from math import exp
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.design import Chains, Device, Fixed, Model, Tied, Weights, load_model
+from patternmark.cli.design import load_model
 from patternmark.cli.fitting import Fitted, fitted_records
+from patternmark.cli.options import (
+    Backbone,
+    Chains,
+    Device,
+    Fixed,
+    FixedSeed,
+    JsonLines,
+    Model,
+    Orders,
+    ProteinFiles,
+    Tied,
+    Weights,
+)
 from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.errors import InputError
 
 if TYPE_CHECKING:
-    from patternmark.io.structures import Backbone
-
-_MOST_ORDERS = 256  # all of a sequence's orders are in memory at once
+    from patternmark.io.structures import Backbone as Structure
 
 
 @dataclass(frozen=True)
@@ -39,27 +49,26 @@ class Score:
 
 
 def score(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Sequences: FASTA, lines, JSON lines.")
-    ],
-    backbone: Annotated[Path, typer.Option(help="The structure: PDB or mmCIF (.gz).")],
+    files: ProteinFiles,
+    backbone: Backbone,
     chains: Chains = None,
     fixed: Fixed = "",
     tied: Tied = "",
+    orders: Orders = 1,
     model: Model = "v_48_020",
     weights: Weights = None,
+    as_json: JsonLines = False,
+    seed: FixedSeed = 0,
     device: Device = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same decoding orders.")] = 0,
-    orders: Annotated[
-        int, typer.Option(min=1, max=_MOST_ORDERS, help="Random decoding orders to average over.")
-    ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per sequence.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Score sequences on a backbone: negative log-likelihood, perplexity, native recovery.
+    """Score sequences on a backbone: likelihood, perplexity, recovery.
 
-    Designed residues count: those of --chains and not --fixed; without these options, those the
-    file's manifest names; without a manifest, all. Every sequence is read in the same orders.
+    Designed residues count: those of --chains that are not --fixed; without these options, those in
+    the manifest next to the file; without a manifest, all. Every sequence is read in the same
+    orders.
+
+    Example: patternmark score designs.fa --backbone backbone.pdb
     """
     from patternmark.design.plan import plan_design
     from patternmark.io.structures import read_backbone
@@ -89,7 +98,7 @@ def score(
 
 class _Scorer:
     def __init__(
-        self, model: Any, backbone: Backbone, weights: dict[str, str], seed: int, orders: int
+        self, model: Any, backbone: Structure, weights: dict[str, str], seed: int, orders: int
     ) -> None:
         self._prepared = model.prepare(model.encode(backbone))
         self._weights, self._seed, self._orders = weights, seed, orders

@@ -9,7 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from patternmark.cli.lines import read_lines, refuse_own_input, warn_of_spelled_out, writing
-from patternmark.cli.output import STOPPED, AllowOpenKey, Verbose, progress, say, warn
+from patternmark.cli.options import (
+    EXPERT,
+    MARK,
+    MODEL,
+    AllowOpenKey,
+    Delta,
+    Device,
+    FreshSeed,
+    KeyFileIfMarked,
+    NoWatermark,
+    Overwrite,
+    Payload,
+    Resume,
+    option,
+    output_file,
+)
+from patternmark.cli.output import STOPPED, Verbose, progress, say, warn
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
@@ -33,61 +49,72 @@ _SHORT = 30
 
 
 def translate(
-    input: Annotated[Path, typer.Argument(help="A text for each line; - for stdin.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A translation for each line.")],
-    key: Annotated[Path | None, typer.Option(help="The key file.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Strength; default: the key's.")] = None,
-    payload: Annotated[
-        int | None,
-        typer.Option(help="A number every line carries; less than the key's nonces."),
-    ] = None,
-    iterations: Annotated[int, typer.Option(min=1, help="Of mask and predict.")] = 10,
-    length_beam: Annotated[int, typer.Option(min=1, help="Lengths tried side by side.")] = 5,
+    input: Annotated[
+        Path, typer.Argument(metavar="FILE", help="German, one text per line; - for stdin.")
+    ],
+    output: Annotated[Path, output_file("The translations, line by line; - for stdout.")],
+    key: KeyFileIfMarked = None,
+    delta: Delta = None,
+    payload: Payload = None,
     passes: Annotated[
         int,
-        typer.Option(
+        option(
+            MARK,
+            metavar="N",
             min=1,
             max=20,
-            help="The most passes, from a weak mark to --delta, until it is clear; 1: at once.",
+            help="Translate up to N times, from a weak mark to --delta, until the mark is clear.",
         ),
     ] = 5,
+    no_watermark: NoWatermark = False,
     temperature: Annotated[
-        float, typer.Option(min=0.0, max=100.0, help="Sample; 0 takes the likeliest tokens.")
+        float,
+        option(
+            MODEL,
+            metavar="T",
+            min=0.0,
+            max=100.0,
+            help="Sampling temperature; 0 takes the likeliest tokens.",
+        ),
     ] = 0.0,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**63 - 1, help="Makes a run repeat; default: a fresh one."),
+    weights: Annotated[
+        Path | None,
+        option(MODEL, metavar="FOLDER", help="Your own model instead of the built-in one (de-en)."),
     ] = None,
-    model: Annotated[
-        Path | None, typer.Option(help="A model's folder; default: the package's, de-en.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    no_watermark: Annotated[
-        bool, typer.Option("--no-watermark", help="Translate without a mark.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the lines the output already has.")
-    ] = False,
+    overwrite: Overwrite = False,
+    resume: Resume = False,
+    iterations: Annotated[
+        int, option(EXPERT, metavar="N", min=1, help="Rounds of masking and predicting.")
+    ] = 10,
+    length_beam: Annotated[
+        int, option(EXPERT, metavar="N", min=1, help="Number of lengths tried for each line.")
+    ] = 5,
+    seed: FreshSeed = None,
+    device: Device = "auto",
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Translate a file line by line; the output has a line for every line of the input."""
+    """Translate German into marked English, line by line.
+
+    Example: patternmark translate german.txt --key text.key -o english.txt
+    """
     import patternmark.translation  # noqa: F401  # an error that names the extra to install
     from patternmark.models.device import pick_device
     from patternmark.translation.decode import Decoding
 
     if payload is not None and no_watermark:
-        raise ParameterError("--payload is carried by a mark: leave out --no-watermark")
+        raise ParameterError("--payload needs a mark: leave out --no-watermark")
     if (key is None) != no_watermark:
-        raise ParameterError("give --key for marked translations, or --no-watermark")
+        raise ParameterError("give either --key FILE or --no-watermark")
+    if seed is not None and seed >= 2**63:
+        raise ParameterError(f"--seed must be less than 2**63, not {seed}")
     if overwrite and resume:
         raise ParameterError("give --overwrite or --resume, not both")
     refuse_own_input(input, output)
     lines = read_lines(input, "its translation is left empty")
     done = _lines_done(output, overwrite=overwrite, resume=resume)
     if done > len(lines):
-        raise InputError(f"{output}: has {done} lines already, {input} only {len(lines)}")
+        raise InputError(f"{output}: has {done} lines already, but {input} only {len(lines)}")
     written, marker, counter = done, None, None
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
@@ -95,9 +122,7 @@ def translate(
         counter = NonceCounter.needed_for(marker, key, warn) if seed is None else None
     run_seed = fresh_seed() if seed is None else seed
     where = pick_device(device)
-    translator = _open(model, where)
-    if marker is not None:
-        translator.check_fit(marker)
+    translator = _open(weights, where, marker)
     _warn_of_foreign(input, lines, translator)
     decoding = Decoding(iterations, length_beam, temperature)
     some = _AT_ONCE[where.split(":")[0]]
@@ -118,7 +143,7 @@ def translate(
                 texts += [translation.text for translation in found]
                 bar.advance(task, len(part))
     except KeyboardInterrupt:
-        say(f"stopped: {name} has {written} of {len(lines)} lines; --resume goes on behind them")
+        say(f"stopped: {name} has {written} of {len(lines)} lines; continue with --resume")
         raise typer.Exit(STOPPED) from None
     count = len(lines) - done
     wrote = f"wrote {count} line{'' if count == 1 else 's'} to {name}"
@@ -139,7 +164,7 @@ def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> No
         if not knows_words(line, encode, size)
     ]
     name = translator.vocabulary.alphabet().name
-    consequence = "It is translated all the same; expect nothing of it"
+    consequence = "It is translated anyway, but expect no useful result"
     warn_of_spelled_out(input_name(str(file)), places, name, consequence)
 
 
@@ -185,10 +210,17 @@ def _advice(verdicts: list[Verdict], nonces: int) -> str:
     return "; a larger --delta marks more of them" if missed else ""
 
 
-def _open(folder: Path | None, device: str) -> Translator:
+def _open(folder: Path | None, device: str, marker: Marker | None) -> Translator:
+    """Load the model; refuse a key that is not for its tokens."""
     from patternmark.translation.translator import Translator
 
-    return Translator.open(folder, device)
+    translator = Translator.open(folder, device)
+    if marker is not None:
+        try:
+            translator.check_fit(marker)
+        except ParameterError as error:
+            raise ParameterError(f"{error} (see keygen --alphabet)") from None
+    return translator
 
 
 def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
@@ -196,17 +228,19 @@ def _lines_done(output: Path, *, overwrite: bool, resume: bool) -> int:
     if str(output) == "-" or not output.exists() or overwrite:
         return 0
     if not resume:
-        raise InputError(f"{output}: exists: pass --overwrite, or --resume to go on with it")
+        raise InputError(
+            f"{output}: already exists: use --overwrite to replace it, or --resume to continue it"
+        )
     try:
         content = output.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
         if len(whole) < len(content):
             output.write_bytes(whole)
     except OSError as error:
-        raise InputError(f"{output}: cannot be gone on with: {error.strerror}") from None
+        raise InputError(f"{output}: cannot be continued: {error.strerror}") from None
     return whole.count(b"\n")
 
 
 def _kept_texts(output: Path) -> list[str]:
-    """Return the lines that the output already has; what is no text counts as an empty line."""
+    """Return the lines that the output already has; what is not text counts as an empty line."""
     return output.read_bytes().decode("utf-8", errors="ignore").split("\n")[:-1]

@@ -24,6 +24,7 @@ from patternmark.io.designs import (
     write_manifest,
 )
 
+_OTHER_FILE = "choose another file, or pass overwrite=True"
 _SETTINGS = ("key_id", "weights", "parameters")  # of the manifest; runs that differ do not mix
 
 
@@ -42,7 +43,7 @@ class DesignFile:
         self._overwrite = self._has_old = overwrite
         try:
             if path.exists() and not path.is_file():
-                raise InputError(f"{path}: is no file: give --output the name of a FASTA file")
+                raise InputError(f"{path}: is not a file: give the name of a FASTA file")
             if not path.parent.exists():
                 raise InputError(f"{path}: there is no folder {path.parent}: make it first")
             if not overwrite:
@@ -52,7 +53,7 @@ class DesignFile:
                 self._begin()
         except OSError as error:
             raise InputError(
-                f"{path}: cannot be written: {error.strerror}: mend it, or choose another --output"
+                f"{path}: cannot be written: {error.strerror}: fix that, or choose another file"
             ) from None
 
     @property
@@ -60,10 +61,9 @@ class DesignFile:
         """Say what is safe when a run ends early, and how to go on."""
         if self._has_old:
             return "nothing in it has changed"
-        command = "the same command" + " without --overwrite" * self._overwrite
+        again = "repeat the run" + " without overwrite=True" * self._overwrite
         return (
-            f"{len(self._manifest.structures)} finished structure(s) are kept, "
-            f"and {command} goes on from there"
+            f"{len(self._manifest.structures)} finished structure(s) are kept: {again} to continue"
         )
 
     def _begin(self) -> None:
@@ -78,8 +78,7 @@ class DesignFile:
             if not size:
                 return wanted
             raise InputError(
-                f"{self.path}: exists and was not made by patternmark design: "
-                "choose another --output, or pass --overwrite"
+                f"{self.path}: exists and was not made by patternmark design: {_OTHER_FILE}"
             )
         found = read_manifest(self._manifest_path)
         if not found.structures and _settings(found) != _settings(wanted):
@@ -88,12 +87,11 @@ class DesignFile:
             if getattr(found, what) != getattr(wanted, what):
                 raise InputError(
                     f"{self.path}: was made with other settings ({_difference(found, wanted, what)}"
-                    "): choose another --output, or pass --overwrite"
+                    f"): {_OTHER_FILE}"
                 )
         if size < found.fasta_bytes:
             raise InputError(
-                f"{self.path}: is shorter than its manifest says: it was changed; "
-                "choose another --output, or pass --overwrite"
+                f"{self.path}: is shorter than its manifest says: it was changed; {_OTHER_FILE}"
             )
         return found
 

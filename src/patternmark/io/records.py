@@ -158,7 +158,7 @@ def _sniff(start: bytes, path: str, name: str) -> str:
     if suffixes and suffixes[-1].lower() in _FASTA_SUFFIXES:
         raise InputError(
             f"{name}: not FASTA: it starts with {first!r} instead of '>' "
-            "(for one sequence per line pass --format lines)"
+            "(if it has one sequence per line, say format='lines')"
         )
     return "lines"
 

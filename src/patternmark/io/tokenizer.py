@@ -174,7 +174,7 @@ def find_tokenizer(
         if file is None or not file.exists():
             raise ParameterError(
                 f"the key was made for {alphabet.name} (sha256 {alphabet.sha256[:12]}): to read "
-                "text, give that tokenizer with --tokenizer FILE or put it beside the key; token "
+                "text, give that tokenizer, or put it next to the key file; token "
                 "ids in JSON lines need none"
             )
     found = read_vocabulary(file, kind)
@@ -183,8 +183,7 @@ def find_tokenizer(
             f"{file}: not the tokenizer of this key: its alphabet is {found.name} (sha256 "
             f"{found.alphabet().sha256[:12]}, {len(found.tokens)} tokens), the key's "
             f"{alphabet.name} ({alphabet.sha256[:12]}, {alphabet.size}). Give the one the key was "
-            "made for with --tokenizer, or make a key for this one with 'patternmark keygen "
-            f"--alphabet {kind}:FILE'"
+            f"made for, or make a key for this one, of the alphabet {kind}:FILE"
         )
     return load_tokenizer(file, kind, found)
 

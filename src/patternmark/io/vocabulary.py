@@ -75,7 +75,7 @@ def shipped_tokenizer() -> Path:
 
 
 def parse_alphabet(text: str, unscored: Iterable[str] = ()) -> Alphabet:
-    """Turn what `keygen --alphabet` is given into an alphabet; `unscored` names further tokens."""
+    """Return an alphabet by its name, such as `tokenizer:FILE`; `unscored` names further tokens."""
     kind, _, file = text.partition(":")
     if text == PROTEIN.name:
         if list(unscored):

@@ -12,12 +12,12 @@ from patternmark.errors import ParameterError, PatternmarkError
 
 
 def pick_device(name: str) -> str:
-    """Return `cpu` or `cuda` for what --device says; `auto` takes a GPU where there is one."""
+    """Return `cpu` or `cuda` for `auto`, `cpu` or `cuda`; `auto` takes a GPU where there is one."""
     if name not in ("auto", "cpu", "cuda"):
-        raise ParameterError(f"--device is auto, cpu or cuda, not {name!r}")
+        raise ParameterError(f"the device must be auto, cpu or cuda, not {name!r}")
     has_gpu = torch.cuda.is_available()
     if name == "cuda" and not has_gpu:
-        raise PatternmarkError("--device cuda: torch sees no GPU here; use --device cpu")
+        raise PatternmarkError("torch sees no GPU here: use the device cpu")
     return "cuda" if has_gpu and name != "cpu" else "cpu"
 
 

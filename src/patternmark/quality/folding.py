@@ -38,8 +38,8 @@ class Folder:
         if not (folder / "config.json").is_file() or not has_weights:
             raise PatternmarkError(
                 f"{folder}: there is no ESMFold: a folder with config.json and its weights is "
-                "needed. Get it where the network allows: 'hf download facebook/esmfold_v1 "
-                "--local-dir FOLDER'"
+                "needed. Get it on a machine with a network: "
+                "huggingface_hub.snapshot_download('facebook/esmfold_v1', local_dir=FOLDER)"
             )
         try:
             config = AutoConfig.from_pretrained(folder, local_files_only=True)

@@ -29,7 +29,7 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
         import ray.data  # noqa: PLC0415
     except ImportError:
         raise PatternmarkError(
-            "--engine ray needs ray: pip install 'patternmark[scan,cluster]'"
+            "scanning on Ray needs ray: pip install 'patternmark[scan,cluster]'"
         ) from None
     if address:
         _check_reachable(address)
@@ -44,7 +44,7 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
                 include_dashboard=False,
             )
         except ConnectionError as error:
-            raise PatternmarkError(f"--ray-address {address}: {error}") from None
+            raise PatternmarkError(f"the Ray cluster at {address}: {error}") from None
     kept = Kept(scan.done_file)
     items = _items(scan, kept)
     if items:
@@ -72,7 +72,7 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
     except (OSError, ValueError, OverflowError) as error:
-        raise PatternmarkError(f"--ray-address {address}: cannot be reached: {error}") from None
+        raise PatternmarkError(f"the Ray cluster at {address} cannot be reached: {error}") from None
 
 
 def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
     items = []
     for index, file in enumerate(scan.files):
         if file == "-":
-            raise PatternmarkError("--engine ray reads files, not standard input")
+            raise PatternmarkError("on Ray only files can be scanned, not standard input")
         numbers = range(num_pieces(file)) if is_plain(file) else [_WHOLE]
         for number in numbers:
             if number == _WHOLE or not _is_done(kept, index, number):

@@ -101,8 +101,8 @@ def _sliced(batch: Any, sequence: str) -> Iterator[tuple[Any, int]]:
 def _check_column(sequence: str, names: list[str]) -> None:
     if sequence not in names:
         raise InputError(
-            f"there is no column {sequence!r} among {', '.join(names)}: name it with "
-            "--sequence-column"
+            f"there is no column {sequence!r} among {', '.join(names)}: name the one with "
+            "the sequences"
         )
 
 

@@ -63,7 +63,8 @@ class Scan:
         if plan.exists():
             if not resume:
                 raise InputError(
-                    f"{self.work}: holds an unfinished scan: go on with --resume, or remove it"
+                    f"{self.work}: holds an unfinished scan: continue it with resume=True, "
+                    "or remove it"
                 )
             if "-" in self.files:
                 raise InputError("standard input cannot be read again: scan a file to resume")
@@ -124,7 +125,8 @@ class Scan:
             file = self.files[int(row["job"].partition("/")[0])]
             why = row["found"]["skipped"][0]["why"]
             raise InputError(
-                f"{shown(file)}: was read before and is not now: {why}: --resume later"
+                f"{shown(file)}: was readable in the earlier run but not now ({why}): fix it, "
+                "then run again with resume=True"
             )
         kept.add(row)
 

@@ -61,6 +61,10 @@ class Excerpt:
         numbers = np.searchsorted(used, _with_times(symbols, times))
         return np.where(symbols == UNREAD, UNREAD, numbers)
 
+    def names(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the symbols that have these numbers; UNREAD stays."""
+        return np.where(numbers == UNREAD, UNREAD, self.symbols[numbers])
+
     @property
     def period(self) -> int:
         return self.whole.period

@@ -50,7 +50,7 @@ class RatioStatistic:
         self.signature = f"mixture:{self.mixture.digest}"
         self._nonces = key.circle.nonces
         self._screen = NonceScreen(key, schedule)
-        rates = _rates(key, schedule)
+        rates = rates_of(key, schedule)
         chance = key.profile.scheme.chance
         best = np.log(np.maximum(rates / chance, (1 - rates) / (1 - chance)))
         self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
@@ -182,7 +182,7 @@ def ratio_of(
     """Return what computes likelihood ratios for a key, or for an excerpt of its schedule."""
     profile, schedule = key.profile, excerpt or key.circle
     promoted = Layouts(schedule)
-    rates, shares = _rates(key, excerpt), schedule.shares
+    rates, shares = rates_of(key, excerpt), schedule.shares
     if profile.scheme.is_cycle:
         times = excerpt.times if excerpt else None
         parts = (schedule.starts, mixture.components)
@@ -198,7 +198,7 @@ def ratio_of(
     )
 
 
-def _rates(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
+def rates_of(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
     """Return how often each symbol agrees at every level: [levels, V]."""
     scheme = key.profile.scheme
     rates = agreement_rates(key.profile.alphabet, scheme.name)

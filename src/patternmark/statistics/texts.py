@@ -3,15 +3,16 @@
 Edits move a text along its schedule, and every move turns the halves around. So a detector gains
 by reading all tokens, also those that stand again and again.
 
-**For natural text** (`p_value`): all tokens count in full. In natural English a word that stands
-again does so at even and odd places alike, so that its one secret coin speaks for and against a
-mark in equal measure. How often chance reaches a ratio was counted on natural English under random
-keys (`bench text-null`). Where words return in the same company, or at places of one parity, the
-p-value is raised; where they do so more than in natural text, the text repeats itself
-(`masks.refrains`): it is judged by the other p-value, and the verdict says so.
+**All tokens in full** (`p_value`). How often chance reaches this ratio depends on how the text
+repeats itself. In natural English a word that stands again does so at even and odd places alike, so
+that its one secret coin speaks for and against a mark in equal measure; how often chance reaches a
+ratio there was counted once and for all (`bench text-null`). Where that says that p is small
+(`SMALL_P`), and the other p-value does not prove it, keys are drawn for the very text
+(`text_exact`). So a small p-value holds for any text, also for one that repeats itself or was
+marked by another key.
 
-**For any text whatever** (`p_any`): a token that stands r times in a record counts 1/r each time.
-All its places in a block share one secret coin. Each factor has mean 1 over the coin, and by
+**Any text whatever, by proof** (`p_any`): a token that stands r times in a record counts 1/r each
+time. All its places in a block share one secret coin. Each factor has mean 1 over the coin, and by
 Hoelder's inequality so has, at most, a product of r of them to the power of 1/r. Tokens have
 independent coins, so along every path the product over a text has a mean of at most 1 over keys,
 and so has the mixture over paths: 1 / E bounds the p-value, whoever wrote the text without the key.
@@ -20,6 +21,7 @@ and so has the mixture over paths: 1 / E bounds the p-value, whoever wrote the t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +29,15 @@ from numpy.typing import NDArray
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.evidence import markov
-from patternmark.masks.refrains import Refrains
 from patternmark.null.mixture import MixtureNull, text_null
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.excerpts import Excerpt
-from patternmark.statistics.ratio import RatioStatistic
+from patternmark.statistics.ratio import RatioStatistic, rates_of
+from patternmark.statistics.text_exact import TextKeys
 
-REPEATS_ITSELF = "the text repeats itself: judged by the bound that holds for any text"
+SMALL_P = 0.02  # of natural texts: below it, keys are drawn for the very text
+PROVEN_P = 1e-6  # p_any, below which they are not
+TOO_LONG = "too long to draw keys for it: judged by the bound that holds for any text"
 
 
 class AnyTextStatistic(RatioStatistic):
@@ -90,15 +94,24 @@ class AnyTextStatistic(RatioStatistic):
 
 
 class TextStatistic(AnyTextStatistic):
-    """`auto` for text: the ratio of all tokens with its counted null, and `p_any` beside it."""
+    """`auto` for text: the ratio of all tokens with its p-value, and `p_any` beside it."""
 
     name = "auto"
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         super().__init__(key, schedule)
         self._null = _null_of(key, self.mixture.digest)
-        self._block = getattr(key.circle, "block", None)  # without one, a coin lasts
+        self._keys = TextKeys(key, self.mixture, rates_of(key, schedule), schedule)
         self.signature += f"|null:{self._null.digest if self._null else 'markov'}"
+        self.signature += f"|{self._keys.signature}"
+
+    def log_ratios_of_all(
+        self, readings: Sequence[Reading], ratios: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return ln of the ratio that counts every token in full: [records]."""
+        ratios = self.component_ratios(readings) if ratios is None else ratios
+        scored = np.array([reading.num_scored for reading in readings])
+        return self.over_nonces(self.mixture.mix(ratios, scored))
 
     def _sharpened(
         self,
@@ -106,37 +119,46 @@ class TextStatistic(AnyTextStatistic):
         ratios: NDArray[np.float64],
         found: list[Measurement],
     ) -> list[Measurement]:
-        """Judge natural texts in one piece by the counted null; others keep their bound."""
-        if self._null is None:
-            return found
+        """Judge texts in one piece by all their tokens; others keep their bound."""
+        total = self.log_ratios_of_all(readings, ratios)
         scored = np.array([reading.num_scored for reading in readings])
-        total = self.over_nonces(self.mixture.mix(ratios, scored))
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
-        nonces = self._nonces
-        log_p, floor = (self._null.log_tail(ratio, scored, nonces) for ratio in (total, most))
+        log_p, floor = (self._log_p_natural(ratio, scored) for ratio in (total, most))
         result = []
         for i, (reading, bound) in enumerate(zip(readings, found, strict=True)):
             if reading.num_scored == 0 or len(reading.spoken) > 1:
                 result.append(bound)
                 continue
-            refrains = Refrains.of(reading, self._block)
-            if reading.times is not None and refrains.repeats_itself:
-                result.append(bound.with_note(REPEATS_ITSELF))
+            # Without a table there is the bound alone, unless keys are drawn.
+            natural = bound.log_p if self._null is None else float(log_p[i])
+            if self._is_proven(bound):
+                log_p_text = min(bound.log_p, natural)
+            elif log_p[i] > log(SMALL_P):
+                log_p_text = natural
+            elif self._keys.can_judge(reading):
+                log_p_text = self._keys.log_p(reading, ratios[i])
             else:
-                raised = min(float(log_p[i]) + refrains.log_rise, 0.0)
-                result.append(bound.judged_by(float(total[i]), raised, float(floor[i])))
+                result.append(bound.with_note(TOO_LONG))
+                continue
+            result.append(bound.judged_by(float(total[i]), log_p_text, float(floor[i])))
         return result
 
+    def _log_p_natural(
+        self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return ln p of natural texts; without a table, what it would be for any one at most."""
+        if self._null is None:
+            return markov(log_ratio)
+        return self._null.log_tail(log_ratio, scored, self._nonces)
+
+    def _is_proven(self, bound: Measurement) -> bool:
+        """Whether the bound for any text is so small that no keys need to be drawn."""
+        return self._holds_for_any and bound.log_p <= log(PROVEN_P)
+
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return ln p against the ratio's logarithm."""
+        """Return ln p of natural texts against the ratio's logarithm."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
-        refrains = Refrains.of(reading, self._block)
-        if self._null is None or refrains.repeats_itself:
-            heights = markov(values)
-        else:
-            scored = np.full(len(values), reading.num_scored)
-            heights = self._null.log_tail(values, scored, self._nonces)
-            heights = np.minimum(heights + refrains.log_rise, 0.0)
+        heights = self._log_p_natural(values, np.full(len(values), reading.num_scored))
         return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
 
 

@@ -231,8 +231,8 @@ def _in_fairseq_words(source: TorchFile, stored: Mapping[str, StoredTensor]) -> 
         if name in found and _EMBEDDING in found:
             if not torch.equal(found[name], found[_EMBEDDING]):
                 raise CheckpointError(
-                    f"{source.file}: {name!r} differs from {_EMBEDDING!r}: only models with one "
-                    "table for source, target and output are read (--share-all-embeddings)"
+                    f"{source.file}: {name!r} differs from {_EMBEDDING!r}: only models that "
+                    "share one table for source, target and output can be read"
                 )
             del found[name]
     return found
@@ -282,7 +282,9 @@ def _refuse_unknown_arts(file: Path, arguments: Mapping[str, Any]) -> None:
     if activation not in ("relu", "gelu"):
         raise CheckpointError(f"{file}: was trained with the activation {activation!r}: not known")
     if arguments.get("src_embedding_copy"):
-        raise CheckpointError(f"{file}: was trained with --src-embedding-copy: not known")
+        raise CheckpointError(
+            f"{file}: was trained with src_embedding_copy, which is not supported"
+        )
 
 
 def _heads(file: Path, width: int, arguments: Mapping[str, Any]) -> int:

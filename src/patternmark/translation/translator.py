@@ -207,9 +207,9 @@ class Translator:
             own = self.vocabulary.alphabet()
             raise ParameterError(
                 f"key {marker.key.key_id} is for {alphabet.name} (sha256 {alphabet.sha256[:12]}), "
-                f"the model writes {own.name} ({own.sha256[:12]}): make a key for it with "
-                f"'patternmark keygen --alphabet {own.name.removeprefix('tokenizer:')}', or with "
-                "tokenizer:FILE and the model's tokenizer"
+                f"the model writes {own.name} ({own.sha256[:12]}): make a key of the "
+                f"alphabet {own.name.removeprefix('tokenizer:')}, or of tokenizer:FILE with the "
+                "model's tokenizer"
             )
         self._fits = alphabet.sha256
 

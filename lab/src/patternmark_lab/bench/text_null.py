@@ -2,8 +2,8 @@
 
 Texts of natural English are judged by random keys. The table that ships with the package holds, for
 texts of some lengths, an upper bound on the share of pairs of a text and a key that reach each
-value of E. Texts that repeat themselves are left out: they are judged by another p-value. Documents
-take turns: this table is made of every second one, and `bench text-validity` checks it on the rest.
+value of E. Documents take turns: this table is made of every second one, and `bench text-validity`
+checks it on the rest.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
-from patternmark.errors import InputError
 from patternmark.likelihood import TEXT_MIXTURE
 from patternmark.null.mixture import GRID
-from patternmark.statistics.texts import REPEATS_ITSELF
+from patternmark.statistics.excerpts import excerpt_of, in_parts
+from patternmark.statistics.texts import TextStatistic
 from patternmark_lab.bench.corpora import Encoder, cut
 from patternmark_lab.bench.jobs import run_all
 
@@ -110,12 +110,10 @@ def _count(job: Job) -> tuple[tuple[str, int], NDArray[np.float64]]:
     for _ in range(-(-job.pairs // _PER_KEY)):
         detector = Detector(Key.of(Secret(rng.bytes(32)), profile))
         some = [job.texts[i] for i in rng.integers(len(job.texts), size=_PER_KEY)]
-        found = detector.measure(detector.read(some))
-        log_e += [one.statistic for one in found if one.note != REPEATS_ITSELF]
-    if len(log_e) < job.pairs / 2:
-        raise InputError(
-            f"most texts of {job.length} tokens repeat themselves: give corpora of natural text"
-        )
+        for readings in in_parts(detector.key, detector.read(some)):
+            excerpt, numbered = excerpt_of(detector.key, readings)
+            statistic = TextStatistic(detector.key, excerpt)
+            log_e += statistic.log_ratios_of_all(numbered).tolist()
     return (job.scheme, job.length), upper_tail(np.array(log_e))
 
 

@@ -2,8 +2,8 @@
 
 Fresh keys judge natural English, texts that repeat themselves in many ways (`hard_texts`), other
 languages, and translations that another key marked. None of these texts was used to make the table
-of the null (`text_null`). Counted is how often each p-value is as small as a level: that of natural
-text, which decides by default, and the bound that holds for any text.
+of the null (`text_null`). Counted is how often each p-value is as small as a level: the one that
+decides by default, and the bound that is proven for any text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
 from patternmark.io.kept import Kept
-from patternmark.statistics.texts import REPEATS_ITSELF
 from patternmark_lab.bench.corpora import Encoder, cut
 from patternmark_lab.bench.hard_texts import makers
 from patternmark_lab.bench.jobs import run_all
@@ -82,8 +81,7 @@ class Judge:
             name: [sum(_at_most(getattr(v, name), level) for v in verdicts) for level in LEVELS]
             for name in P_VALUES
         }
-        noticed = sum(v.note == REPEATS_ITSELF for v in verdicts)
-        return {"pairs": len(verdicts), "hits": hits, "noticed": noticed}
+        return {"pairs": len(verdicts), "hits": hits}
 
 
 def _at_most(p: float | None, level: float) -> bool:
@@ -177,5 +175,4 @@ def _rates(scheme: str, source: str, rows: Sequence[dict[str, Any]]) -> dict[str
         rates[name] = [
             {"hits": count, "interval": list(rate_interval(count, pairs))} for count in hits
         ]
-    noticed = sum(one["noticed"] for one in own) / pairs
-    return {"scheme": scheme, "source": source, "pairs": pairs, "noticed": noticed, "rates": rates}
+    return {"scheme": scheme, "source": source, "pairs": pairs, "rates": rates}

@@ -21,9 +21,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         "A number is the measured rate over the nominal one, with a 95 % interval "
         "(Clopper-Pearson; pairs of one key or one text are not quite independent). "
-        f"**Bold**: the whole interval lies above {TOLERATED}. *noticed*: texts that repeat "
-        "themselves, for which `p_value` is the bound that holds for any text. `p_any` is that "
-        "bound for all; keys of the paper's scheme have none.",
+        f"**Bold**: the whole interval lies above {TOLERATED}. `p_any` is the bound that is proven "
+        "for any text; keys of the paper's scheme have none.",
         "",
         *_summary(result),
     ]
@@ -57,8 +56,8 @@ def _table(rows: list[dict[str, Any]], scheme: str) -> list[str]:
     names = _names(scheme)
     heads = [f"{name} at {level:g}" for name in names for level in LEVELS]
     lines = [
-        f"| texts | pairs | noticed | {' | '.join(heads)} |",
-        f"|---|---:|---:|{'---:|' * len(heads)}",
+        f"| texts | pairs | {' | '.join(heads)} |",
+        f"|---|---:|{'---:|' * len(heads)}",
     ]
     for row in rows:
         cells = [
@@ -66,8 +65,7 @@ def _table(rows: list[dict[str, Any]], scheme: str) -> list[str]:
             for name in names
             for rate, level in zip(row["rates"][name], LEVELS, strict=True)
         ]
-        noticed = f"{100 * row['noticed']:.1f} %"
-        lines.append(f"| {row['source']} | {row['pairs']:,} | {noticed} | {' | '.join(cells)} |")
+        lines.append(f"| {row['source']} | {row['pairs']:,} | {' | '.join(cells)} |")
     return lines
 
 

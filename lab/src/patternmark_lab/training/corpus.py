@@ -193,7 +193,7 @@ class Corpus:
         if not sources:
             raise InputError(
                 f"none of the {len(pairs)} pairs can be learned from: all are longer than "
-                f"{longest} tokens (--longest), or no translations of each other"
+                f"{longest} tokens, which is the limit, or are not translations of each other"
             )
         return cls(Flat.of(sources), Flat.of(targets))
 

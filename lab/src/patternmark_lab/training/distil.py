@@ -56,7 +56,7 @@ class DistilledFile:
 
     def _continued(self, wanted: Distilled) -> Distilled:
         size = self.path.stat().st_size if self.path.exists() else 0
-        remedy = "choose another --output, or pass --overwrite"
+        remedy = "choose another file, or pass overwrite=True"
         if not self._facts_path.exists():
             if size:
                 raise InputError(f"{self.path}: exists and is not a teacher's: {remedy}")

@@ -61,8 +61,8 @@ def read_state(folder: Path, config: Config) -> State | None:
     if not file.exists():
         if (folder / CONFIG).exists():
             raise ParameterError(
-                f"{folder}: holds a model without {STATE}, from which a training could go on: "
-                "choose another folder with --output"
+                f"{folder}: holds a model without {STATE}, from which training could continue: "
+                "choose another folder"
             )
         return None
     content = read_json(file)
@@ -77,8 +77,8 @@ def read_state(folder: Path, config: Config) -> State | None:
     if differing:
         what = ", ".join(f"{n} was {before.get(n)!r}, now {now[n]!r}" for n in differing)
         raise ParameterError(
-            f"{folder}: was begun with another network ({what}): give what it was begun with, or "
-            "another folder with --output"
+            f"{folder}: was begun with another network ({what}): give the same again, or choose "
+            "another folder"
         )
     return state
 

@@ -275,8 +275,8 @@ class Training:
     def _check_finite(self, *values: float) -> None:
         if not all(map(math.isfinite, values)):
             raise PatternmarkError(
-                f"the loss is no number at step {self.step}: the same command with a lower --lr "
-                "goes on from the last checkpoint"
+                f"the loss is not a number at step {self.step}: run again with a lower learning "
+                "rate, which continues from the last checkpoint"
             )
 
     def log(self, row: Mapping[str, Any]) -> None:

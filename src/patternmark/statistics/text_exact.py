@@ -1,0 +1,141 @@
+"""The p-value of one text under a key: what `text_draws` needs of both, and what it makes of them.
+
+Keys can be drawn where every second key of a block promotes what the others do not: for schedules
+of turns, and for the paper's scheme with two parts of equal size.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from math import lgamma, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.core.alphabet import UNREAD
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.cyclic import CyclicRatio
+from patternmark.errors import ParameterError
+from patternmark.evidence import bonferroni
+from patternmark.likelihood import Mixture, log_mean_exp
+from patternmark.null.mixture import log_of_lone
+from patternmark.statistics.excerpts import Excerpt
+from patternmark.statistics.text_draws import DRAWS, Drawn, Marks, Stream, draw_keys, log_p_of_draws
+
+MOST_TOKENS = 2_000  # of a text for which keys are drawn; longer ones take too long
+_KEYS_AT_ONCE = 2  # whose ratios are computed together: their tables fit a cache
+
+
+class TextKeys:
+    """Draws keys for texts, to tell how often a key gives a text so large a ratio."""
+
+    signature = f"keys:{DRAWS}"
+
+    def __init__(
+        self, key: Key, mixture: Mixture, rates: NDArray[np.float64], excerpt: Excerpt | None
+    ) -> None:
+        """`rates` [levels, V] are those of the excerpt's symbols, or of the whole alphabet."""
+        self._key, self._mixture, self._rates, self._excerpt = key, mixture, rates, excerpt
+        self._block = _block_of(key)
+
+    def can_judge(self, reading: Reading) -> bool:
+        """Whether keys can be drawn for a text."""
+        return self._block > 0 and reading.num_scored <= MOST_TOKENS
+
+    def log_p(self, reading: Reading, ratios: NDArray[np.float64]) -> float:
+        """Return ln p of a text whose components have these ln ratios: [nonces looked at, C]."""
+        symbols = reading.parts[0]
+        symbols = symbols[: int(np.flatnonzero(symbols != UNREAD)[-1]) + 1]
+        own = np.unique(symbols[symbols != UNREAD])
+        tokens = np.where(symbols == UNREAD, UNREAD, np.searchsorted(own, symbols))
+        marks = self._marks(own, tokens, reading.num_scored)
+        drawn = draw_keys(marks, DRAWS, self._stream(symbols))
+        log_weights = marks.log_weights - drawn.log_means
+        used, nonces = list(marks.numbers), self._key.circle.nonces
+        by_nonce = log_mean_exp(ratios[:, used] + log_weights, total=True)
+        log_e = float(log_mean_exp(by_nonce, total=True)) - log(nonces)
+        log_es = log_mean_exp(self._log_ratios(drawn, marks, own) + log_weights, total=True)
+        lone = float(log_of_lone(log_e, nonces))
+        tail = log_p_of_draws(lone, log_es, self._log_shares(drawn, own))
+        return float(bonferroni(tail, nonces))
+
+    def _stream(self, symbols: NDArray[np.int64]) -> Stream:
+        """Return the numbers to draw with: others for every key and text."""
+        if self._key.secret is None:
+            raise ParameterError(f"key {self._key.key_id} is a public half: it judges nothing")
+        names = symbols if self._excerpt is None else self._excerpt.names(symbols)
+        digest = sha256(names.astype("<i8").tobytes()).hexdigest()
+        return Stream(self._key.secret, f"keys for a text/{digest}")
+
+    def _marks(self, own: NDArray[np.int64], tokens: NDArray[np.int64], scored: int) -> Marks:
+        log_weights = self._mixture.log_weights(np.array(scored))
+        used = np.flatnonzero(np.isfinite(log_weights))
+        components = tuple(self._mixture.components[number] for number in used)
+        rates = np.array([self._rates[component.level, own] for component in components])
+        is_shared = np.array([component.is_shared for component in components])
+        power = np.where(is_shared[:, None], 1.0 / self._times(own), 1.0)
+        return Marks(
+            components=components,
+            numbers=tuple(used.tolist()),
+            log_weights=log_weights[used] - log_mean_exp(log_weights[used], total=True),
+            agreeing=(2.0 * rates) ** power,
+            other=(2.0 - 2.0 * rates) ** power,
+            tokens=tokens,
+            starts=self._key.circle.starts,
+            period=self._key.circle.period,
+            block=self._block,
+        )
+
+    def _times(self, own: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.ones_like(own) if self._excerpt is None else self._excerpt.times[own]
+
+    def _log_ratios(
+        self, drawn: Drawn, marks: Marks, own: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return ln of the ratios that drawn keys give the text: [keys, C]."""
+        found = []
+        for at in range(0, len(drawn.coins), _KEYS_AT_ONCE):
+            some = drawn._replace(coins=drawn.coins[at : at + _KEYS_AT_ONCE])
+            keys = len(some.coins)
+            # Every key's tokens are symbols of their own, of one schedule.
+            first = np.arange(keys)[:, None] * len(own)
+            ratio = CyclicRatio(
+                [some.promoted(marks.period)],
+                np.tile(self._rates[:, own], keys),
+                marks.starts,
+                marks.components,
+                shares=np.array([0.5]),
+                times=np.tile(self._times(own), keys),
+            )
+            symbols = np.where(marks.tokens == UNREAD, UNREAD, marks.tokens + first)
+            found.append(ratio.log_ratios(symbols)[:, 0])
+        return np.concatenate(found)
+
+    def _log_shares(self, drawn: Drawn, own: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ln of how much likelier a key has such coins than fair coins show them.
+
+        [keys + 1]; the key under test is the last. Parts of equal size are not quite fair coins.
+        """
+        circle = self._key.circle
+        sizes = getattr(circle, "sizes", None)
+        if sizes is None:
+            return np.zeros(len(drawn.coins) + 1)
+        schedule = circle if self._excerpt is None else self._excerpt
+        tested = np.count_nonzero(schedule.promoted(0)[0, own])
+        promoted = np.append(drawn.coins.sum(axis=(1, 2)), tested)
+        size, half = int(sizes.sum()), int(sizes[0])
+        ways = [_log_ways(size - len(own), half - n) for n in promoted.tolist()]
+        return np.array(ways) + len(own) * log(2.0) - _log_ways(size, half)
+
+
+def _block_of(key: Key) -> int:
+    """Return after how many keys coins are others; 0 where keys cannot be drawn."""
+    circle = key.circle
+    two_halves = circle.period == 2 and circle.is_fair  # their coins stay
+    return int(getattr(circle, "block", 2 if two_halves else 0))
+
+
+def _log_ways(n: int, k: int) -> float:
+    """Return ln of the number of ways to choose k of n."""
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -np.inf

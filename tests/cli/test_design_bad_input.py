@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from patternmark.io.designs import manifest_path, read_manifest
+from patternmark.io.designs import Manifest, manifest_path, read_manifest, write_manifest
 from tests.adapters import write_chains
 from tests.cli.test_design import Run, records
 from tests.conftest import no_file_over, start
@@ -321,6 +321,28 @@ def test_a_killed_run_goes_on(
     if how == signal.SIGINT:
         assert f"stopped: {out}: {done} finished structure(s) are kept" in err
     assert whole.read_bytes().startswith(out.read_bytes())
+    assert_goes_on(run, command, out, whole)
+
+
+def test_a_run_stopped_before_it_knows_what_it_wrote_tells_what_is_there(
+    run: Run,
+    several: tuple[list[object], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command, whole = several
+    out = tmp_path / "x.fa"
+
+    def write_and_stop(manifest: Manifest, path: Path) -> None:
+        write_manifest(manifest, path)
+        if manifest.structures:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("patternmark.design.output.write_manifest", write_and_stop)
+        made = run(*command, "-o", out)
+    assert made.status == 130
+    assert f"stopped: {out}: 1 finished structure(s) are kept" in made.err
     assert_goes_on(run, command, out, whole)
 
 

@@ -62,9 +62,9 @@ class DesignFile:
         if self._has_old:
             return "nothing in it has changed"
         again = "repeat the run" + " without overwrite=True" * self._overwrite
-        return (
-            f"{len(self._manifest.structures)} finished structure(s) are kept: {again} to continue"
-        )
+        # What is on the disk counts: a run may be stopped before it knows what it has written.
+        done = len(read_manifest(self._manifest_path).structures)
+        return f"{done} finished structure(s) are kept: {again} to continue"
 
     def _begin(self) -> None:
         # In this order: a manifest that promises more than the file holds could not be continued.

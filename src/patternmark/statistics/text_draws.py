@@ -83,7 +83,7 @@ class Marks:
     @property
     def num_coins(self) -> int:
         """How many coins the text may meet: one for each block and token."""
-        return self.period // self.block * self.agreeing.shape[1]
+        return int(self.period // self.block * self.agreeing.shape[1])
 
 
 class Drawn(NamedTuple):

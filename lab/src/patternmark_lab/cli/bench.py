@@ -14,11 +14,12 @@ from rich.markdown import Markdown
 
 from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark_lab.cli.group import Group
 
 if TYPE_CHECKING:
     from patternmark.io.structures import Backbone
 
-bench_app = typer.Typer(help="Measure, in ratios of one run.", no_args_is_help=True)
+bench_app = typer.Typer(cls=Group, help="Measure, in ratios of one run.", no_args_is_help=True)
 
 
 @bench_app.callback()

@@ -16,6 +16,7 @@ import typer
 from patternmark import __version__
 from patternmark.cli.output import STOPPED, Verbose, progress, say, warn
 from patternmark.errors import ParameterError
+from patternmark_lab.cli.group import Group
 
 if TYPE_CHECKING:
     from patternmark.models.cmlm import Config
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 
 train_app = typer.Typer(
-    help="Train CMLM, the mask-predict translator, on pairs of sentences.", no_args_is_help=True
+    cls=Group,
+    help="Train CMLM, the mask-predict translator, on pairs of sentences.",
+    no_args_is_help=True,
 )
 
 Data = Annotated[

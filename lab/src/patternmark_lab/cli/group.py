@@ -1,0 +1,23 @@
+"""A group of commands that names a package which is not installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+from patternmark.errors import PatternmarkError
+
+
+class Group(TyperGroup):
+    """Commands of the lab, which need this and that."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a missing package is an error with its remedy."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise PatternmarkError(
+                f"this needs {error.name}, which is not installed. All that the lab needs: 'pip "
+                "install patternmark-lab[all]', or from a clone 'pip install . ./lab[all]'"
+            ) from error

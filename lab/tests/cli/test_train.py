@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tests.translation.small import PARAGRAPHS, codec, write
+from lab.tests.training.small import PARAGRAPHS, codec, write
 from patternmark import __version__
 from patternmark.models.weights import file_sha256
 from patternmark.translation.checkpoint import load_both

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lab.tests.models.test_mask_predict import alphabet, small, sources
+from lab.tests.generation.test_mask_predict import alphabet, small, sources
 from lab.tests.schemes.reference import MANY, TINY, a_secret
 from lab.tests.schemes.test_judge import marked
 from patternmark import PROTEIN

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lab.tests.translation.small import codec
+from lab.tests.training.small import codec
 from patternmark.errors import ParameterError
 from patternmark.models.cmlm import CMLM
 from patternmark.models.tensor_file import CheckpointError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.tests.translation.small import PARAGRAPHS, codec, corpus, write
+from lab.tests.training.small import PARAGRAPHS, codec, corpus, write
 from patternmark.errors import InputError
 from patternmark_lab.training.corpus import (
     Corpus,

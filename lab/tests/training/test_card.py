@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from lab.tests.translation.small import PARAGRAPHS, SETTINGS, codec, corpus
+from lab.tests.training.small import PARAGRAPHS, SETTINGS, codec, corpus
 from patternmark import __version__
 from patternmark.models.weights import file_sha256
 from patternmark_lab.training.card import card, render, write_card

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lab.tests.schemes.reference import BY_BIAS, TINY, a_secret, plain_bias
-from lab.tests.translation.small import codec
+from lab.tests.training.small import codec
 from patternmark import Alphabet, ParameterError
 from patternmark.models.cmlm import CMLM
 from patternmark.models.mask_predict import mask_predict

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lab.tests.translation.small import SETTINGS, codec, corpus
+from lab.tests.training.small import SETTINGS, codec, corpus
 from patternmark.errors import ParameterError, PatternmarkError
 from patternmark.models.tensor_file import CheckpointError
 from patternmark.translation.bleu import bleu

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tests.translation.small import PARAGRAPHS, codec, corpus
+from lab.tests.training.small import PARAGRAPHS, codec, corpus
 from patternmark.errors import InputError
 from patternmark.models.cmlm import CMLM
 from patternmark.models.tensor_file import CheckpointError

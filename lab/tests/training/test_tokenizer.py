@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.tests.translation.small import codec
+from lab.tests.training.small import codec
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.tokenizer import load_tokenizer
 from patternmark.translation.tokenizer import SPECIAL, TextCodec

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lab.tests.quality.test_chains import HELD_OUT
+from lab.tests.structure.test_chains import HELD_OUT
 from patternmark.models.shipped import shipped_folder
 from patternmark.models.tensor_file import CheckpointError
 from patternmark.quality.predictor import StructurePredictor, shipped_predictor

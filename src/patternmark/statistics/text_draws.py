@@ -92,6 +92,10 @@ class Drawn(NamedTuple):
     coins: NDArray[np.bool_]  # [keys, blocks, U]
     log_means: NDArray[np.float64]  # [C] ln of the mean of each component's ratio over all keys
 
+    def one_in(self, some: int) -> Drawn:
+        """Return one key in so many: they stand for all components as all keys do."""
+        return self._replace(coins=self.coins[::some])
+
     def promoted(self, period: int) -> NDArray[np.bool_]:
         """Which tokens each key of a schedule promotes, one schedule beside the other: [P, K U]."""
         keys, blocks, tokens = self.coins.shape

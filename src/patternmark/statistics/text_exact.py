@@ -24,6 +24,8 @@ from patternmark.statistics.excerpts import Excerpt
 from patternmark.statistics.text_draws import DRAWS, Drawn, Marks, Stream, draw_keys, log_p_of_draws
 
 MOST_TOKENS = 2_000  # of a text for which keys are drawn; longer ones take too long
+PLAINLY_LARGE = 0.05  # a p-value that needs no better estimate
+_OF_FEW = 5  # one key in so many is looked at first
 _KEYS_AT_ONCE = 2  # whose ratios are computed together: their tables fit a cache
 
 
@@ -55,10 +57,14 @@ class TextKeys:
         used, nonces = list(marks.numbers), self._key.circle.nonces
         by_nonce = log_mean_exp(ratios[:, used] + log_weights, total=True)
         log_e = float(log_mean_exp(by_nonce, total=True)) - log(nonces)
-        log_es = log_mean_exp(self._log_ratios(drawn, marks, own) + log_weights, total=True)
         lone = float(log_of_lone(log_e, nonces))
-        tail = log_p_of_draws(lone, log_es, self._log_shares(drawn, own))
-        return float(bonferroni(tail, nonces))
+        for some in (drawn.one_in(_OF_FEW), drawn):
+            log_es = log_mean_exp(self._log_ratios(some, marks, own) + log_weights, total=True)
+            tail = log_p_of_draws(lone, log_es, self._log_shares(some, own))
+            log_p = float(bonferroni(tail, nonces))
+            if log_p > log(PLAINLY_LARGE):
+                break
+        return log_p
 
     def _stream(self, symbols: NDArray[np.int64]) -> Stream:
         """Return the numbers to draw with: others for every key and text."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from patternmark import PROTEIN, Alphabet, Key, Marker
-from patternmark.simulate import marked_sequences, plain_sequences, rates_at
+from patternmark.plan.simulate import marked_sequences, plain_sequences, rates_at
 
 
 def letters(symbols: np.ndarray) -> str:

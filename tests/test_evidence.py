@@ -75,8 +75,8 @@ def test_the_default_rate_is_one_for_all() -> None:
     from inspect import signature
 
     from patternmark.cli import detect, identify, locate, power, report
-    from patternmark.identify import Identifier
-    from patternmark.locate import Locator
+    from patternmark.search.identify import Identifier
+    from patternmark.search.locate import Locator
 
     calls = (Detector, Identifier, Locator, detect.detect, identify.identify, locate.locate)
     for call in (*calls, power.power, report.report):

@@ -35,12 +35,9 @@ LAYERS = [
     {"errors", "_version"},
     {"core"},
     # Nulls and statistics, with the engines that both use.
-    {
-        "null", "statistics", "evidence", "intervals", "rates", "likelihood", "cyclic", "phases",
-        "alignment", "patterns", "recover", "compiled", "kernels", "lanes", "masks",
-    },
+    {"null", "statistics", "evidence", "intervals", "masks", "fast"},
     {"detect", "signature"},
-]  # fmt: skip
+]
 LARGEST_CORE = 1999  # lines
 
 SCHEME_ROOM = "core/schemes.py"
@@ -59,10 +56,10 @@ NAMES_FLAGS = {"cli", "report"}  # a style sheet has names that look like option
 SENTINELS_HOME = "core/alphabet.py"
 SENTINEL = re.compile(r"^_?[A-Z][A-Z_]*(?:: \w+)? = -[12]\b", re.MULTILINE)
 SENTINELS = {
-    "calibrate.py": 1,
+    "plan/calibrate.py": 1,
     "combine.py": 1,
     "masks/repeats.py": 2,
-    "patterns.py": 1,
+    "statistics/patterns.py": 1,
     "models/canvas.py": 2,
     "scan/cluster.py": 1,
 }

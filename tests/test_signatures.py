@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key, KeyChain, Profile, Verdict
-from patternmark.calibrate import calibrate, rank_p_values
 from patternmark.combine import combine
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import called_by_rank
-from patternmark.identify import Candidate, Identifier
-from patternmark.locate import Locator
+from patternmark.plan.calibrate import calibrate, rank_p_values
+from patternmark.search.identify import Candidate, Identifier
+from patternmark.search.locate import Locator
 from patternmark.signature import joined, keys_part, rates_part, scored_part, short_hash
 from patternmark.statistics.blocks import BlockStatistic
 from tests.conftest import Outcome

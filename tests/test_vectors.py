@@ -12,11 +12,11 @@ import pytest
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
 from patternmark.core.secret import Secret
-from patternmark.likelihood import TEXT_MIXTURE
 from patternmark.masks.coins import times_said
-from patternmark.rates import ANY_SYMBOL
-from patternmark.recover import recover
 from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.likelihood import TEXT_MIXTURE
+from patternmark.statistics.rates import ANY_SYMBOL
+from patternmark.statistics.recover import recover
 from vectors import make, port, port_blocks, port_turns
 
 VECTORS = json.loads((Path(__file__).parent.parent / "vectors" / "v1.json").read_text())

@@ -36,10 +36,10 @@ from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
 from patternmark.null.blocks import log_c
-from patternmark.patterns import target_patterns
-from patternmark.rates import agreement_rates
-from patternmark.recover import recover
 from patternmark.statistics.blocks import MIXTURE, BlockStatistic
+from patternmark.statistics.patterns import target_patterns
+from patternmark.statistics.rates import agreement_rates
+from patternmark.statistics.recover import recover
 from vectors import port
 
 TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]

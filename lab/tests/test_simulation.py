@@ -4,7 +4,7 @@ import numpy as np
 
 from patternmark import PROTEIN
 from patternmark.null.mixture import GRID
-from patternmark.rates import agreement_rates
+from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.ratio import mixture_of
 from patternmark_lab.simulation import Simulation
 from tests.null.test_mixture import FREQUENCIES, PAPER, chance_ratios, draw_parts

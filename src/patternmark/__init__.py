@@ -33,7 +33,7 @@ from patternmark.errors import (
     SequenceError,
 )
 from patternmark.null import PatternNull
-from patternmark.patterns import Patterns
+from patternmark.statistics.patterns import Patterns
 
 __all__ = [
     "NO_KEY",

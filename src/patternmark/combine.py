@@ -56,11 +56,11 @@ from patternmark.core.verdict import LN10, Verdict, finite_or_none
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov, p_value_of
-from patternmark.likelihood import log_mean_exp
 from patternmark.signature import joined
 from patternmark.statistics.base import Measurement
 from patternmark.statistics.block_best import STRETCHES
 from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.likelihood import log_mean_exp
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike
 _WORD = 4

@@ -5,7 +5,7 @@ import numpy as np
 from patternmark import PROTEIN
 from patternmark.attacks.blosum import aligned_frequencies, replacement_law
 from patternmark.attacks.edits import substitute_alike
-from patternmark.blosum import blosum62
+from patternmark.masks.blosum import blosum62
 
 
 def test_the_table_is_the_published_one() -> None:

@@ -9,7 +9,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.blocks import pair_of_letter, side_of_letter
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
-from patternmark.simulate import natural_frequencies, rates_at
+from patternmark.plan.simulate import natural_frequencies, rates_at
 from patternmark_lab.bench.secrecy_judge import judged
 from patternmark_lab.bench.secrecy_trials import block_marked
 

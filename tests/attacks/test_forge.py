@@ -6,7 +6,7 @@ from patternmark import PROTEIN, Detector, Key
 from patternmark.attacks import forge, random_edits, strip
 from patternmark.attacks.forge import composition, draw_unmarked, tilted
 from patternmark.core.alphabet import UNREAD
-from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
+from patternmark.plan.simulate import marked_sequences, natural_frequencies, rates_at
 
 
 @dataclass

@@ -7,7 +7,7 @@ from patternmark import PROTEIN, Detector, Key
 from patternmark.attacks import oracle_attack, protein_edits, text_edits
 from patternmark.attacks.oracle import Answer, Answers
 from patternmark.errors import ParameterError
-from patternmark.simulate import marked_sequences, plain_sequences, rates_at
+from patternmark.plan.simulate import marked_sequences, plain_sequences, rates_at
 
 
 class Asked:

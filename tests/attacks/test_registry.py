@@ -12,7 +12,7 @@ from patternmark.attacks import ATTACKS, attacks_on, find_attack, splice_into
 from patternmark.attacks.edits import natural_proteins
 from patternmark.core.alphabet import SEPARATOR
 from patternmark.errors import ParameterError
-from patternmark.simulate import marked_sequences, plain_sequences, rates_at
+from patternmark.plan.simulate import marked_sequences, plain_sequences, rates_at
 
 TEXT = (
     "Mr President, I would like to thank the rapporteur for the excellent work she has done. "

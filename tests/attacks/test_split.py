@@ -6,7 +6,7 @@ from patternmark.attacks.seen import by_letters
 from patternmark.attacks.split import balanced_splits, learn_split
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.simulate import marked_sequences, rates_at
+from patternmark.plan.simulate import marked_sequences, rates_at
 
 
 def sequences(key: Key, delta: float, count: int, rng: np.random.Generator) -> list[np.ndarray]:

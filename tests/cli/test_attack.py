@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Key
-from patternmark.simulate import marked_sequences, rates_at
+from patternmark.plan.simulate import marked_sequences, rates_at
 from tests.conftest import SECRET_HEX, Outcome
 
 Run = Callable[..., Outcome]

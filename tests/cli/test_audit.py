@@ -7,7 +7,7 @@ import pytest
 from patternmark import PROTEIN, Alphabet, Key, Profile, save_key
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.simulate import marked_sequences, rates_at
+from patternmark.plan.simulate import marked_sequences, rates_at
 from tests.conftest import SECRET_HEX, Outcome
 
 Run = Callable[..., Outcome]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from patternmark import Key, Profile, load_key, save_key
-from patternmark.calibrate import calibrate, fresh_key
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
+from patternmark.plan.calibrate import calibrate, fresh_key
 from tests.conftest import Outcome
 from tests.oracles import clopper_pearson
 from tests.synthetic import marked, plain, write_fasta

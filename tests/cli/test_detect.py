@@ -12,7 +12,7 @@ import pytest
 from patternmark import PROTEIN, Alphabet, Detector, Key, Profile, __version__, load_key, save_key
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.recover import recover
+from patternmark.statistics.recover import recover
 from tests.conftest import Outcome
 
 Run = Callable[..., Outcome]

@@ -10,8 +10,8 @@ import pytest
 
 from patternmark import Key, Profile, save_key
 from patternmark.core.secret import Secret
-from patternmark.rates import agreement_rates
-from patternmark.simulate import marked_sequences
+from patternmark.plan.simulate import marked_sequences
+from patternmark.statistics.rates import agreement_rates
 from tests.conftest import Outcome
 from tests.synthetic import plain, write_fasta
 

@@ -7,7 +7,7 @@ import pytest
 from patternmark import load_key
 from patternmark.core.profile import TEXT_DELTA
 from patternmark.core.schemes import Blocks, Paper, Turns
-from patternmark.patterns import target_patterns
+from patternmark.statistics.patterns import target_patterns
 from tests.conftest import SECRET_HEX, Outcome
 
 Run = Callable[..., Outcome]

@@ -9,9 +9,9 @@ from patternmark import Key, Profile, load_key
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
-from patternmark.locate import Locator, cut_at_valleys
+from patternmark.io.dna import frames_of, looks_like_dna
 from patternmark.null.local import LocalNull
-from patternmark.translate import frames_of, looks_like_dna
+from patternmark.search.locate import Locator, cut_at_valleys
 from tests.conftest import Outcome
 from tests.synthetic import letters, marked, plain, write_fasta
 

@@ -6,9 +6,9 @@ import pytest
 
 from patternmark import PROTEIN, Key, ParameterError, Profile
 from patternmark.core.schemes import Paper
-from patternmark.power import PowerStudy
-from patternmark.rates import DELTAS, agreement_rates
-from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
+from patternmark.plan.power import PowerStudy
+from patternmark.plan.simulate import marked_sequences, natural_frequencies, rates_at
+from patternmark.statistics.rates import DELTAS, agreement_rates
 from tests.conftest import Outcome
 
 Run = Callable[..., Outcome]

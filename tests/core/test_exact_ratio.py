@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patternmark import Key, Profile
-from patternmark.compiled import forced
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
+from patternmark.fast.compiled import forced
 from patternmark.statistics import block_paths, blocks
 from patternmark.statistics.block_paths import Chain, Component, log_ratios, num_blocks
 from patternmark.statistics.blocks import BlockStatistic, Mixture

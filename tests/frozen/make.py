@@ -62,7 +62,10 @@ def records(name: str) -> Iterator[tuple[str, Any]]:
     whole = text(TOKENS, 90, rng, Marker(key)).tolist()
     yield "marked", whole
     yield "words lost", [token for i, token in enumerate(whole) if i % 7]
-    yield "words added", [t for i, token in enumerate(whole) for t in [token, 9][: 1 + (i % 5 == 0)]]
+    yield (
+        "words added",
+        [t for i, token in enumerate(whole) for t in [token, 9][: 1 + (i % 5 == 0)]],
+    )
     yield "a window", whole[30:60]
     yield "twice", whole[:50] * 2
     yield "inside another", text(TOKENS, 60, rng).tolist() + whole[:40]

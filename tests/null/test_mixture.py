@@ -6,10 +6,10 @@ import pytest
 from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Detector, Key, KeyChain, Profile
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
-from patternmark.cyclic import CyclicRatio
-from patternmark.likelihood import TEXT_MIXTURE
 from patternmark.null.mixture import MixtureNull, text_null
-from patternmark.rates import agreement_rates
+from patternmark.statistics.cyclic import CyclicRatio
+from patternmark.statistics.likelihood import TEXT_MIXTURE
+from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.ratio import mixture_of
 
 PAPER = Profile(scheme=Paper())

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.cyclic import CyclicRatio
-from patternmark.likelihood import Component, Mixture, factors
 from patternmark.null.mixture import GRID
+from patternmark.statistics.cyclic import CyclicRatio
+from patternmark.statistics.likelihood import Component, Mixture, factors
 
 _STANDARD_ERRORS = 5.0
 _FEWER = 5  # unmarked draws are for p-values that are not small: as good with fewer

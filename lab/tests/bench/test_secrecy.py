@@ -9,7 +9,7 @@ from patternmark import Key, Profile
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.simulate import rates_at
+from patternmark.plan.simulate import rates_at
 from patternmark_lab.bench import secrecy
 from patternmark_lab.bench.protein import suitable_chains
 from patternmark_lab.bench.secrecy import Size, hardiness, secrecy_curve, to_markdown, trials_of

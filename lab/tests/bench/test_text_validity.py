@@ -11,8 +11,8 @@ import pytest
 
 from lab.tests.bench.test_corpora import write_zip
 from patternmark import Alphabet
-from patternmark.likelihood import TEXT_MIXTURE
 from patternmark.null.mixture import GRID, MixtureNull
+from patternmark.statistics.likelihood import TEXT_MIXTURE
 from patternmark_lab.bench import text_null, text_validity
 from patternmark_lab.bench.text_edits_page import to_markdown as edits_page
 from patternmark_lab.bench.text_null import for_checks, for_table, table_of_corpora, upper_tail

@@ -17,7 +17,7 @@ from patternmark.core.reading import Reading
 from patternmark.intervals import binomial_tail
 from patternmark.io.kept import Kept
 from patternmark.io.structures import Backbone
-from patternmark.simulate import plain_sequences
+from patternmark.plan.simulate import plain_sequences
 from patternmark.statistics.base import Measurement
 from patternmark.statistics.phases import PhaseStatistic
 from patternmark_lab.bench.detector_designs import SCHEMES

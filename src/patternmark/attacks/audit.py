@@ -27,8 +27,8 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.errors import ParameterError
-from patternmark.rates import DELTAS
-from patternmark.simulate import rates_at
+from patternmark.plan.simulate import rates_at
+from patternmark.statistics.rates import DELTAS
 
 Judge = Callable[[Sequence[NDArray[np.int64]]], int]  # how many sequences are called marked
 DEFAULT_BUDGET = 0.1

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.blosum import blosum62
+from patternmark.masks.blosum import blosum62
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from patternmark.errors import PatternmarkError
-from patternmark.sentences import sentences
+from patternmark.io.sentences import sentences
 
 
 def round_trip(text: str, share: float, rng: np.random.Generator) -> str:

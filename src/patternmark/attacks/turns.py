@@ -18,7 +18,7 @@ from patternmark.attacks.forge import draw
 from patternmark.attacks.tokens import auc
 from patternmark.core.schemes import Turns
 from patternmark.errors import ParameterError
-from patternmark.rates import ANY_SYMBOL
+from patternmark.statistics.rates import ANY_SYMBOL
 
 Symbols = NDArray[np.int64]
 _SMOOTHING = 100.0  # tokens at even and at odd places that unmarked text is taken to have more

@@ -192,7 +192,7 @@ def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> li
 
 
 def _position_rates(seen: Sequence[_Chain], delta: float) -> list[NDArray[np.float64]]:
-    from patternmark.expect import level_of
+    from patternmark.statistics.expected_rates import level_of
 
     level = level_of(delta)
     return [one.rates[level] for one in seen if one.rates is not None]

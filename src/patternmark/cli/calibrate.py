@@ -10,8 +10,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from patternmark.calibrate import Calibration, Rate
-from patternmark.calibrate import calibrate as count_false_positives
 from patternmark.cli.items import Source, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
@@ -29,6 +27,8 @@ from patternmark.cli.options import (
 from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
+from patternmark.plan.calibrate import Calibration, Rate
+from patternmark.plan.calibrate import calibrate as count_false_positives
 
 
 def calibrate(
@@ -62,7 +62,7 @@ def calibrate(
     """
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     if plot is not None:
-        from patternmark.plot import require_matplotlib
+        from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
     source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
@@ -90,7 +90,7 @@ def calibrate(
             raise InputError(f"{output}: cannot be written: {error.strerror}") from None
         say(f"wrote {output}")
     if plot is not None:
-        from patternmark.charts import plot_calibration
+        from patternmark.report.charts import plot_calibration
 
         plot_calibration(found, str(plot))
         say(f"wrote {plot}")

@@ -162,7 +162,7 @@ def detect(
     judge = make_detector(loaded)
     warn_of_calibration(key, judge)
     if plot is not None:
-        from patternmark.plot import require_matplotlib
+        from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
     seen = _Seen(as_json, keeps_all=combine or not as_json)
@@ -211,7 +211,7 @@ class _Seen:
 
 
 def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> None:
-    from patternmark.plot import plot_verdicts
+    from patternmark.report.plot import plot_verdicts
 
     items = [item for _, item in judged]
     plot_verdicts(

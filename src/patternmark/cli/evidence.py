@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING
 import typer
 from rich.progress import Progress
 
-from patternmark.calibrate import (
-    calibration_path,
-    calibration_warning,
-    check_num_keys,
-    rank_p_values,
-)
 from patternmark.cli.items import signed_for_all
 from patternmark.cli.output import warn
 from patternmark.combine import Combined, Rule, combine
@@ -26,6 +20,12 @@ from patternmark.core.verdict import Status
 from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import called_by_rank, format_p
+from patternmark.plan.calibrate import (
+    calibration_path,
+    calibration_warning,
+    check_num_keys,
+    rank_p_values,
+)
 
 DEFAULT_NULL_KEYS = 999
 

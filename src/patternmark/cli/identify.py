@@ -29,7 +29,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, KeyFileError, ParameterError
 from patternmark.evidence import DEFAULT_FPR, format_p
-from patternmark.identify import Candidate, Identification, Identifier
+from patternmark.search.identify import Candidate, Identification, Identifier
 
 
 def identify(

@@ -27,9 +27,9 @@ from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.evidence import DEFAULT_FPR, format_p, p_value_of
+from patternmark.io.dna import looks_like_dna
 from patternmark.io.records import Problem
-from patternmark.locate import Located, Locator, num_residues
-from patternmark.translate import looks_like_dna
+from patternmark.search.locate import Located, Locator, num_residues
 
 
 def locate(

@@ -26,8 +26,8 @@ from patternmark.core.profile import Profile
 from patternmark.core.schemes import SCHEMES, Blocks, Scheme
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.power import DRAWS, LONGEST, Power, PowerStudy
-from patternmark.rates import DELTAS
+from patternmark.plan.power import DRAWS, LONGEST, Power, PowerStudy
+from patternmark.statistics.rates import DELTAS
 
 _LENGTHS = (50, 75, 100, 150, 200, 300, 400)
 
@@ -81,7 +81,7 @@ def power(
         raise ParameterError(f"--tpr must lie between 0 and 1, not {target:g}")
     profile = Profile(scheme=_scheme(scheme, block=block, nonces=nonces))
     if plot is not None:
-        from patternmark.plot import require_matplotlib
+        from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
     with progress("rates") as bar:
@@ -106,7 +106,7 @@ def power(
     else:
         _print(found, facts)
     if plot is not None:
-        from patternmark.charts import plot_power
+        from patternmark.report.charts import plot_power
 
         plot_power(curves, str(plot), f"{_described(facts)}, FPR {fpr:g}, by delta")
         say(f"wrote {plot}")

@@ -26,7 +26,7 @@ from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.report import ReportEntry, render_report
+from patternmark.report.page import ReportEntry, render_report
 
 
 def report(

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.profile import Profile
 from patternmark.design.plan import DesignPlan
-from patternmark.expect import position_rates
 from patternmark.models.mpnn import Prepared
+from patternmark.statistics.expected_rates import position_rates
 
 _UNKNOWN = PROTEIN.letters.index("X")
 

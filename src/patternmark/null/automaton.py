@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.chain import KeyChain
 from patternmark.errors import ParameterError
-from patternmark.patterns import Patterns
+from patternmark.statistics.patterns import Patterns
 
 _ROOT = 0
 

@@ -14,7 +14,7 @@ from patternmark.core.chain import KeyChain
 from patternmark.null.automaton import counting_chain
 from patternmark.null.direct import distributions, tail_from
 from patternmark.null.tilted import TiltedCount
-from patternmark.patterns import Patterns
+from patternmark.statistics.patterns import Patterns
 
 TABLE_LENGTH = 1024  # up to here one table answers; beyond it, one tail at a time
 _TABLE_WORK = 2e8  # a large target set gets a shorter table: moves times keys times counts

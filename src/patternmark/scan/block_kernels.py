@@ -1,7 +1,7 @@
 """The loops of the first stage for block keys, compiled by numba.
 
 A lane is a nonce of a key. What a residue says to 64 lanes is one word, and the words of eight
-phases stand side by side. `patternmark.lanes` adds them up.
+phases stand side by side. `patternmark.fast.lanes` adds them up.
 """
 
 # mypy: ignore-errors
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from patternmark.lanes import ABREAST, CHUNK, LANES, PLANES, add_up, reaching
+from patternmark.fast.lanes import ABREAST, CHUNK, LANES, PLANES, add_up, reaching
 from patternmark.scan.lanes import ones, place_letters  # as many at once as a CHUNK
 
 SEGMENT, KEY = 0, 1  # the columns of `hits`

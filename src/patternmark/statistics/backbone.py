@@ -122,7 +122,7 @@ def _weights(reading: Reading, chain: slice) -> tuple[NDArray[np.int64], float]:
     if reading.rates is None:
         raise ParameterError(
             "this detector needs the rates of positions that a model gives: pass them as rates "
-            "(see patternmark.expect)"
+            "(see patternmark.statistics.expected_rates)"
         )
     rates, read = reading.rates[:, chain], reading.symbols[chain] != UNREAD
     exact = np.where(read, 0.5 * np.log(rates / (1.0 - rates)), 0.0)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import Reading
 from patternmark.evidence import fisher
-from patternmark.likelihood import log_mean_exp
+from patternmark.statistics.likelihood import log_mean_exp
 
 _BATCH = 256  # chains of like length that are measured together
 CURVE_POINTS = 40  # of a tail in a picture: some nulls are computed point by point

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
-from patternmark.likelihood import log_mean_exp
 from patternmark.statistics.block_draws import draw_paths, draw_words, random_words
 from patternmark.statistics.block_paths import Component, num_blocks
 from patternmark.statistics.blocks import UNMARKED, BlockStatistic, Numbered
+from patternmark.statistics.likelihood import log_mean_exp
 
 DRAWS = 400
 _SAME = 1e-9  # values of ln E that differ by less are equal: sums are rounded

@@ -35,7 +35,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.compiled import kernels
+from patternmark.fast.compiled import kernels
 
 Floats = NDArray[np.float64]
 

@@ -25,9 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.compiled import kernels
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import PROTEIN_PAIRS, pair_of_letter, side_of_letter
+from patternmark.fast.compiled import kernels
 from patternmark.statistics.block_paths import (
     FIRST_POSITIONS,
     Chain,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from patternmark.lanes import (
+from patternmark.fast.lanes import (
     ABREAST,
     CHUNK,
     CHUNK_PLANES,

@@ -30,9 +30,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
 from patternmark.errors import ParameterError
 from patternmark.evidence import markov
-from patternmark.likelihood import log_mean_exp
 from patternmark.null.blocks import log_c
-from patternmark.rates import agreement_rates
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
 from patternmark.statistics.block_screen import (
@@ -43,6 +41,8 @@ from patternmark.statistics.block_screen import (
     pack,
     score,
 )
+from patternmark.statistics.likelihood import log_mean_exp
+from patternmark.statistics.rates import agreement_rates
 
 SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
 UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
@@ -326,7 +326,7 @@ class BlockStatistic:
         elif reading.rates is None:
             raise ParameterError(
                 "this detector needs the rates of positions that a model gives: pass them as "
-                "rates (see patternmark.expect)"
+                "rates (see patternmark.statistics.expected_rates)"
             )
         else:
             rates = reading.rates[:, rows]

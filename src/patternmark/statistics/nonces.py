@@ -11,8 +11,8 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import of_kind
 from patternmark.core.turns import TurnSchedule
-from patternmark.rates import agreement_rates
 from patternmark.statistics.excerpts import Excerpt
+from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.stretches import NonceCoins, RoughRatios, Shape
 
 FEW_NONCES = 2  # of many that are looked at

@@ -11,9 +11,9 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper
 from patternmark.null import PatternNull
 from patternmark.null.pattern import signature_of
-from patternmark.patterns import target_patterns
-from patternmark.recover import recover
 from patternmark.statistics.base import Measurement, NullCurve
+from patternmark.statistics.patterns import target_patterns
+from patternmark.statistics.recover import recover
 
 
 class PatternStatistic:

@@ -10,15 +10,13 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.alignment import local_paths, slip_paths
-from patternmark.compiled import kernels
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Circle
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher
-from patternmark.likelihood import with_unread
+from patternmark.fast.compiled import kernels
 from patternmark.null.bounds import local_log_bound, slip_log_bound
 from patternmark.null.local import LocalNull, LocalRules
 from patternmark.null.walk import (
@@ -27,15 +25,17 @@ from patternmark.null.walk import (
     phase_log_tail,
     phase_mean,
 )
-from patternmark.phases import around, last_read, whole_sums
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
     NullCurve,
     batches,
 )
+from patternmark.statistics.best_path import local_paths, slip_paths
 from patternmark.statistics.excerpts import Excerpt
+from patternmark.statistics.likelihood import with_unread
 from patternmark.statistics.nonces import NonceScreen, likeliest_nonces
+from patternmark.statistics.phase_sums import around, last_read, whole_sums
 
 SLIP_COST = 6
 

@@ -13,17 +13,8 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper
-from patternmark.cyclic import CyclicRatio
 from patternmark.evidence import markov
-from patternmark.likelihood import (
-    PAPER_MIXTURE,
-    TEXT_MIXTURE,
-    ChainRatio,
-    Mixture,
-    log_mean_exp,
-)
 from patternmark.null.mixture import MixtureNull
-from patternmark.rates import agreement_rates, with_chance
 from patternmark.statistics.base import (
     CURVE_POINTS,
     Measurement,
@@ -31,8 +22,17 @@ from patternmark.statistics.base import (
     batches,
     likeliest_nonce,
 )
+from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.excerpts import Excerpt, Layouts
+from patternmark.statistics.likelihood import (
+    PAPER_MIXTURE,
+    TEXT_MIXTURE,
+    ChainRatio,
+    Mixture,
+    log_mean_exp,
+)
 from patternmark.statistics.nonces import NonceScreen, likeliest_nonces
+from patternmark.statistics.rates import agreement_rates, with_chance
 
 
 class RatioStatistic:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.reading import Reading
 from patternmark.core.turns import TurnSchedule
-from patternmark.likelihood import Component, Mixture
+from patternmark.statistics.likelihood import Component, Mixture
 
 _STRETCH = 8  # tokens, at most
 _SLIPS = 0.1  # expected in a stretch, at most

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.secret import Secret
-from patternmark.likelihood import Component, log_mean_exp
+from patternmark.statistics.likelihood import Component, log_mean_exp
 
 DRAWS = 100  # keys
 PARTICLES = 128  # of each component

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.cyclic import CyclicRatio
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni
-from patternmark.likelihood import Mixture, log_mean_exp
 from patternmark.null.mixture import log_of_lone
+from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.excerpts import Excerpt
+from patternmark.statistics.likelihood import Mixture, log_mean_exp
 from patternmark.statistics.text_draws import DRAWS, Drawn, Marks, Stream, draw_keys, log_p_of_draws
 
 MOST_TOKENS = 2_000  # of a text for which keys are drawn; longer ones take too long

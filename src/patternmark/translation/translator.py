@@ -24,6 +24,7 @@ from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.folding import fold
+from patternmark.io.sentences import sentences
 from patternmark.io.vocabulary import (
     CMLM_DE_EN,
     Vocabulary,
@@ -34,7 +35,6 @@ from patternmark.io.vocabulary import (
 from patternmark.models.cmlm import CMLM
 from patternmark.models.device import device_name
 from patternmark.models.shipped import shipped_folder
-from patternmark.sentences import sentences
 from patternmark.translation.checkpoint import TOKENIZER, load_both, load_model
 from patternmark.translation.choice import MarkedLines, line_number
 from patternmark.translation.decode import Decoding, LineMarks, Piece, for_use, translate_ids

@@ -18,7 +18,7 @@ from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.design.plan import plan_design
 from patternmark.io.structures import Backbone
-from patternmark.rates import DELTAS
+from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.protein import design_all, numbered_keys
 
 _PRIOR = 5.0  # hits and misses added to each letter's: a rare letter is not overrated
@@ -35,7 +35,7 @@ def measure_agreement(
     device: str = "cpu",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Return what `patternmark.rates` ships."""
+    """Return what `patternmark.statistics.rates` ships."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     keys = {

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
 from patternmark.core.schemes import Blocks
-from patternmark.likelihood import log_mean_exp
-from patternmark.rates import agreement_rates
 from patternmark.statistics.block_draws import draw_paths, draw_words, random_words
 from patternmark.statistics.block_paths import Chain, log_ratios, num_blocks
 from patternmark.statistics.blocks import MIXTURE, Mixture
+from patternmark.statistics.likelihood import log_mean_exp
+from patternmark.statistics.rates import agreement_rates
 
 
 @cache

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
 from patternmark.core.schemes import DEFAULT_BLOCK, Blocks
-from patternmark.rates import agreement_rates
+from patternmark.statistics.rates import agreement_rates
 
 Symbols = NDArray[np.int64]
 Maker = Callable[[int, np.random.Generator], Symbols]

@@ -16,9 +16,9 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.likelihood import PAPER_MIXTURE
 from patternmark.null.mixture import GRID
-from patternmark.rates import agreement_rates
+from patternmark.statistics.likelihood import PAPER_MIXTURE
+from patternmark.statistics.rates import agreement_rates
 from patternmark_lab.bench.jobs import run_all
 from patternmark_lab.simulation import Simulation
 

@@ -19,7 +19,7 @@ from patternmark.null import PatternNull
 from patternmark.null.automaton import CountingChain
 from patternmark.null.direct import distributions
 from patternmark.null.tilted import TiltedCount
-from patternmark.patterns import Patterns
+from patternmark.statistics.patterns import Patterns
 from patternmark_lab.bench.literal import algorithm_3
 from patternmark_lab.bench.report import environment
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.null.binomial import binomial_log_tail, least_count
-from patternmark.rates import DELTAS
+from patternmark.plan.simulate import natural_frequencies, rates_at
 from patternmark.scan.blocks import PHASES
 from patternmark.scan.screen import LONGEST, Screen
-from patternmark.simulate import natural_frequencies, rates_at
+from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.scale_setting import Setting
 from patternmark_lab.bench.scan_input import BLOCK_SCHEMES, SCHEMES

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
+from patternmark.plan.simulate import plain_sequences
 from patternmark.scan import judging
 from patternmark.scan.reading import padded, read_fasta
 from patternmark.scan.screen import LEVELS, Screen
-from patternmark.simulate import plain_sequences
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan_input import SCHEMES

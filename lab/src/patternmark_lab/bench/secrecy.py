@@ -26,7 +26,7 @@ from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept
-from patternmark.simulate import natural_frequencies
+from patternmark.plan.simulate import natural_frequencies
 from patternmark_lab.bench.jobs import run_all
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.secrecy_judge import agreement_with_detector, is_found, log_e_of_nonces

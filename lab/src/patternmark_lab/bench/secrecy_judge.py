@@ -22,9 +22,9 @@ from patternmark.core.reading import read_many
 from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.detect import Detector
 from patternmark.evidence import DEFAULT_FPR, is_below
-from patternmark.likelihood import log_mean_exp
 from patternmark.null.blocks import log_c
 from patternmark.statistics.blocks import MIXTURE, BlockStatistic, Mixture
+from patternmark.statistics.likelihood import log_mean_exp
 
 
 class _SomeNonces:

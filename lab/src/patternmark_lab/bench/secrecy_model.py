@@ -31,7 +31,7 @@ from patternmark.io.nonce_counter import counted_nonces
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.sampler import sample
 from patternmark.models.weights import weights_file
-from patternmark.simulate import natural_frequencies, rates_at
+from patternmark.plan.simulate import natural_frequencies, rates_at
 from patternmark_lab.bench.detectors import reported
 from patternmark_lab.bench.protein import (
     LONGEST,

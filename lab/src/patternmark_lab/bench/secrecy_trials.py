@@ -22,8 +22,8 @@ from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
 from patternmark.io.nonce_counter import counted_nonces
-from patternmark.rates import DELTAS
-from patternmark.simulate import marked_sequences, natural_frequencies, rates_at
+from patternmark.plan.simulate import marked_sequences, natural_frequencies, rates_at
+from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.secrecy_judge import judged
 
 LENGTH = 400

@@ -22,10 +22,10 @@ from patternmark.core.profile import Profile
 from patternmark.design.expected import expected_rates
 from patternmark.design.plan import DesignPlan
 from patternmark.design.run import random_ranks
-from patternmark.expect import level_of
 from patternmark.models.mpnn import Prepared
 from patternmark.models.sampler import sample
 from patternmark.models.state import State
+from patternmark.statistics.expected_rates import level_of
 from patternmark_lab.generation.batch import designs_of, unmarked_task
 
 _ORDERS = 8  # of decoding, that are averaged

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from patternmark.core.key import Key
 from patternmark.detect import Detector
-from patternmark.identify import Candidate, Identification, Identifier
 from patternmark.intervals import rate_interval
+from patternmark.search.identify import Candidate, Identification, Identifier
 from patternmark.translation.translator import Translator
 from patternmark_lab.bench.text_edits import NONE, edited
 

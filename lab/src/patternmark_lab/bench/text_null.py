@@ -21,9 +21,9 @@ from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.detect import Detector
-from patternmark.likelihood import TEXT_MIXTURE
 from patternmark.null.mixture import GRID
 from patternmark.statistics.excerpts import excerpt_of, in_parts
+from patternmark.statistics.likelihood import TEXT_MIXTURE
 from patternmark.statistics.texts import TextStatistic
 from patternmark_lab.bench.corpora import Encoder, cut
 from patternmark_lab.bench.jobs import run_all

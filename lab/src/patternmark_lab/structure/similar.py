@@ -18,8 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from patternmark.blosum import blosum62
 from patternmark.core.alphabet import PROTEIN
+from patternmark.masks.blosum import blosum62
 
 FAMILY_SCORE = 90  # of two chains of one family
 RELATIVE_SCORE = 75  # of chains that must not be learned from, beside one that is held out

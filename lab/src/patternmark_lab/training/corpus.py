@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import InputError
-from patternmark.sentences import sentences
+from patternmark.io.sentences import sentences
 from patternmark.translation.decode import MULTIPLE
 
 Pair = tuple[str, str]  # source, target

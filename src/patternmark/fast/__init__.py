@@ -1,0 +1,1 @@
+"""Compiled loops: whether they are used, and what several rooms share of them."""

@@ -1,0 +1,124 @@
+"""How likely a mark is found: marked sequences are simulated and judged by `auto`.
+
+Letters have their natural frequencies, tilted by the agreement rates that were measured on designs
+(see `rates`). What a simulation leaves out: in designs some stretches follow the key and others
+cannot, so that single designs differ more than simulated sequences do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from patternmark.core.key import Key
+from patternmark.core.profile import Profile
+from patternmark.core.secret import Secret
+from patternmark.detect import Detector
+from patternmark.errors import ParameterError
+from patternmark.intervals import rate_interval
+from patternmark.plan.simulate import marked_sequences, rates_at
+from patternmark.statistics.rates import DELTAS
+
+LONGEST = 4000
+DRAWS, KEYS = 400, 8
+_DELTA_STEP = 0.01
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Power:
+    """The share of marked sequences that is found, with its 95 % interval."""
+
+    delta: float
+    length: int
+    tpr: float
+    low: float
+    high: float
+    hits: int
+    trials: int
+
+    def to_table(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return asdict(self)
+
+
+class PowerStudy:
+    """Simulates marks of a profile and counts how many `auto` finds at a false positive rate.
+
+    All strengths and lengths use the same keys and random numbers: a longer sequence goes on where
+    a shorter one ends, so that comparisons are smoother than single rates.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        fpr: float,
+        *,
+        draws: int = DRAWS,
+        seed: int = 1,
+        step: Step = lambda what: None,
+    ) -> None:
+        self.profile, self.fpr, self.draws = profile, fpr, draws
+        self._step = step
+        keys = [_synthetic_key(profile, seed, number) for number in range(min(KEYS, draws))]
+        self._judges = [Detector(key, fpr=fpr) for key in keys]
+        self._uniforms = np.random.default_rng(seed).random((draws, LONGEST))
+        self._known: dict[tuple[float, int], Power] = {}
+
+    def power(self, delta: float, length: int) -> Power:
+        """Return the rate for one strength and length."""
+        if not 1 <= length <= LONGEST:
+            raise ParameterError(f"a length lies between 1 and {LONGEST}, not {length}")
+        if (delta, length) not in self._known:
+            self._step(f"delta {delta:g}, length {length}")
+            rates = rates_at(delta, self.profile.alphabet, self.profile.scheme.name)
+            hits = 0
+            for number, judge in enumerate(self._judges):
+                some = self._uniforms[number :: len(self._judges), :length]
+                marked = marked_sequences(judge.key, rates, some)
+                hits += sum(verdict.prediction for verdict in judge.detect_many(marked))
+            low, high = rate_interval(hits, self.draws)
+            share = hits / self.draws
+            self._known[delta, length] = Power(delta, length, share, low, high, hits, self.draws)
+        return self._known[delta, length]
+
+    def least_length(self, delta: float, tpr: float) -> Power | None:
+        """Return the shortest length that reaches a rate, to 2 %; None: not even the longest."""
+        high = 50
+        while self.power(delta, high).tpr < tpr:
+            if high == LONGEST:
+                return None
+            high = min(2 * high, LONGEST)
+        low = high // 2 if high > 50 else 0
+        while high - low > max(1, high // 50):
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.power(delta, middle).tpr >= tpr else (middle, high)
+        return self.power(delta, high)
+
+    def least_delta(self, length: int, tpr: float) -> Power | None:
+        """Return the least strength that reaches a rate, to 0.01; None: not even the largest."""
+        low, high = 0, round(DELTAS[-1] / _DELTA_STEP)
+        if self._at(high, length).tpr < tpr:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._at(middle, length).tpr >= tpr else (middle, high)
+        return self._at(high, length)
+
+    def curves(self, deltas: Iterable[float], lengths: Iterable[int]) -> list[list[Power]]:
+        """Return one curve over the lengths for each strength."""
+        lengths = list(lengths)
+        return [[self.power(delta, length) for length in lengths] for delta in deltas]
+
+    def _at(self, steps: int, length: int) -> Power:
+        return self.power(round(steps * _DELTA_STEP, 6), length)
+
+
+def _synthetic_key(profile: Profile, seed: int, number: int) -> Key:
+    raw = hashlib.sha256(f"synthetic key/{seed}/{number}".encode()).digest()
+    return Key.of(Secret(raw), profile)

@@ -1,0 +1,1 @@
+"""Search: which of many keys marked a sequence, and where in it marked stretches lie."""

@@ -1,0 +1,347 @@
+"""Which of many keys marked a sequence.
+
+A quick screen over all keys picks a few (see `screen`, `block_keys`, `turn_keys`); the
+detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
+screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni):
+without a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the
+keys depend on each other and however those to be tested are picked: leaving keys out only makes it
+less.
+
+A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
+paper's scheme on proteins: a split of 20 letters that resembles the true split fits too. There the
+p-value does not hold, and `Identifier.caution` says so. Keys of other schemes have coins of their
+own, and theirs holds for any sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark._version import __version__
+from patternmark.caution import caution_of
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.core.schemes import Blocks, Paper, Turns
+from patternmark.core.verdict import LN10
+from patternmark.detect import Detector
+from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below, p_value_of
+from patternmark.search.block_keys import BlockKeyScreen
+from patternmark.search.letter_keys import KeyScreen, Progress, Screen
+from patternmark.search.token_keys import TokenScreen
+from patternmark.search.turn_keys import TurnKeyScreen
+from patternmark.signature import joined, keys_part, scored_part, short_hash
+from patternmark.statistics import Measurement
+from patternmark.statistics.excerpts import needs_excerpts
+
+SHORTLIST = 24
+_STAGES = 3  # the most that a screen has
+_BATCH = 32
+_KEPT_DETECTORS, _KEPT_OF_TOKENS = 64, 8
+
+
+Readings = Sequence[Sequence[Reading]]  # of every group of keys, the records
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A key that may have marked the sequence, and where it comes from."""
+
+    key: Key
+    name: str
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A candidate with the p-value of its own test, and corrected for the number of keys."""
+
+    candidate: Candidate
+    number: int  # among the candidates
+    log_p_of_key: float
+    log_p: float
+
+    def to_table(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "key_id": self.candidate.key.key_id,
+            "key_name": self.candidate.name,
+            "key_file": self.candidate.file,
+            "p_value": p_value_of(self.log_p),
+            "log10_p": self.log_p / LN10,
+            "p_value_of_key": p_value_of(self.log_p_of_key),
+        }
+
+
+@dataclass(frozen=True)
+class Identification:
+    """The best key for one sequence and the next best."""
+
+    id: str
+    length: int
+    num_tokens_scored: int
+    num_keys: int
+    fpr: float
+    best: Suspect
+    runner_up: Suspect | None
+    signature: str
+
+    @property
+    def prediction(self) -> bool:
+        """Whether the best key marked it, at the false positive rate for all keys together."""
+        return is_below(self.best.log_p, self.fpr)
+
+    @property
+    def note(self) -> str:
+        if not self.num_tokens_scored:
+            return "nothing to score"
+        if not self.prediction:
+            return ""
+        notes = []
+        if self.runner_up and is_below(self.runner_up.log_p, self.fpr):
+            notes.append("the runner-up is below the FPR as well: compare the two")
+        caution = caution_of(self.best.candidate.key.profile)
+        return "; ".join([*notes, *([caution] if caution else [])])
+
+    def to_table(self, **more: Any) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "id": self.id,
+            "length": self.length,
+            "num_tokens_scored": self.num_tokens_scored,
+            "prediction": self.prediction,
+            **self.best.to_table(),
+            "runner_up": self.runner_up and self.runner_up.to_table(),
+            "num_keys": self.num_keys,
+            "correction": "bonferroni",
+            "fpr": self.fpr,
+            "note": self.note,
+            "signature": self.signature,
+            **more,
+        }
+
+
+class Identifier:
+    """Tests sequences against many keys of one alphabet."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        fpr: float = DEFAULT_FPR,
+        shortlist: int = SHORTLIST,
+        progress: Progress | None = None,
+    ) -> None:
+        """`progress` is told how many keys a thorough screen is through with, of how many."""
+        if not candidates:
+            raise ParameterError("there are no keys to choose from")
+        self.candidates = list(candidates)
+        self.fpr, self._shortlist, self._progress = checked_fpr(fpr), shortlist, progress
+        self.alphabet = self.candidates[0].key.profile.alphabet
+        for other in self.candidates:
+            if other.key.profile.alphabet != self.alphabet:
+                raise ParameterError(
+                    f"{other.file or other.name}: its alphabet is "
+                    f"{other.key.profile.alphabet.name!r}, that of "
+                    f"{self.candidates[0].file or self.candidates[0].name} is "
+                    f"{self.alphabet.name!r}: identify with keys of one alphabet at a time"
+                )
+        self._groups = self._grouped(shortlist)
+        self._group_of = {
+            number: place for place, group in enumerate(self._groups) for number in group.numbers
+        }
+        self._detectors: dict[int, Detector] = {}
+
+    @property
+    def caution(self) -> str | None:
+        """What to mind about the p-values of some of the keys, if anything."""
+        of_groups = (caution_of(self.candidates[g.numbers[0]].key.profile) for g in self._groups)
+        return next(filter(None, of_groups), None)
+
+    def prepare(self) -> None:
+        """Derive what can be kept for all sequences."""
+        for group in self._groups:
+            group.prepare()
+
+    def identify(
+        self,
+        sequences: Sequence[NDArray[np.int64]],
+        ids: Sequence[str],
+        scored: Sequence[NDArray[np.bool_] | None] | None = None,
+    ) -> list[Identification]:
+        """Name the best keys of each encoded sequence."""
+        # Which repeats count once depends on the shape of the schedule, not on the secret.
+        readings = [
+            self._detector(group.numbers[0]).read(list(sequences), scored) for group in self._groups
+        ]
+        masks = [None] * len(sequences) if scored is None else scored
+        result = []
+        for at in range(0, len(sequences), _BATCH):
+            some = [of_group[at : at + _BATCH] for of_group in readings]
+            for row, suspects in enumerate(self._suspects(some), start=at):
+                own = self._group_of[suspects[0].number]
+                result.append(
+                    Identification(
+                        id=ids[row],
+                        length=int(np.count_nonzero(sequences[row] >= 0)),
+                        num_tokens_scored=readings[own][row].num_scored,
+                        num_keys=len(self.candidates),
+                        fpr=self.fpr,
+                        best=suspects[0],
+                        runner_up=suspects[1] if len(suspects) > 1 else None,
+                        signature=joined(
+                            self.signature, scored_part([sequences[row]], [masks[row]])
+                        ),
+                    )
+                )
+        return result
+
+    @cached_property
+    def signature(self) -> str:
+        """What shapes all results: the keys, how each kind of them is judged, the correction."""
+        kinds = sorted({self._detector(g.numbers[0]).settings_of_any_key for g in self._groups})
+        many = f"kinds:{len(kinds)}-{short_hash(kind.encode() for kind in kinds)}"
+        return joined(
+            keys_part([candidate.key.key_id for candidate in self.candidates]),
+            kinds[0] if len(kinds) == 1 else many,
+            f"shortlist:{self._shortlist}",
+            "correction:bonferroni",
+            f"fpr:{self.fpr!r}",
+            f"v:{__version__}",
+        )
+
+    def _grouped(self, shortlist: int) -> list[_Group]:
+        """Group keys of the same public parameters."""
+        numbers_of: dict[str, list[int]] = {}
+        for number, candidate in enumerate(self.candidates):
+            numbers_of.setdefault(candidate.key.profile.canonical, []).append(number)
+        return [
+            _Group(numbers, [self.candidates[number].key for number in numbers], shortlist)
+            for numbers in numbers_of.values()
+        ]
+
+    def _suspects(self, readings: Readings) -> list[list[Suspect]]:
+        """Return each record's tested keys, best first."""
+        found: list[dict[int, tuple[float, float]]] = [{} for _ in readings[0]]
+        for stage in range(_STAGES):
+            open_ = [r for r, row in enumerate(found) if self._is_open(readings[0][r], row)]
+            self._test(self._picked(stage, readings, open_), readings, found)
+        ordered = [sorted((*order, number) for number, order in row.items()) for row in found]
+        return [[self._suspect(log_p, number) for log_p, _, number in row] for row in ordered]
+
+    def _is_open(self, reading: Reading, found: dict[int, tuple[float, float]]) -> bool:
+        """Whether a record is worth a further search, or any."""
+        if not found:
+            return True
+        best = self._corrected(min(log_p for log_p, _ in found.values()))
+        return reading.num_scored > 0 and not is_below(best, self.fpr)
+
+    def _picked(self, stage: int, readings: Readings, records: list[int]) -> dict[int, list[int]]:
+        """Return the keys that a stage picks, each with the records it is picked for."""
+        records_of: dict[int, list[int]] = {}
+        if not records:
+            return records_of
+        for group, of_group in zip(self._groups, readings, strict=True):
+            some = [of_group[record] for record in records]
+            for record, numbers in zip(
+                records, group.picked(stage, some, self._progress), strict=True
+            ):
+                for number in numbers:
+                    records_of.setdefault(number, []).append(record)
+        return records_of
+
+    def _test(
+        self,
+        records_of: dict[int, list[int]],
+        readings: Readings,
+        found: list[dict[int, tuple[float, float]]],
+    ) -> None:
+        """Test keys in full against the records they were picked for, unless that was done."""
+        for number, records in records_of.items():
+            fresh = [record for record in records if number not in found[record]]
+            if fresh:
+                statistic = self._detector(number).statistic
+                own = readings[self._group_of[number]]
+                measured = statistic.measure([own[record] for record in fresh])
+                for record, measurement in zip(fresh, measured, strict=True):
+                    found[record][number] = _order(measurement)
+
+    def _suspect(self, log_p: float, number: int) -> Suspect:
+        return Suspect(self.candidates[number], number, log_p, self._corrected(log_p))
+
+    def _corrected(self, log_p: float) -> float:
+        return float(bonferroni(log_p, len(self.candidates)))
+
+    def _detector(self, number: int) -> Detector:
+        if number not in self._detectors:
+            key = self.candidates[number].key
+            most = _KEPT_OF_TOKENS if needs_excerpts(key) else _KEPT_DETECTORS
+            if len(self._detectors) >= most:
+                self._detectors.pop(next(iter(self._detectors)))
+            # Of a copy: what a key derives goes with its detector.
+            self._detectors[number] = Detector(replace(key), fpr=self.fpr)
+        return self._detectors[number]
+
+
+def _order(found: Measurement) -> tuple[float, float]:
+    """Best first; where p-values are 1 alike, by the statistic."""
+    return found.log_p, -found.statistic
+
+
+class _Group:
+    """Keys of the same public parameters, and the screen that picks some for a full test."""
+
+    def __init__(self, numbers: list[int], keys: list[Key], shortlist: int) -> None:
+        self.numbers, self._few = numbers, shortlist
+        self._screen = _screen_of(keys) if len(keys) > shortlist else None
+
+    def prepare(self) -> None:
+        if self._screen is not None:
+            self._screen.prepare()
+
+    def picked(
+        self, stage: int, readings: Sequence[Reading], progress: Progress | None
+    ) -> list[list[int]]:
+        """Return the numbers of the keys that a stage picks for each record, perhaps none."""
+        if self._screen is None:
+            return [self.numbers if stage == 0 else []] * len(readings)
+        if stage >= len(self._screen.stages):
+            return [[]] * len(readings)
+        score, share = self._screen.stages[stage]
+        kinds = np.moveaxis(score(readings, progress), 2, 0)
+        # All kinds of scores share the list.
+        best = [self._best(scores, self._few // (share * len(kinds))) for scores in kinds]
+        return [[n for numbers in row for n in numbers] for row in zip(*best, strict=True)]
+
+    def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
+        """Return the keys of the highest scores of each record; those of -inf are not worth it."""
+        places = np.argsort(-scores, axis=1, kind="stable")[:, : max(1, few)]
+        return [
+            [self.numbers[place] for place in row if own[place] > -np.inf]
+            for row, own in zip(places.tolist(), scores, strict=True)
+        ]
+
+
+def _screen_of(keys: Sequence[Key]) -> KeyScreen | None:
+    """Return the screen of some keys, or None where all must be tested."""
+    return _SCREENS[keys[0].profile.scheme.name](keys)
+
+
+def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
+    """Return a screen over phases; chains that are no cycle have none."""
+    if not keys[0].profile.scheme.is_cycle:
+        return None
+    return TokenScreen(keys) if needs_excerpts(keys[0]) else Screen(keys)
+
+
+_SCREENS: dict[str, Callable[[Sequence[Key]], KeyScreen | None]] = {
+    Blocks.name: BlockKeyScreen,
+    Turns.name: TurnKeyScreen,
+    Paper.name: _screen_of_phases,
+}

@@ -29,7 +29,7 @@ from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, text, vocabulary, write_fasta
 

@@ -16,7 +16,7 @@ from patternmark.plan.calibrate import calibrate, rank_p_values
 from patternmark.search.identify import Candidate, Identifier
 from patternmark.search.locate import Locator
 from patternmark.signature import joined, keys_part, rates_part, scored_part, short_hash
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, write_fasta
 

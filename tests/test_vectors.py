@@ -13,7 +13,7 @@ import pytest
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
 from patternmark.core.secret import Secret
 from patternmark.masks.coins import times_said
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.likelihood import TEXT_MIXTURE
 from patternmark.statistics.rates import ANY_SYMBOL
 from patternmark.statistics.recover import recover

@@ -35,8 +35,8 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
-from patternmark.null.blocks import log_c
-from patternmark.statistics.blocks import MIXTURE, BlockStatistic
+from patternmark.null.block_bound import log_c
+from patternmark.statistics.block_ratio import MIXTURE, BlockStatistic
 from patternmark.statistics.patterns import target_patterns
 from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.recover import recover

@@ -59,7 +59,7 @@ from patternmark.evidence import bonferroni, fisher, is_below, markov, p_value_o
 from patternmark.signature import joined
 from patternmark.statistics.base import Measurement
 from patternmark.statistics.block_best import STRETCHES
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.likelihood import log_mean_exp
 
 ALIKE = 0.3  # the share of identical residues, or of words, from which on two records are alike

@@ -3,8 +3,8 @@
 import numpy as np
 
 from patternmark import PROTEIN
-from patternmark.attacks.blosum import aligned_frequencies, replacement_law
 from patternmark.attacks.edits import substitute_alike
+from patternmark.attacks.substitutions import aligned_frequencies, replacement_law
 from patternmark.masks.blosum import blosum62
 
 

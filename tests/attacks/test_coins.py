@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Key, Profile
-from patternmark.attacks.coins import PAIRS, CoinKnowledge, learn_coins
+from patternmark.attacks.block_coins import PAIRS, CoinKnowledge, learn_coins
 from patternmark.attacks.forge import forge
 from patternmark.attacks.seen import Seen, by_letters
 from patternmark.core.alphabet import UNREAD

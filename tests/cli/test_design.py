@@ -22,7 +22,7 @@ from tests.conftest import Outcome
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from patternmark.design.output import DesignFile  # noqa: E402  # needs torch
+from patternmark.design.fasta_file import DesignFile  # noqa: E402  # needs torch
 
 Run = Callable[..., Outcome]
 

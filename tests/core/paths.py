@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from patternmark.statistics import block_paths
-from patternmark.statistics.block_paths import Chain, Component
+from patternmark.statistics.block_paths import BlockChain, BlockComponent
 
 PAIRS = 2  # letters 0 and 1 are a pair, 2 and 3 another; letter 4 belongs to none
 NEGLIGIBLE = 1e-5
@@ -30,13 +30,13 @@ class Path(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-def small_chain(letters: Sequence[int], weights: np.ndarray) -> Chain:
+def small_chain(letters: Sequence[int], weights: np.ndarray) -> BlockChain:
     """Return a chain of an alphabet of two pairs and a letter that says nothing."""
     ids = np.array(letters, dtype=np.int64)
     scored = ids < 2 * PAIRS
     pair = np.where(scored, ids // 2, -1)
     side = np.where(scored, 1 - 2 * (ids % 2), 0)
-    return Chain(ids, np.where(scored, weights, 0.0), pair, side)
+    return BlockChain(ids, np.where(scored, weights, 0.0), pair, side)
 
 
 def every_key(blocks: int) -> np.ndarray:
@@ -48,7 +48,7 @@ def every_key(blocks: int) -> np.ndarray:
     return np.concatenate([first, -first, second, -second, nothing], axis=2)
 
 
-def length_law(component: Component, positions: int) -> dict[int, float]:
+def length_law(component: BlockComponent, positions: int) -> dict[int, float]:
     """Return how likely each length of a piece is, by the fate of each position of a block."""
     law: dict[int, float] = {}
     doubled = (component.slip + component.growth) / 2
@@ -59,7 +59,7 @@ def length_law(component: Component, positions: int) -> dict[int, float]:
     return law
 
 
-def every_path(n: int, block: int, component: Component, blocks: int) -> list[Path]:
+def every_path(n: int, block: int, component: BlockComponent, blocks: int) -> list[Path]:
     """Return all paths that the forward pass follows, with their probabilities."""
     first_blocks = block_paths.FIRST_POSITIONS // block
     paths: list[Path] = []
@@ -88,7 +88,7 @@ def _scaled(paths: Iterator[Path], share: float) -> list[Path]:
 
 
 def _from(
-    n: int, block: int, component: Component, blocks: int, j: int, i: int, *, is_rest: bool
+    n: int, block: int, component: BlockComponent, blocks: int, j: int, i: int, *, is_rest: bool
 ) -> Iterator[Path]:
     """Yield the paths whose next piece is that of block j and begins at position i."""
     if j == blocks:
@@ -115,7 +115,7 @@ def _from(
 
 
 @cache
-def _laws(block: int, component: Component) -> tuple[dict[int, float], dict[int, float], int]:
+def _laws(block: int, component: BlockComponent) -> tuple[dict[int, float], dict[int, float], int]:
     """Return the laws of a whole block and of one from a random place on, and the longest piece."""
     whole = length_law(component, block)
     rest = dict.fromkeys(range(2 * block + 1), 0.0)
@@ -125,7 +125,7 @@ def _laws(block: int, component: Component) -> tuple[dict[int, float], dict[int,
     return whole, rest, max(size for size, share in whole.items() if share > NEGLIGIBLE)
 
 
-def _band(n: int, block: int, component: Component, j: int) -> tuple[int, int]:
+def _band(n: int, block: int, component: BlockComponent, j: int) -> tuple[int, int]:
     """Return where pieces of a block may begin at the earliest, and end at the latest."""
     if component.begins != "start":
         return 0, n
@@ -136,7 +136,7 @@ def _band(n: int, block: int, component: Component, j: int) -> tuple[int, int]:
     return expected - drift, min(n, expected + drift + longest)
 
 
-def piece_ratio(chain: Chain, level: int, piece: Piece, row: np.ndarray) -> float:
+def piece_ratio(chain: BlockChain, level: int, piece: Piece, row: np.ndarray) -> float:
     """Return the likelihood of a piece under its coins, over the mean over all coins."""
 
     def likelihood(coins: Sequence[int]) -> float:
@@ -152,7 +152,7 @@ def piece_ratio(chain: Chain, level: int, piece: Piece, row: np.ndarray) -> floa
     return likelihood([int(row[0]), int(row[2])]) / (sum(every) / len(every))
 
 
-def ratio(chain: Chain, level: int, paths: list[Path], halves: np.ndarray) -> float:
+def ratio(chain: BlockChain, level: int, paths: list[Path], halves: np.ndarray) -> float:
     """Return E of one key [J, 5]: the mean over paths of the product over their pieces."""
     return sum(
         path.share * prod(piece_ratio(chain, level, p, halves[p.block]) for p in path.pieces)

@@ -6,7 +6,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.masks import read, said_before
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 
 MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
 

@@ -7,7 +7,7 @@ import torch
 
 from patternmark.models.cmlm import CMLM
 from patternmark.models.head import choose
-from patternmark.models.products import Packed, Product
+from patternmark.models.products import PackedWeights, Product
 from tests.translation.small import config
 
 torch.set_num_threads(1)
@@ -24,7 +24,7 @@ def test_products_are_the_same_packed(shape: tuple[int, ...]) -> None:
     plain = layer(x)
     layer.pack()
     torch.testing.assert_close(layer(x), plain)
-    found = Packed(layer.weight)(x, other)
+    found = PackedWeights(layer.weight)(x, other)
     torch.testing.assert_close(found, plain - layer.bias + other, atol=1e-5, rtol=1e-5)
 
 

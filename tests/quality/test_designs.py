@@ -13,11 +13,11 @@ from patternmark.design.run import random_ranks, score_sequences
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.quality.agreement import structure_agreement
-from patternmark.quality.designs import Judges, differences, measure_designs, summary
+from patternmark.quality.design_measures import Judges, differences, measure_designs, summary
 from patternmark.quality.dssp import dssp
-from patternmark.quality.folding import Folder
-from patternmark.quality.likelihood import judge
-from patternmark.quality.predictor import Config, StructureNet, StructurePredictor
+from patternmark.quality.esmfold import Folder
+from patternmark.quality.nll import judge
+from patternmark.quality.predictor import PredictorConfig, StructureNet, StructurePredictor
 from patternmark.quality.states import STATES
 from tests.adapters import write_chains
 from tests.quality.test_folding import save_tiny_fold
@@ -29,7 +29,7 @@ class Told(StructurePredictor):
     """Knows the structure of some sequences, and calls all others coil."""
 
     def __init__(self, known: dict[str, str]) -> None:
-        super().__init__(StructureNet(Config(width=32, hidden=32, layers=1)))
+        super().__init__(StructureNet(PredictorConfig(width=32, hidden=32, layers=1)))
         self._known = known
 
     def probabilities(self, sequences):  # type: ignore[no-untyped-def]

@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from patternmark.errors import PatternmarkError
-from patternmark.quality.folding import Folder
+from patternmark.quality.esmfold import Folder
 
 LETTERS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from patternmark.quality.predictor import (
-    Config,
+    PredictorConfig,
     StructureNet,
     StructurePredictor,
     batches,
@@ -11,7 +11,7 @@ from patternmark.quality.predictor import (
 )
 from patternmark.quality.states import STATES
 
-SMALL = Config(width=32, hidden=32, layers=2)
+SMALL = PredictorConfig(width=32, hidden=32, layers=2)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,9 +14,9 @@ from patternmark.null.binomial import binomial_log_tail
 
 pytest.importorskip("numba")
 
-from patternmark.scan import blocks
-from patternmark.scan.blocks import FIRST_PHASE, PHASES, BlockGroup, letter_codes
-from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
+from patternmark.scan import block_stage as blocks
+from patternmark.scan.block_stage import FIRST_PHASE, PHASES, BlockGroup, letter_codes
+from patternmark.scan.keyset import AMINO_ACIDS, LEVELS, LONGEST
 
 LENGTHS = (0, 1, 31, 32, 33, 300, 2048)
 SYMBOLS = np.full(27, -1)  # of letters by their places in the Latin alphabet

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
 
-from patternmark.scan import kernels, sizes
+from patternmark.scan import record_loops as kernels
+from patternmark.scan import sizes
 from patternmark.scan.buffers import Buffer, Buffers
 
 

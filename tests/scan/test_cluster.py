@@ -23,9 +23,9 @@ from pyarrow import parquet  # noqa: E402
 
 from patternmark.errors import PatternmarkError  # noqa: E402
 from patternmark.scan.batches import hit_schema, scan_batches  # noqa: E402
-from patternmark.scan.files import Result, Scan  # noqa: E402
+from patternmark.scan.file_scan import Result, Scan  # noqa: E402
+from patternmark.scan.keyset import KeySet  # noqa: E402
 from patternmark.scan.result import corrected, write_hits  # noqa: E402
-from patternmark.scan.screen import Screen  # noqa: E402
 from patternmark.scan.sizes import PIECE  # noqa: E402
 from tests.scan.made import a_key, drawn, fasta, marked  # noqa: E402
 
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def a_scan(folder: Path, work: Path) -> Scan:
     files = tuple(str(folder / name) for name in ("a.fa", "b.fa.gz"))
-    scan = Scan(files, Screen(KEYS), work, workers=2)
+    scan = Scan(files, KeySet(KEYS), work, workers=2)
     scan.begin(resume=False)
     return scan
 
@@ -142,7 +142,7 @@ def test_spark_maps_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     try:
         frame = spark.read.parquet(str(tmp_path / "in.parquet")).repartition(3)
         schema = ", ".join(f"{field.name} {SPARK[str(field.type)]}" for field in hit_schema())
-        hits = frame.mapInArrow(partial(scan_batches, screen=Screen(KEYS)), schema).collect()
+        hits = frame.mapInArrow(partial(scan_batches, screen=KeySet(KEYS)), schema).collect()
     finally:
         spark.stop()
     significant = [row for row in hits if row.log10_p + log10(201 * 3) <= -2]

@@ -123,10 +123,10 @@ from pathlib import Path
 from patternmark.errors import InputError
 from patternmark.scan import sources
 from patternmark.scan.judging import judge
-from patternmark.scan.screen import Screen
+from patternmark.scan.keyset import KeySet
 from tests.scan.made import a_key
 
-folder, screen = Path(sys.argv[1]), Screen([a_key(1)])
+folder, screen = Path(sys.argv[1]), KeySet([a_key(1)])
 refused = 0
 for name in ("a.arrow", "a.parquet"):
     content = (folder / name).read_bytes()

@@ -11,13 +11,14 @@ from patternmark.core.schemes import Blocks
 pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
 torch = pytest.importorskip("torch", reason="pip install 'patternmark[protein]'")
 
-from patternmark.scan import gpu, gpu_blocks  # noqa: E402
-from patternmark.scan.blocks import BlockGroup  # noqa: E402
-from patternmark.scan.gpu import TORCH_ON_CPU  # noqa: E402
-from patternmark.scan.gpu_blocks import GpuBlocks  # noqa: E402
+from patternmark.scan import gpu_block_stage as gpu_blocks  # noqa: E402
+from patternmark.scan import gpu_two_part as gpu  # noqa: E402
+from patternmark.scan.block_stage import BlockGroup  # noqa: E402
+from patternmark.scan.gpu_block_stage import GpuBlocks  # noqa: E402
+from patternmark.scan.gpu_two_part import TORCH_ON_CPU  # noqa: E402
 from patternmark.scan.judging import judge  # noqa: E402
-from patternmark.scan.reading import padded, read_fasta  # noqa: E402
-from patternmark.scan.screen import LEVELS, LONGEST, Screen  # noqa: E402
+from patternmark.scan.keyset import LEVELS, LONGEST, KeySet  # noqa: E402
+from patternmark.scan.segments import padded, read_fasta  # noqa: E402
 from tests.scan.made import a_key, drawn, fasta, marked, marked_blocks  # noqa: E402
 from tests.scan.test_blocks import (  # noqa: E402
     LENGTHS,
@@ -60,14 +61,14 @@ def test_both_kinds_of_keys(device: str, rng: np.random.Generator) -> None:
     found = check_judged(keys, sequences, device, at_least=7)
     wanted = {key.key_id for key in (*eight[::6], others[4], keys[9])}
     assert wanted <= {hit["key_id"] for hit in found["hits"]}
-    on_device, on_cpu = Screen(keys, device), Screen(keys)
+    on_device, on_cpu = KeySet(keys, device), KeySet(keys)
     assert on_device.lost(0.7, 300) == on_cpu.lost(0.7, 300) < 1
 
 
 def check_judged(keys: list[Key], sequences: list[str], device: str, at_least: int) -> dict:
     data = fasta(sequences)
-    expected = judge(read_fasta(padded(data), len(data)), Screen(keys)).to_table()
-    found = judge(read_fasta(padded(data), len(data)), Screen(keys, device)).to_table()
+    expected = judge(read_fasta(padded(data), len(data)), KeySet(keys)).to_table()
+    found = judge(read_fasta(padded(data), len(data)), KeySet(keys, device)).to_table()
     assert found == expected
     assert expected["passed"] >= at_least
     return expected

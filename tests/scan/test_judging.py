@@ -14,10 +14,10 @@ pytest.importorskip("numba", reason="pip install 'patternmark[scan]'")
 
 from patternmark import Detector
 from patternmark.null.walk import phase_log_tail
-from patternmark.scan import screen as screen_module
+from patternmark.scan import keyset as screen_module
 from patternmark.scan.judging import judge
-from patternmark.scan.reading import padded, read_fasta
-from patternmark.scan.screen import LEVELS, LONGEST, Screen
+from patternmark.scan.keyset import LEVELS, LONGEST, KeySet
+from patternmark.scan.segments import padded, read_fasta
 from patternmark.scan.unrepeated import unrepeated
 from tests.scan.made import a_key, drawn, fasta, marked
 
@@ -29,7 +29,7 @@ def test_counts_are_those_of_the_library(rng: np.random.Generator) -> None:
     sequences = [drawn(rng, n) for n in (1, 2, 33, 64, 65, 300, 1024, 2048)]
     data = fasta(sequences)
     (part,) = read_fasta(padded(data), len(data))
-    screen = Screen(KEYS)
+    screen = KeySet(KEYS)
     off = 2 * part.segments[:, 4, None] - part.segments[:, 3, None]
     off = off + 2 * part.counts.astype(int) @ screen.parts.astype(int)
     for column, key in enumerate(KEYS):
@@ -44,7 +44,7 @@ def test_counts_are_those_of_the_library(rng: np.random.Generator) -> None:
 
 
 def test_limits_are_the_first_that_are_small_enough() -> None:
-    limits = Screen(KEYS[:1]).limits
+    limits = KeySet(KEYS[:1]).limits
     for n in (0, 1, 10, 57, 300, LONGEST):
         for level in (0, 4, 15):
             agree = (n + int(limits[n, level])) // 2
@@ -57,7 +57,7 @@ def test_limits_are_the_first_that_are_small_enough() -> None:
 
 
 def test_what_the_first_stage_loses_is_a_binomial_tail() -> None:
-    screen = Screen(KEYS)
+    screen = KeySet(KEYS)
     n, rate = 60, 0.7
     least = (n + int(screen.limits[n, screen.passing - 1])) // 2
     exact = sum(comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(least))
@@ -70,7 +70,7 @@ def test_long_records_are_judged_in_segments(rng: np.random.Generator) -> None:
     before, after = drawn(rng, 5001), drawn(rng, 3000)
     text = before + marked(rng, KEYS[1], 600) + after
     data = fasta([text])
-    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS))
+    found = judge(read_fasta(padded(data), len(data)), KeySet(KEYS))
     assert found.residues == len(text)
     assert found.segments == -(-len(text) // 1024) - 1
     (hit,) = [hit for hit in found.hits if hit["log10_p"] < -8]
@@ -97,7 +97,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_segments_that_are_alike_are_judged_once(judged: list[int]) -> None:
     text = marked(np.random.default_rng(3), KEYS[0], 2048)
     data = fasta([text * 20])  # half of a segment is that of the next
-    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS[:1]))
+    found = judge(read_fasta(padded(data), len(data)), KeySet(KEYS[:1]))
     assert found.passed == found.segments == 39
     assert judged == [2]
     assert len(found.hits) == 1
@@ -107,7 +107,7 @@ def test_repeats_are_not_judged_in_full(judged: list[int]) -> None:
     """They pass with one key in two, and would take most of the time."""
     letters = [KEYS[0].profile.alphabet.letters[np.argmax(m)] for m in KEYS[0].partition.members]
     data = fasta(["".join(letters) * 50_000])
-    found = judge(read_fasta(padded(data), len(data)), Screen(KEYS[:1]))
+    found = judge(read_fasta(padded(data), len(data)), KeySet(KEYS[:1]))
     assert found.segments == found.tally[4] == 97
     assert (found.passed, judged) == (0, [])
 
@@ -117,7 +117,7 @@ def test_what_is_left_of_repeats_is_counted_as_auto_counts_it() -> None:
     own = [drawn(rng, 40) + drawn(rng, 25) * 6 + "QA" * 9 + "X" + drawn(rng, 31) for _ in range(8)]
     data = fasta([*own, *(marked(rng, key, 260) for key in KEYS)])
     (part,) = read_fasta(padded(data), len(data))
-    screen = Screen(KEYS)
+    screen = KeySet(KEYS)
     every = np.array([(s, k) for s in range(13) for k in range(5)], dtype=np.int64)
     for level in (1, 2, 5):
         screen.passing = level
@@ -139,7 +139,7 @@ def test_what_is_left_of_repeats_is_counted_as_auto_counts_it() -> None:
 def test_threads_share_the_detectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of which few are kept: one may be let go while another thread takes it."""
     monkeypatch.setattr(screen_module, "_KEPT_DETECTORS", 1)
-    screen, failed = Screen(KEYS), []
+    screen, failed = KeySet(KEYS), []
 
     def use(first: int) -> None:
         try:

@@ -16,8 +16,9 @@ from tests.scan import reference
 
 pytest.importorskip("numba")
 
-from patternmark.scan import kernels, reading
-from patternmark.scan.reading import Counted, padded, read_column, read_fasta
+from patternmark.scan import record_loops as kernels
+from patternmark.scan import segments as reading
+from patternmark.scan.segments import Counted, padded, read_column, read_fasta
 
 PLAIN = b"ACDEFGHIKLMNPQRSTVWY"
 LETTERS = PLAIN + PLAIN.lower() + b"XBZJUO*-.~?xbzjuo"
@@ -175,7 +176,7 @@ def test_no_room(content: bytes, most: int, more: int, is_column: bool) -> None:
 GUARDED = """
 import ctypes, mmap
 import numpy as np
-from patternmark.scan import kernels, reading
+from patternmark.scan import record_loops as kernels, segments as reading
 
 # What lies directly behind the buffer cannot be read: the process would end by a signal.
 page = mmap.PAGESIZE

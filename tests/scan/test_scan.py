@@ -29,9 +29,11 @@ from patternmark.core.schemes import Blocks  # noqa: E402
 from patternmark.errors import InputError, PatternmarkError  # noqa: E402
 from patternmark.io.files import held  # noqa: E402
 from patternmark.io.kept import Kept  # noqa: E402
-from patternmark.scan import cluster, files, sizes, sources  # noqa: E402
+from patternmark.scan import cluster, sizes, sources  # noqa: E402
+from patternmark.scan import file_scan as files  # noqa: E402
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches  # noqa: E402
-from patternmark.scan.files import Scan  # noqa: E402
+from patternmark.scan.file_scan import Scan  # noqa: E402
+from patternmark.scan.keyset import KeySet  # noqa: E402
 from patternmark.scan.result import (  # noqa: E402
     COLUMNS,
     Written,
@@ -40,7 +42,6 @@ from patternmark.scan.result import (  # noqa: E402
     signatures,
     write_hits,
 )
-from patternmark.scan.screen import Screen  # noqa: E402
 from tests.conftest import Outcome, no_file_over  # noqa: E402
 from tests.scan.made import (  # noqa: E402
     a_key,
@@ -120,7 +121,7 @@ def test_keys_of_both_schemes_in_one_scan(run: Run, tmp_path: Path) -> None:
         key = next(key for _, key in expected if key.key_id == row["key_id"])
         if row["id"] != "s40":
             assert row["log10_p"] == Detector(key).detect(sequences[int(row["id"][1:])]).log10_p
-    screen = Screen([KEYS[3], *own])
+    screen = KeySet([KEYS[3], *own])
     assert screen.lost(0.85, 300, key=1) < 1e-9 < screen.lost(0.6, 300, key=1)
 
 
@@ -161,7 +162,7 @@ def test_pieces_and_workers_change_nothing(
         monkeypatch.setattr(sizes, "PIECE", piece)
         monkeypatch.setattr(sizes, "STREAMED", min(piece, 777))
         work = tmp_path / f"w{number}"
-        scan = Scan((str(tmp_path / "a.fa"), str(tmp_path / "a.gz")), Screen(KEYS), work, workers)
+        scan = Scan((str(tmp_path / "a.fa"), str(tmp_path / "a.gz")), KeySet(KEYS), work, workers)
         scan.begin(resume=False)
         found = scan.run()
         assert found.files[0].found.to_table() == found.files[1].found.to_table()
@@ -244,7 +245,7 @@ def test_only_the_same_files_are_gone_on_with(content: bytes, tmp_path: Path) ->
     plain, packed = tmp_path / "a.fa", tmp_path / "b.fa.gz"
     plain.write_bytes(content)
     packed.write_bytes(gzip.compress(content))
-    scan = Scan((str(plain), str(packed)), Screen(KEYS), tmp_path / "w")
+    scan = Scan((str(plain), str(packed)), KeySet(KEYS), tmp_path / "w")
     scan.begin(resume=False)
     scan.run()
     with pytest.raises(InputError, match="unfinished scan: continue it with resume=True"):
@@ -273,7 +274,7 @@ def test_what_failed_is_tried_again(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.fa").write_bytes(content)
-    scan = Scan((str(tmp_path / "a.fa"),), Screen(KEYS), tmp_path / "w")
+    scan = Scan((str(tmp_path / "a.fa"),), KeySet(KEYS), tmp_path / "w")
     scan.begin(resume=False)
     with monkeypatch.context() as broken:
 
@@ -329,7 +330,7 @@ def test_carriage_returns_alone_and_pipes(run: Run, content: bytes, tmp_path: Pa
 def test_bytes_that_are_no_text_cost_one_row(tmp_path: Path) -> None:
     table = arrow.table({"sequence": arrow.array([b"ACDE", b"A\xff", b"WYV"], arrow.binary())})
     parquet.write_table(table, tmp_path / "a.parquet")
-    scan = Scan((str(tmp_path / "a.parquet"),), Screen(KEYS), tmp_path / "w")
+    scan = Scan((str(tmp_path / "a.parquet"),), KeySet(KEYS), tmp_path / "w")
     scan.begin(resume=False)
     ((_, found, _),) = scan.run().files
     assert (found.records, len(found.skipped)) == (2, 1)
@@ -358,7 +359,7 @@ def test_choices_that_do_not_go_together(run: Run, tmp_path: Path) -> None:
 
 def a_scan(content: bytes, folder: Path) -> Scan:
     (folder / "a.fa").write_bytes(content)
-    scan = Scan((str(folder / "a.fa"),), Screen(KEYS), folder / "w")
+    scan = Scan((str(folder / "a.fa"),), KeySet(KEYS), folder / "w")
     scan.begin(resume=False)
     return scan
 
@@ -401,7 +402,7 @@ def test_all_that_shapes_hits_is_signed(content: bytes, tmp_path: Path) -> None:
     found = a_scan(content, tmp_path).run()
     levels = [{"fpr": 0.01}, {"fpr": 0.001}, {"fdr": 0.01}]
     signed = [signatures(found, **level) for level in levels]
-    screen, found.screen = found.screen, Screen(KEYS[:-1])
+    screen, found.screen = found.screen, KeySet(KEYS[:-1])
     signed.append(signatures(found, fpr=0.01))
     found.screen = screen
     assert len({one for some in signed for one in some}) == sum(map(len, signed))
@@ -420,12 +421,12 @@ def test_batches_of_arrow(content: bytes) -> None:
     ids = [head.split()[0].decode() for head, _ in records]
     letters = [body.replace(b"\n", b"").decode() for _, body in records]
     table = arrow.table({"id": ids, "sequence": letters, "file": ["x"] * len(ids)})
-    found = list(scan_batches(table.to_batches(max_chunksize=33), Screen(KEYS)))
+    found = list(scan_batches(table.to_batches(max_chunksize=33), KeySet(KEYS)))
     assert all(batch.schema == hit_schema() for batch in found)
     tests = sum(int(batch.schema.metadata[b"tests"]) for batch in found)
     signed = {batch.schema.metadata[b"signatures"] for batch in found}
-    assert [json.loads(one) for one in signed] == [Screen(KEYS).signatures]
-    assert tests == count_tests(table.to_batches(), Screen(KEYS)) == 2000
+    assert [json.loads(one) for one in signed] == [KeySet(KEYS).signatures]
+    assert tests == count_tests(table.to_batches(), KeySet(KEYS)) == 2000
     rows = [row for batch in found for row in batch.to_pylist()]
     significant = [row for row in rows if row["log10_p"] + log10(tests) <= -2]
     assert {(row["id"], row["key_id"]) for row in significant} == EXPECTED
@@ -434,7 +435,7 @@ def test_batches_of_arrow(content: bytes) -> None:
 
 def test_many_bad_records_are_counted_and_some_named(tmp_path: Path) -> None:
     (tmp_path / "a.fa").write_bytes(b">bad\nAC1\n" * 5000 + b">good\nACDE\n")
-    scan = Scan((str(tmp_path / "a.fa"),), Screen(KEYS), tmp_path / "w")
+    scan = Scan((str(tmp_path / "a.fa"),), KeySet(KEYS), tmp_path / "w")
     scan.begin(resume=False)
     result = scan.run()
     found = result.files[0].found
@@ -448,7 +449,7 @@ def test_ids_of_columns_are_part_of_the_hash(tmp_path: Path) -> None:
     for number, ids in enumerate((["a", "b"], ["ab", ""], ["a", None], [1, 2], [b"a", b"b"])):
         file = tmp_path / f"{number}.parquet"
         parquet.write_table(arrow.table({"id": ids, "sequence": ["ACD", "WY"]}), file)
-        scan = Scan((str(file),), Screen(KEYS), tmp_path / f"w{number}")
+        scan = Scan((str(file),), KeySet(KEYS), tmp_path / f"w{number}")
         scan.begin(resume=False)
         hashes.add(scan.run().files[0].digest)
     assert len(hashes) == 4  # text and bytes that are the same are the same

@@ -30,9 +30,10 @@ import pyarrow as arrow
 import zstandard
 from pyarrow import parquet
 
-from patternmark.scan import kernels, sizes, sources
+from patternmark.scan import record_loops as kernels
+from patternmark.scan import sizes, sources
 from patternmark.scan.loaded import Loaded, Piece
-from patternmark.scan.reading import padded
+from patternmark.scan.segments import padded
 
 Row = tuple[int, str, int]  # where a record begins, its id, its residues
 FASTA_BITS = [

@@ -15,8 +15,8 @@ from patternmark.search import block_keys
 from patternmark.search.block_keys import BlockKeyScreen
 from patternmark.search.identify import Candidate, Identifier
 from patternmark.statistics.block_paths import Look, log_ratios
+from patternmark.statistics.block_ratio import MIXTURE, BlockStatistic
 from patternmark.statistics.block_screen import best_paths, best_stretches, pack
-from patternmark.statistics.blocks import MIXTURE, BlockStatistic
 from tests.synthetic import marked, plain
 
 SCHEMES = [Blocks(nonces=1), Blocks(nonces=3), Blocks(block=5, nonces=2)]

@@ -18,22 +18,22 @@ from patternmark.statistics.block_paths import (
     AT_START,
     ENTER,
     LEAVE,
-    Chain,
-    Component,
+    BlockChain,
+    BlockComponent,
     inverse_means,
     piece_law,
 )
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from tests.synthetic import marked, plain
 
 
-def chain_of(letters: np.ndarray, rng: np.random.Generator) -> Chain:
+def chain_of(letters: np.ndarray, rng: np.random.Generator) -> BlockChain:
     weights = rng.uniform(0.2, 2.0, size=(1, len(letters)))
-    return Chain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
+    return BlockChain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
 
 
 def best_by_trying_all(
-    chain: Chain, halves: np.ndarray, block: int, slip: float, first_blocks: int
+    chain: BlockChain, halves: np.ndarray, block: int, slip: float, first_blocks: int
 ) -> float:
     """Return ln of the best path: every first block, first position, row of lengths and end."""
     law, n = piece_law(block, slip), chain.length
@@ -77,7 +77,7 @@ def test_no_path_is_better(
     for length in (1, 2, 5):
         chain = chain_of(rng.integers(0, 20, size=length), rng)
         halves = halves_of(rng.integers(0, 1024, size=3).astype(np.uint16))
-        found = stretch_of(chain, halves, 2, Component(0, slip, "inside"))
+        found = stretch_of(chain, halves, 2, BlockComponent(0, slip, "inside"))
         best = best_by_trying_all(chain, halves, 2, slip, 2)
         assert found.log_ratio == pytest.approx(best)
         on_path = np.flatnonzero(found.blocks != NO_KEY)
@@ -111,7 +111,9 @@ def test_a_mark_is_found_where_it_lies(secret: Secret, rng: np.random.Generator)
 
 def test_a_chain_without_letters_has_no_stretch() -> None:
     nothing = np.zeros(0, dtype=np.int64)
-    chain = Chain(nothing, np.zeros((1, 0)), nothing, nothing)
-    found = stretch_of(chain, np.zeros((4, 21), dtype=np.int8), 3, Component(0, 0.01, "inside"))
+    chain = BlockChain(nothing, np.zeros((1, 0)), nothing, nothing)
+    found = stretch_of(
+        chain, np.zeros((4, 21), dtype=np.int8), 3, BlockComponent(0, 0.01, "inside")
+    )
     assert (found.start, found.end, len(found.blocks)) == (0, 0, 0)
     assert len(found.continued(3)) == 0

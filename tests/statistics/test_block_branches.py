@@ -9,11 +9,11 @@ from patternmark import PROTEIN, Key, Profile
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.masks import read
-from patternmark.statistics import blocks
+from patternmark.statistics import block_ratio as blocks
 from patternmark.statistics.base import likeliest_nonce
 from patternmark.statistics.block_paths import log_ratios
+from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.block_screen import log_ratio_of_path
-from patternmark.statistics.blocks import BlockStatistic
 from tests.synthetic import letters, plain
 
 

@@ -11,8 +11,8 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import PROTEIN_PAIRS, halves_of, pair_of_letter, side_of_letter
 from patternmark.fast.compiled import forced
 from patternmark.statistics.block_paths import (
-    Chain,
-    Component,
+    BlockChain,
+    BlockComponent,
     Look,
     inverse_means,
     log_ratios,
@@ -21,14 +21,14 @@ from patternmark.statistics.block_paths import (
 
 LETTERS = 20
 COMPONENTS = (
-    Component(0, 0.003),
-    Component(1, 0.02),
-    Component(1, 0.25),
-    Component(0, 0.004, "anywhere"),
-    Component(1, 0.03, "anywhere"),
-    Component(1, 0.01, "inside"),
-    Component(1, 0.12, growth=-0.1),
-    Component(0, 0.3, growth=0.27),
+    BlockComponent(0, 0.003),
+    BlockComponent(1, 0.02),
+    BlockComponent(1, 0.25),
+    BlockComponent(0, 0.004, "anywhere"),
+    BlockComponent(1, 0.03, "anywhere"),
+    BlockComponent(1, 0.01, "inside"),
+    BlockComponent(1, 0.12, growth=-0.1),
+    BlockComponent(0, 0.3, growth=0.27),
 )
 
 
@@ -49,7 +49,7 @@ def other_letter() -> np.ndarray:
 
 def draw_chain(
     rng: np.random.Generator, length: int, half: np.ndarray | None = None, block: int = 3
-) -> Chain:
+) -> BlockChain:
     """Return a chain; one that is marked with the halves [J, V] has 75 % agreeing letters."""
     letters = rng.integers(LETTERS, size=length)
     if half is not None:
@@ -57,7 +57,7 @@ def draw_chain(
         letters = np.where(agrees | (rng.random(length) < 0.5), letters, other_letter()[letters])
     letters[rng.random(length) < 0.02] = LETTERS  # an unknown residue
     weights = np.where(letters < LETTERS, np.array([[0.6], [1.1]]) + 0.02 * letters, 0.0)
-    return Chain(
+    return BlockChain(
         letters, weights, np.maximum(pair_of_letter()[letters], 0), side_of_letter()[letters]
     )
 
@@ -113,7 +113,9 @@ def test_denominators_are_products_over_pairs(length, longest, seed):
         with forced(compiled):
             means_of = inverse_means
             if compiled:
-                means_of = pytest.importorskip("patternmark.statistics.block_kernels").inverse_means
+                means_of = pytest.importorskip(
+                    "patternmark.statistics.block_path_loops"
+                ).inverse_means
             found = means_of(chain, 1, longest)
         for end in range(length + 1):
             for size in range(longest + 1):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
 from patternmark.fast.compiled import forced
-from patternmark.statistics.block_paths import Chain, log_ratios, num_blocks
+from patternmark.statistics.block_paths import BlockChain, log_ratios, num_blocks
 from patternmark.statistics.block_screen import (
     SEGMENT,
     Packed,
@@ -49,13 +49,13 @@ def test_every_bit_of_the_table_is_a_coin(lanes, blocks):
         assert bits.sum() == promoted[:, lane].sum()  # and none elsewhere
 
 
-def joined(*chains: Chain) -> Chain:
+def joined(*chains: BlockChain) -> BlockChain:
     parts = ((c.letters, c.weights, c.pair, c.side) for c in chains)
-    return Chain(*(np.concatenate(x, axis=-1) for x in zip(*parts, strict=True)))
+    return BlockChain(*(np.concatenate(x, axis=-1) for x in zip(*parts, strict=True)))
 
 
-def cut(chain: Chain, begin: int, end: int) -> Chain:
-    return Chain(chain.letters[begin:end], chain.weights[:, begin:end], *(
+def cut(chain: BlockChain, begin: int, end: int) -> BlockChain:
+    return BlockChain(chain.letters[begin:end], chain.weights[:, begin:end], *(
         x[begin:end] for x in (chain.pair, chain.side)
     ))  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_a_path_at_another_pace_finds_the_nonce(pace):
     chain = draw_chain(rng, 400, halves[17])
     kept = np.arange(400) % 5 != 4
     if pace < 1:
-        edited = Chain(chain.letters[kept], chain.weights[:, kept], chain.pair[kept],
+        edited = BlockChain(chain.letters[kept], chain.weights[:, kept], chain.pair[kept],
                        chain.side[kept])  # fmt: skip
     else:
         others = draw_chain(rng, 100)
@@ -150,7 +150,7 @@ def test_the_nonce_of_a_mark_is_looked_at(damage):
             chain = draw_chain(rng, 300, halves[true])
             if damage == "lost":
                 kept = rng.random(300) > 0.05
-                chain = Chain(chain.letters[kept], chain.weights[:, kept], chain.pair[kept],
+                chain = BlockChain(chain.letters[kept], chain.weights[:, kept], chain.pair[kept],
                               chain.side[kept])  # fmt: skip
             elif damage == "window":
                 chain = cut(chain, 80, 260)

@@ -8,7 +8,7 @@ from functools import cache
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from patternmark.models.cmlm import Config
-from patternmark.translation.tokenizer import SPECIAL, TextCodec
+from patternmark.translation.bpe import SPECIAL, TextCodec
 
 PAIRS: list[tuple[str, str]] = [
     ("Der Hund schläft unter dem Tisch.", "The dog is sleeping under the table."),

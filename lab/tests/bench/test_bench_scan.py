@@ -86,16 +86,16 @@ def test_scans_on_a_gpu_are_measured(run: Callable[..., Outcome], tmp_path: Path
 def test_a_gpu_that_counts_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     pytest.importorskip("torch")
-    from patternmark.scan import gpu
-    from patternmark.scan.screen import Screen
+    from patternmark.scan import gpu_two_part as gpu
+    from patternmark.scan.keyset import KeySet
     from patternmark_lab.bench.protein import numbered_keys
     from patternmark_lab.bench.scan_gpu import same_on_both
 
     keys = numbered_keys("a test", SCHEMES["paper"], 40)
-    screen = Screen(keys, gpu.TORCH_ON_CPU)
+    screen = KeySet(keys, gpu.TORCH_ON_CPU)
     found = same_on_both(made_fasta(100, 1), screen)
     assert found["pairs"] == found["tally"][found["level"] - 1] > 0
-    assert screen.passing == Screen(keys).passing
+    assert screen.passing == KeySet(keys).passing
     right = gpu.reaching
     monkeypatch.setattr(gpu, "reaching", lambda off, *rest: right(off + 2, *rest))
     with pytest.raises(PatternmarkError, match=r"100 sequences, 40 keys: .* is not that of the"):
@@ -114,7 +114,7 @@ def test_input_is_the_same_for_a_seed() -> None:
 
 def test_bare_passes_find_every_record() -> None:
     pytest.importorskip("numba")
-    from patternmark.scan.reading import padded
+    from patternmark.scan.segments import padded
     from patternmark_lab.bench.scan_loops import boundaries, boundaries_by_lanes
 
     content = made_fasta(30, 1) + b">a > b\n>\nAC>D\n>last"

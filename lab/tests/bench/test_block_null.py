@@ -14,11 +14,11 @@ import pytest
 from patternmark import PROTEIN
 from patternmark.core.blocks import pair_of_letter
 from patternmark.core.schemes import DEFAULT_BLOCK
-from patternmark.null import blocks as null_blocks
-from patternmark.null.blocks import log_c
+from patternmark.null import block_bound as null_blocks
+from patternmark.null.block_bound import log_c
 from patternmark.statistics.block_draws import random_words
 from patternmark.statistics.block_paths import num_blocks
-from patternmark.statistics.blocks import BACKBONE_MIXTURE, MIXTURE
+from patternmark.statistics.block_ratio import BACKBONE_MIXTURE, MIXTURE
 from patternmark_lab.bench.block_batch import likely_words, mixed_log_ratios
 from patternmark_lab.bench.block_null import Job, grid, jobs_of, measured, raised_c, table_of
 from patternmark_lab.bench.block_null_page import to_markdown

@@ -9,13 +9,13 @@ import torch
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
-from patternmark.quality.predictor import Config, StructureNet, StructurePredictor
+from patternmark.quality.predictor import PredictorConfig, StructureNet, StructurePredictor
 from patternmark_lab.structure.card import render
 from patternmark_lab.structure.chains import Chain, write_chains
 from patternmark_lab.structure.training import Settings, accuracy, card_facts, train
 from tests.conftest import Outcome
 
-SMALL = Config(width=32, hidden=32, layers=1, dropout=0.0)
+SMALL = PredictorConfig(width=32, hidden=32, layers=1, dropout=0.0)
 QUICK = Settings(batch_residues=2048, warmup=5, masked=0.0, mean_steps=5, checks=3, steps=150)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from patternmark.translation.tokenizer import TextCodec
+from patternmark.translation.bpe import TextCodec
 from patternmark_lab.training.corpus import Corpus, Pair, as_lines
 from patternmark_lab.training.tokenizer import train_bpe
 from patternmark_lab.training.trainer import Settings

@@ -11,6 +11,7 @@ from lab.tests.training.small import codec
 from patternmark.errors import ParameterError
 from patternmark.models.cmlm import CMLM
 from patternmark.models.tensor_file import CheckpointError
+from patternmark.translation.bpe import TextCodec
 from patternmark.translation.checkpoint import (
     load_both,
     load_model,
@@ -19,7 +20,6 @@ from patternmark.translation.checkpoint import (
 )
 from patternmark.translation.decode import Decoding, translate_ids
 from patternmark.translation.published import load_published
-from patternmark.translation.tokenizer import TextCodec
 from patternmark_lab.training.saving import save_model, save_tensors
 from patternmark_lab.training.tokenizer import train_bpe
 from tests.translation.published_checkpoints import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lab.tests.training.small import codec
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.tokenizer import load_tokenizer
-from patternmark.translation.tokenizer import SPECIAL, TextCodec
+from patternmark.translation.bpe import SPECIAL, TextCodec
 from patternmark_lab.training.tokenizer import train_bpe
 from tests.translation.small import PAIRS
 

@@ -22,7 +22,7 @@ block, number of nonces, strength, and how often marked letters agree with their
 """
 
 from patternmark.attacks.audit import Audit, audit_sequences
-from patternmark.attacks.coins import CoinKnowledge, learn_coins
+from patternmark.attacks.block_coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import Knowledge, forge, random_edits, strip
 from patternmark.attacks.oracle import OracleResult, oracle_attack, protein_edits, text_edits
 from patternmark.attacks.picking import TextKnowledge, pick_sentences
@@ -35,7 +35,7 @@ from patternmark.attacks.tokens import (
     learn_pairs,
     learn_phases,
 )
-from patternmark.attacks.turns import TurnKnowledge, learn_turns
+from patternmark.attacks.turn_coins import TurnKnowledge, learn_turns
 
 __all__ = [
     "ATTACKS",

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.attacks.coins import CoinKnowledge, learn_coins
+from patternmark.attacks.block_coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import (
     Knowledge,
     composition,

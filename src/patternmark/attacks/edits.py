@@ -8,8 +8,8 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.attacks.blosum import replacement_law
 from patternmark.attacks.forge import draw
+from patternmark.attacks.substitutions import replacement_law
 from patternmark.core.alphabet import PROTEIN
 
 Symbols = NDArray[np.int64]

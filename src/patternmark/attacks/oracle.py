@@ -15,9 +15,9 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.attacks.blosum import replacement_law
 from patternmark.attacks.forge import draw
 from patternmark.attacks.registry import check_epsilon
+from patternmark.attacks.substitutions import replacement_law
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import ParameterError
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.cli.fitting import Fitted, fitted_records
-from patternmark.cli.items import Source
+from patternmark.cli.items import RecordSource
 from patternmark.cli.lines import read_lines, writing
 from patternmark.cli.output import progress, warn
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
@@ -180,7 +180,7 @@ class Oracle:
 
         loaded = load_key(key, allow_open=allow_open, with_secret=True)
         self._detector = Detector(loaded)
-        self._source = Source(loaded.profile.alphabet, beside=key.parent)
+        self._source = RecordSource(loaded.profile.alphabet, beside=key.parent)
         self._queries, self._answers, self._epsilon, self._seed = queries, answers, epsilon, seed
         self.of_text = self._source.of_text
 

@@ -12,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from patternmark.cli.items import Item, Source, read_items
+from patternmark.cli.items import Item, RecordSource, read_items
 from patternmark.cli.options import (
     ATTACK,
     INPUT,
@@ -33,7 +33,7 @@ from patternmark.core.schemes import SCHEMES, Blocks, Paper
 from patternmark.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from patternmark.attacks.coins import CoinKnowledge
+    from patternmark.attacks.block_coins import CoinKnowledge
     from patternmark.attacks.split import SplitKnowledge
 
 _UNKNOWN = PROTEIN.letters.index("X")
@@ -99,7 +99,7 @@ def audit(
         return sum(v.prediction for v in detector.detect_many(texts)) if detector else 0
 
     if backbone is None:
-        items = read_items(files, Source(PROTEIN))
+        items = read_items(files, RecordSource(PROTEIN))
     elif loaded is None:
         raise ParameterError("--backbone needs --key, whose parameters say what the model expects")
     else:
@@ -168,9 +168,9 @@ class _Chain(NamedTuple):
 
 
 def _on_backbone(files: list[str], backbone: Path, key: Key) -> Iterator[Item]:
-    from patternmark.cli.backbone import BackboneReader, Expectation, Layout
+    from patternmark.cli.backbone import BackboneReader, ChainLayout, Expectation
 
-    return BackboneReader(backbone, Layout(), Expectation(), key).items(files, "auto")
+    return BackboneReader(backbone, ChainLayout(), Expectation(), key).items(files, "auto")
 
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:

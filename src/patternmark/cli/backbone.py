@@ -24,7 +24,7 @@ _UNKNOWN = PROTEIN.letters.index("X")
 _SEED = 0  # of the decoding orders: the same for every verdict
 
 
-class Layout(NamedTuple):
+class ChainLayout(NamedTuple):
     """What was designed on the structure, in the terms of `design`."""
 
     chains: str | None = None
@@ -43,7 +43,7 @@ class Expectation(NamedTuple):
 
 
 def check_backbone_options(
-    backbone: Path | None, layout: Layout, setting: Expectation, detector: str
+    backbone: Path | None, layout: ChainLayout, setting: Expectation, detector: str
 ) -> None:
     """Refuse options that do not go together."""
     if backbone is None:
@@ -66,7 +66,7 @@ class BackboneReader:
     def __init__(
         self,
         path: Path,
-        layout: Layout,
+        layout: ChainLayout,
         setting: Expectation,
         key: Key,
         pattern_options: tuple[int | None, KeyChain | None] = (None, None),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from patternmark.cli.items import Source, read_items, signed_for_all
+from patternmark.cli.items import RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     AllowOpenKey,
@@ -65,7 +65,7 @@ def calibrate(
         from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
-    source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
+    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
     items = list(read_items(files, source))
     with progress("keys") as bar:
         task = bar.add_task("calibrating", total=null_keys + 1)

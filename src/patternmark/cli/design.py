@@ -103,7 +103,7 @@ def design(
 
     Example: patternmark design backbone.pdb --key lab.key -n 8 -o designs.fa
     """
-    from patternmark.design.output import DesignFile
+    from patternmark.design.fasta_file import DesignFile
     from patternmark.design.run import Designer, DesignOptions
     from patternmark.io.structures import find_structures
 
@@ -187,7 +187,7 @@ class _Job:
         return failed
 
     def _one(self, file: Path, bar: Progress) -> None:
-        from patternmark.design.output import native_header
+        from patternmark.design.fasta_file import native_header
         from patternmark.design.plan import plan_design, residue_bias_table
         from patternmark.io.structures import read_backbone
         from patternmark.models.weights import file_sha256

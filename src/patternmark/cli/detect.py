@@ -14,18 +14,18 @@ from rich.table import Table
 from patternmark.caution import caution_of
 from patternmark.cli.backbone import (
     BackboneReader,
+    ChainLayout,
     Expectation,
-    Layout,
     check_backbone_options,
 )
-from patternmark.cli.evidence import (
+from patternmark.cli.combined import (
     compare_with_keys,
     num_fresh_keys,
     print_combined,
     warn_of_calibration,
 )
 from patternmark.cli.exact import Draws, Exact, Seed, drawing_of, exact_cell, judge_exactly
-from patternmark.cli.items import Item, Source, read_items, signed_for_all
+from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     EXPERT,
@@ -132,11 +132,11 @@ def detect(
 
     Example: patternmark detect designs.fa --key lab.key
     """
-    layout = Layout(chains, fixed, tied)
+    layout = ChainLayout(chains, fixed, tied)
     setting = Expectation(model, weights, device, temperature, orders)
     check_backbone_options(backbone, layout, setting, detector)
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-    source = Source(loaded.profile.alphabet, format, tokenizer, key.parent)
+    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
     by_keys = null == "keys"
     if strict and (by_keys or exact or count_repeats):
         raise ParameterError("--strict cannot be used with --null keys, --exact or --count-repeats")

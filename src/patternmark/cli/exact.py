@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from rich.progress import Progress
 
-from patternmark.cli.evidence import readings_of
+from patternmark.cli.combined import readings_of
 from patternmark.core.key import Key
 from patternmark.core.verdict import Verdict
 from patternmark.detect import Detector

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from patternmark.cli.items import Item, Source, read_items, signed_for_all
+from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -70,7 +70,7 @@ def identify(
         bar.advance(task, len(candidates))
         alphabet = candidates[0].key.profile.alphabet  # of all: the search refuses a mixture
         beside = keys if keys is not None else master.parent if master else None
-        source = Source(alphabet, format, tokenizer, beside)
+        source = RecordSource(alphabet, format, tokenizer, beside)
         watch = _Watch()
         search = Identifier(candidates, fpr=fpr, progress=watch)
         bar.update(task, description="deriving schedules")

@@ -72,7 +72,7 @@ class Symbols(NamedTuple):
     folded: Mapping[str, int] | None = None
 
 
-class Source:
+class RecordSource:
     """How the records of a command are read: their format, and the alphabet of the key.
 
     With the alphabet of a tokenizer, text is read; the tokenizer is looked for when the first text
@@ -132,7 +132,7 @@ class Source:
         return self.tokenizer.cuts_read(record.sequence)
 
 
-def read_items(files: list[str], source: Source) -> Iterator[Item]:
+def read_items(files: list[str], source: RecordSource) -> Iterator[Item]:
     """Read records and what their manifests say of them; warn of those that cannot be used."""
     for file in files:
         name = input_name(file)
@@ -158,14 +158,14 @@ def read_items(files: list[str], source: Source) -> Iterator[Item]:
             )
 
 
-def _warn_of_foreign(file: str, places: list[str], source: Source) -> None:
+def _warn_of_foreign(file: str, places: list[str], source: RecordSource) -> None:
     """Name the texts in a language that the key's tokenizer was not made for, once for a file."""
     warn_of_spelled_out(
         file, places, source.alphabet.name, "It is judged anyway, but a mark is unlikely"
     )
 
 
-def _records(file: str, source: Source) -> Iterator[tuple[Record, Manifest | None]]:
+def _records(file: str, source: RecordSource) -> Iterator[tuple[Record, Manifest | None]]:
     """Read the records of a file, each with its manifest; a file without any is warned of."""
     try:
         manifest = _manifest_of(file)

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.items import Item, Source, read_items, signed_for_all
+from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -67,7 +67,7 @@ def locate(
     search = Locator(load_key(key, allow_open=allow_open_key, with_secret=True), fpr=fpr)
     if dna and search.key.profile.alphabet != PROTEIN:
         raise ParameterError("--dna needs a key for proteins")
-    source = Source(search.key.profile.alphabet, format, tokenizer, key.parent)
+    source = RecordSource(search.key.profile.alphabet, format, tokenizer, key.parent)
     found: list[_Found] = []
     with progress("sequences") as bar:
         task = bar.add_task("locating", total=None)
@@ -113,7 +113,7 @@ class _Found:
     characters: list[tuple[int, int]] | None
 
 
-def _characters(item: Item, located: Located, source: Source) -> list[tuple[int, int]] | None:
+def _characters(item: Item, located: Located, source: RecordSource) -> list[tuple[int, int]] | None:
     """Turn the segments of a text from tokens into characters, from 0, half-open."""
     cuts = source.cuts(item.record) if located.segments else None
     if cuts is None:

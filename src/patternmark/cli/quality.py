@@ -16,7 +16,7 @@ from rich.table import Table
 
 from patternmark.cli.design import load_model
 from patternmark.cli.fitting import Fitted, fitted_records
-from patternmark.cli.items import Source, read_items
+from patternmark.cli.items import RecordSource, read_items
 from patternmark.cli.options import (
     INPUT,
     MODEL,
@@ -35,7 +35,7 @@ from patternmark.quality.diversity import entropies
 from patternmark.quality.measured import Measured
 
 if TYPE_CHECKING:
-    from patternmark.quality.designs import DesignQuality, Judges
+    from patternmark.quality.design_measures import DesignQuality, Judges
 
 _RESAMPLES = 1000  # of lines, for the intervals of BLEU and chrF
 
@@ -99,7 +99,7 @@ def quality(
             )
         sequences = [
             item.symbols
-            for item in read_items([file], Source(PROTEIN))
+            for item in read_items([file], RecordSource(PROTEIN))
             if not (item.record.design and item.record.design.is_native)
         ]
         if not sequences:
@@ -158,7 +158,7 @@ class _Measuring:
         on: str,
     ) -> None:
         try:
-            import patternmark.quality.designs  # noqa: F401
+            import patternmark.quality.design_measures  # noqa: F401
         except ImportError as error:
             raise PatternmarkError(
                 f"measuring designs on a structure needs {error.name}: "
@@ -167,7 +167,7 @@ class _Measuring:
         from patternmark.design.plan import plan_design
         from patternmark.io.structures import read_backbone
         from patternmark.models.device import pick_device
-        from patternmark.quality.folding import Folder
+        from patternmark.quality.esmfold import Folder
 
         self._path, self._backbone = structure, read_backbone(structure)
         for message in self._backbone.warnings:
@@ -182,7 +182,12 @@ class _Measuring:
             self._prepared[facts["name"]] = model.prepare(model.encode(self._backbone))
 
     def report(self, file: str, against: str | None, seed: int, orders: int) -> dict[str, Any]:
-        from patternmark.quality.designs import Judges, differences, measure_designs, summary
+        from patternmark.quality.design_measures import (
+            Judges,
+            differences,
+            measure_designs,
+            summary,
+        )
 
         judges = Judges(self._prepared, folder=self._folder, seed=seed, orders=orders)
         items, designs = self._measured(file, judges)
@@ -203,7 +208,7 @@ class _Measuring:
 
     def _measured(self, file: str, judges: Judges) -> tuple[list[Fitted], list[DesignQuality]]:
         """Measure a file's designs; those with one plan together."""
-        from patternmark.quality.designs import measure_designs
+        from patternmark.quality.design_measures import measure_designs
 
         items = [
             item

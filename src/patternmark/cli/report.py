@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from patternmark.cli.detect import judge_items
-from patternmark.cli.items import Item, Source, read_items
+from patternmark.cli.items import Item, RecordSource, read_items
 from patternmark.cli.options import (
     AllowOpenKey,
     Fpr,
@@ -47,7 +47,7 @@ def report(
     Example: patternmark report designs.fa --key lab.key -o report.html
     """
     judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
-    source = Source(judge.key.profile.alphabet, format, tokenizer, key.parent)
+    source = RecordSource(judge.key.profile.alphabet, format, tokenizer, key.parent)
     with progress("sequences") as bar:
         task = bar.add_task("judging", total=None)
         items = list(read_items(files, source))
@@ -69,7 +69,7 @@ def report(
     say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
 
 
-def _entry(verdict: Verdict, item: Item, source: Source) -> ReportEntry:
+def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:
     design = item.record.design
     is_design = design is not None and not design.is_native
     return ReportEntry(
@@ -84,7 +84,7 @@ def _entry(verdict: Verdict, item: Item, source: Source) -> ReportEntry:
     )
 
 
-def _words(item: Item, source: Source) -> tuple[str, ...] | None:
+def _words(item: Item, source: RecordSource) -> tuple[str, ...] | None:
     """Cut a text into what its tokens stand for."""
     cuts = source.cuts(item.record)
     if cuts is None:

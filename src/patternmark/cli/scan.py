@@ -33,7 +33,7 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 
 if TYPE_CHECKING:
-    from patternmark.scan.files import Scan
+    from patternmark.scan.file_scan import Scan
 
 SKIPPED = 3  # the status of a scan that had to leave something out
 _SHOWN = 20
@@ -97,9 +97,9 @@ def scan(
     Example: patternmark scan uniref/ --keys keys/ -o hits.parquet --workers 8
     """
     from patternmark.io.files import held, write_json
-    from patternmark.scan.files import Scan, expand, needs
+    from patternmark.scan.file_scan import Scan, expand, needs
+    from patternmark.scan.keyset import KeySet
     from patternmark.scan.result import corrected, manifest, signatures, write_hits
-    from patternmark.scan.screen import Screen
 
     _check(fpr, fdr)
     if engine not in ("local", "ray"):
@@ -114,7 +114,7 @@ def scan(
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
         place = _device(device)
-        screen = Screen([c.key for c in keys_of_folder(keys, allow_open_key, refused)], place)
+        screen = KeySet([c.key for c in keys_of_folder(keys, allow_open_key, refused)], place)
         bar.advance(task, len(screen.keys))
     work = output.with_name(f"{output.name}.scan")
     plan = Scan(files, screen, work, workers, sequence_column)

@@ -24,7 +24,7 @@ class PieceType(IntEnum):
     BYTE = 6
 
 
-class Piece(NamedTuple):
+class ModelPiece(NamedTuple):
     """One entry of the vocabulary; its id is its place."""
 
     text: str
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5  # wire types of protocol buffers
 
 
-def read_pieces(content: bytes) -> list[Piece]:
+def read_pieces(content: bytes) -> list[ModelPiece]:
     """Return the pieces in the order of their ids; ValueError where this is no such model."""
     fields = list(_fields(content))
     pieces = [_piece(value) for number, value in fields if number == 1]
@@ -53,14 +53,14 @@ def read_begins(split: bytes) -> list[int]:
     return begins
 
 
-def _piece(message: int | bytes) -> Piece:
+def _piece(message: int | bytes) -> ModelPiece:
     if not isinstance(message, bytes):
         raise ValueError("a piece is no message")
     fields = dict(_fields(message))
     text, kind = fields.get(1), fields.get(3, PieceType.NORMAL)
     if not isinstance(text, bytes) or not isinstance(kind, int):
         raise ValueError("a piece has no text or no type")
-    return Piece(text.decode("utf-8"), PieceType(kind))
+    return ModelPiece(text.decode("utf-8"), PieceType(kind))
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from patternmark.models.products import Packed, Product
+from patternmark.models.products import PackedWeights, Product
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Config:
 
 
 class Attention(nn.Module):
-    both: Packed | None = None  # keys and values as one product
+    both: PackedWeights | None = None  # keys and values as one product
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Attention(nn.Module):
 
     def pack(self) -> None:
         parts = self.key, self.value
-        self.both = Packed(
+        self.both = PackedWeights(
             torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
         )
 
@@ -177,7 +177,7 @@ class Memory(NamedTuple):
 class CMLM(nn.Module):
     """Encoder, length predictor and bidirectional decoder; one table of tokens for all."""
 
-    table: Packed | None = None  # of tokens, for logits
+    table: PackedWeights | None = None  # of tokens, for logits
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class CMLM(nn.Module):
         for module in self.modules():
             if isinstance(module, Attention | Product):
                 module.pack()
-        self.table = Packed(self.embedding.weight)
+        self.table = PackedWeights(self.embedding.weight)
         return self
 
     def unpack(self) -> None:

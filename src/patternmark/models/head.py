@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from patternmark.core.promote import Promotion
-from patternmark.models.products import Packed
+from patternmark.models.products import PackedWeights
 
 _MOST_INPUTS = 512  # keys: with more, the product would take longer than the passes it saves
 _MULTIPLE = 8  # GPUs like such a number of inputs
@@ -35,7 +35,7 @@ class Head:
         table: Tensor,
         never: Sequence[int],
         promotion: Promotion | None = None,
-        packed: Packed | None = None,
+        packed: PackedWeights | None = None,
         *,
         inside: bool | None = None,
     ) -> None:

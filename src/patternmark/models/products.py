@@ -17,7 +17,7 @@ from torch.nn import functional
 _MULTIPLE = 8  # oneDNN writes code for each number of rows: a few numbers only
 
 
-class Packed:
+class PackedWeights:
     """Weights [out, in] to multiply rows with. They are held twice where oneDNN takes them."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -44,10 +44,10 @@ class Packed:
 class Product(nn.Linear):
     """A linear layer that may be packed, for inference alone."""
 
-    packed: Packed | None = None
+    packed: PackedWeights | None = None
 
     def pack(self) -> None:
-        self.packed = Packed(self.weight, self.bias)
+        self.packed = PackedWeights(self.weight, self.bias)
 
     def unpack(self) -> None:
         self.packed = None

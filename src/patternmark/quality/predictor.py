@@ -38,7 +38,7 @@ _THREE_OF = torch.tensor([THREE_STATES.index(THREE[state]) for state in STATES])
 
 
 @dataclass(frozen=True)
-class Config:
+class PredictorConfig:
     """The sizes of a network."""
 
     width: int = 192
@@ -51,7 +51,7 @@ class Config:
 class StructureNet(nn.Module):
     """Letters in, what each residue's state may be out."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: PredictorConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(PAD + 1, config.width)
@@ -72,7 +72,7 @@ class StructureNet(nn.Module):
 class Layer(nn.Module):
     """Attention, a look nearby, and a gated step for each residue; each adds to what it saw."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: PredictorConfig) -> None:
         super().__init__()
         width, span = config.width, 2 * config.reach + 1
         self.heads, self.reach = width // _HEAD_WIDTH, config.reach
@@ -154,12 +154,12 @@ class StructurePredictor:
     def load(cls, folder: Path, device: str = "cpu") -> StructurePredictor:
         """Read the folder of a trained network."""
         content = read_json(folder / CONFIG)
-        known = {field.name for field in fields(Config)}
+        known = {field.name for field in fields(PredictorConfig)}
         if not isinstance(content, dict) or set(content) != known:
             raise CheckpointError(
                 f"{folder / CONFIG}: not the configuration of a structure predictor"
             )
-        network = StructureNet(Config(**content))
+        network = StructureNet(PredictorConfig(**content))
         fill(network, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
         return cls(network.to(device))
 

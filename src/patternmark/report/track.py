@@ -23,7 +23,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.null.walk import phase_log_tail
 from patternmark.statistics.block_best import STRETCHES, best_stretch
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import PhaseStatistic
 from patternmark.statistics.recover import agreement, recover

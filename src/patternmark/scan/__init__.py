@@ -1,6 +1,6 @@
 """Scan millions of sequences for the marks of many keys (`pip install 'patternmark[scan]'`).
 
-    screen = Screen(keys)                        what is looked for
+    screen = KeySet(keys)                        what is looked for
     scan_batches(batches, screen)                Arrow record batches in, hits out
     Scan(files, screen, work).run()              files in; `result` corrects and writes
 
@@ -9,7 +9,7 @@ of all keys. What passes is judged by the detector `auto`, as `patternmark detec
 """
 
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches
-from patternmark.scan.files import Scan
-from patternmark.scan.screen import Screen
+from patternmark.scan.file_scan import Scan
+from patternmark.scan.keyset import KeySet
 
-__all__ = ["Scan", "Screen", "count_tests", "hit_schema", "scan_batches"]
+__all__ = ["KeySet", "Scan", "count_tests", "hit_schema", "scan_batches"]

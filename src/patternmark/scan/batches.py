@@ -15,8 +15,8 @@ from typing import Any
 
 from patternmark.scan.columns import column
 from patternmark.scan.judging import judge
+from patternmark.scan.keyset import KeySet
 from patternmark.scan.result import COLUMNS
-from patternmark.scan.screen import Screen
 
 # What cannot be known of one batch is left to whoever has all.
 _LATER = ("log10_p_corrected", "p_corrected")
@@ -31,7 +31,7 @@ def hit_schema() -> Any:
 
 
 def scan_batches(
-    batches: Iterable[Any], screen: Screen, sequence: str = "sequence"
+    batches: Iterable[Any], screen: KeySet, sequence: str = "sequence"
 ) -> Iterator[Any]:
     """Yield the hits of each record batch, perhaps none; metadata says how many tests were made."""
     import pyarrow as arrow  # noqa: PLC0415
@@ -60,7 +60,7 @@ def scan_batches(
         first += len(batch)
 
 
-def count_tests(batches: Iterable[Any], screen: Screen, sequence: str = "sequence") -> int:
+def count_tests(batches: Iterable[Any], screen: KeySet, sequence: str = "sequence") -> int:
     """Return how many tests a scan of batches makes, for who loses the metadata of hits."""
     segments = 0
     for batch in batches:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.scan import sizes
-from patternmark.scan.reading import kernels
+from patternmark.scan.segments import kernels
 
 _NEWLINE = 10
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from patternmark.errors import PatternmarkError
 from patternmark.io.kept import Kept
-from patternmark.scan.files import Result, Scan, Step, piece_name, scan_file, scan_piece
+from patternmark.scan.file_scan import Result, Scan, Step, piece_name, scan_file, scan_piece
 from patternmark.scan.sources import is_plain, num_pieces, plain_piece
 
 _PATIENCE = 10.0  # seconds

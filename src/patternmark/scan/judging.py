@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.scan.reading import Counted, kernels, letters_of
-from patternmark.scan.screen import LEVELS, Screen
+from patternmark.scan.keyset import LEVELS, KeySet
+from patternmark.scan.segments import Counted, kernels, letters_of
 from patternmark.scan.unrepeated import unrepeated
 
 _RETURN = 13
@@ -24,7 +24,7 @@ Best = dict[tuple[int, int], dict[str, Any]]  # the hits of records and keys, by
 
 
 @dataclass
-class Found:
+class Counts:
     """What a scan found in some records; two of them add up."""
 
     records: int = 0
@@ -36,7 +36,7 @@ class Found:
     num_skipped: int = 0
     skipped: list[dict[str, Any]] = field(default_factory=list)  # the first of them
 
-    def add(self, other: Found) -> None:
+    def add(self, other: Counts) -> None:
         """Take in what was found in the records that follow."""
         self.records += other.records
         self.residues += other.residues
@@ -58,27 +58,27 @@ class Found:
         return vars(self) | {"tally": self.tally.tolist()}
 
     @classmethod
-    def of_table(cls, table: dict[str, Any]) -> Found:
+    def of_table(cls, table: dict[str, Any]) -> Counts:
         """Return what `to_table` gave."""
         return cls(**table | {"tally": np.array(table["tally"], dtype=np.int64)})
 
 
-def judge(parts: Iterable[Counted], screen: Screen, offset: int = 0) -> Found:
+def judge(parts: Iterable[Counted], screen: KeySet, offset: int = 0) -> Counts:
     """Judge all segments by all keys; `offset` is where the buffer begins in its file."""
-    found = Found()
+    found = Counts()
     for part in parts:
         found.add(_judge(part, screen, offset))
     return found
 
 
-def _judge(part: Counted, screen: Screen, offset: int) -> Found:
+def _judge(part: Counted, screen: KeySet, offset: int) -> Counts:
     loops = kernels()
     bad = _bad_records(part)
     residues = part.records[:, loops.RESIDUES]
     if len(bad):
         good = ~np.isin(part.segments[:, loops.RECORD], bad)
         part = replace(part, segments=part.segments[good], counts=part.counts[good])
-    found = Found(
+    found = Counts(
         records=len(residues) - len(bad),
         residues=int(residues.sum() - residues[bad].sum()),
         segments=len(part.segments),
@@ -117,7 +117,7 @@ def _shares(part: Counted) -> Iterator[Counted]:
 
 
 def first_stage(
-    part: Counted, screen: Screen, tally: NDArray[np.int64]
+    part: Counted, screen: KeySet, tally: NDArray[np.int64]
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the pairs of a segment and a key that pass the first stage, some at a time: [pairs, 2].
 
@@ -135,7 +135,7 @@ def first_stage(
 
 
 def _two_part(
-    part: Counted, screen: Screen, tally: NDArray[np.int64]
+    part: Counted, screen: KeySet, tally: NDArray[np.int64]
 ) -> Iterator[NDArray[np.int64]]:
     """Do so for keys of two parts, by their numbers among these."""
     loops = kernels()
@@ -160,7 +160,7 @@ def _two_part(
 
 
 def second_stage(
-    part: Counted, passed: Iterable[NDArray[np.int64]], screen: Screen, offset: int, best: Best
+    part: Counted, passed: Iterable[NDArray[np.int64]], screen: KeySet, offset: int, best: Best
 ) -> int:
     """Judge pairs that do not pass by repeats alone; return how many. `best` gets what is found."""
     judged = 0
@@ -173,7 +173,7 @@ def second_stage(
 
 
 def _judge_pairs(
-    part: Counted, pairs: NDArray[np.int64], screen: Screen, offset: int, best: Best
+    part: Counted, pairs: NDArray[np.int64], screen: KeySet, offset: int, best: Best
 ) -> None:
     """Judge pairs by `auto`; of a record and a key the best segment is a hit."""
     loops = kernels()

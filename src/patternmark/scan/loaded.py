@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.scan.buffers import BUFFERS, Buffer
-from patternmark.scan.reading import Counted, read_column, read_fasta
+from patternmark.scan.segments import Counted, read_column, read_fasta
 from patternmark.scan.sizes import LONGEST_RECORD
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -20,9 +20,9 @@ from patternmark.core.verdict import LN10
 from patternmark.evidence import DEFAULT_FPR, benjamini_hochberg, bonferroni, is_below
 from patternmark.io.files import put_in_place
 from patternmark.scan import sizes
-from patternmark.scan.files import Result, shown
-from patternmark.scan.judging import Found
-from patternmark.scan.screen import SURVIVORS
+from patternmark.scan.file_scan import Result, shown
+from patternmark.scan.judging import Counts
+from patternmark.scan.keyset import SURVIVORS
 from patternmark.signature import joined
 
 COLUMNS = (
@@ -116,7 +116,7 @@ def manifest(
     result: Result, written: Written, *, fpr: float | None = None, fdr: float | None = None
 ) -> dict[str, Any]:
     """Return what was scanned and what all p-values looked like; nothing in it tells when."""
-    total, screen = Found(), result.screen
+    total, screen = Counts(), result.screen
     for of_file in result.files:
         total.add(of_file.found)
     return {

@@ -33,10 +33,10 @@ from patternmark.scan.streams import (
     GZIP,
     PARQUET,
     ZSTD,
+    ByteSource,
     Decompressed,
     Gzip,
     Plain,
-    Source,
     stream_pieces,
 )
 
@@ -69,7 +69,7 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
             yield plain_piece(path, number)
 
 
-def _source(path: str, file: Any, start: bytes) -> Source:
+def _source(path: str, file: Any, start: bytes) -> ByteSource:
     if start.startswith(GZIP):
         return Gzip(path, file)
     return Decompressed(path, file, start) if start.startswith(ZSTD) else Plain(file)

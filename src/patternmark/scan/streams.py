@@ -26,7 +26,7 @@ GZIP, PARQUET, ARROW = b"\x1f\x8b", b"PAR1", b"ARROW1"
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16)))
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """What bytes come from."""
 
     def read(self, buffer: Buffer) -> bool:
@@ -153,7 +153,7 @@ def _decompressor(path: str, start: bytes) -> Callable[[], Any]:
         raise _missing(path, error) from None
 
 
-def stream_pieces(path: str, source: Source) -> Iterator[Piece]:
+def stream_pieces(path: str, source: ByteSource) -> Iterator[Piece]:
     """Yield the pieces of FASTA or FASTQ."""
     stream = _Stream(source)
     stream.read()
@@ -174,7 +174,7 @@ def _as_it_is(loaded: Loaded) -> Loaded:
 class _Stream:
     """What was read of a source and belongs to no piece yet."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._source = source
         self.buffer = BUFFERS.take()
         self.begin = 0  # of the buffer in what is read, or the number of the first row

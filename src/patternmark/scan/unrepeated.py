@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
-from patternmark.scan.reading import Counted
-from patternmark.scan.screen import AMINO_ACIDS, Screen
+from patternmark.scan.keyset import AMINO_ACIDS, KeySet
+from patternmark.scan.segments import Counted
 
 
-def unrepeated(part: Counted, pairs: NDArray[np.int64], screen: Screen) -> NDArray[np.int64]:
+def unrepeated(part: Counted, pairs: NDArray[np.int64], screen: KeySet) -> NDArray[np.int64]:
     """Leave out pairs (segment, key) of keys of two parts that pass by repeats alone."""
     column = screen.columns[pairs[:, 1]]  # of the key among those of two parts, or -1
     asked = np.flatnonzero(column >= 0)
@@ -41,7 +41,7 @@ def unrepeated(part: Counted, pairs: NDArray[np.int64], screen: Screen) -> NDArr
 
 
 def _counted(
-    texts: Sequence[str], screen: Screen
+    texts: Sequence[str], screen: KeySet
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Count letters that are read at even less odd places, [S, 20], all of them, the odd ones."""
     detector = screen.detector(int(screen.two_part[0]))  # any: the mask is the same for all

@@ -28,7 +28,14 @@ from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.search.letter_keys import Progress, Stage
-from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
+from patternmark.statistics.block_paths import (
+    BlockChain,
+    BlockComponent,
+    Look,
+    log_ratios,
+    num_blocks,
+)
+from patternmark.statistics.block_ratio import BlockCoins, BlockStatistic, Branch, Numbered
 from patternmark.statistics.block_screen import (
     LANES,
     Packed,
@@ -39,7 +46,6 @@ from patternmark.statistics.block_screen import (
     laid_out,
     pack,
 )
-from patternmark.statistics.blocks import BlockStatistic, Branch, Coins, Numbered
 
 _KEPT_BYTES = 2**29  # coins up to this size are kept; more are derived for every batch
 _AT_ONCE = 64 * LANES  # lanes whose table is laid out together: it should fit a cache
@@ -47,7 +53,7 @@ _CLOSER = 256  # keys whose best stretch is looked at more closely
 _FIRST_EDITED = 200  # positions by which keys are picked where residues were lost or inserted
 _FIRST = 120  # ... and where only chain numbers differ
 _FINALISTS = 256  # keys of each of them whose whole chains are looked at
-_PIECES = (Component(2, 0.004, "anywhere"), Component(2, 0.004, "inside"))
+_PIECES = (BlockComponent(2, 0.004, "anywhere"), BlockComponent(2, 0.004, "inside"))
 
 Planes = NDArray[np.uint64]
 
@@ -57,7 +63,7 @@ class _Spoken(NamedTuple):
 
     record: int
     number: int  # in its record
-    chain: Chain
+    chain: BlockChain
 
 
 class _Way(NamedTuple):
@@ -96,7 +102,7 @@ class BlockKeyScreen:
     """Scores the sequences of a batch under block keys of one profile."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
-        self._coins = [cast(Coins, key.schedule) for key in keys]
+        self._coins = [cast(BlockCoins, key.schedule) for key in keys]
         self._block, self._nonces = self._coins[0].block, self._coins[0].nonces
         self._reader = BlockStatistic.of(keys[0])
         whole_words = LANES // gcd(self._nonces, LANES)  # the fewest keys that fill words up

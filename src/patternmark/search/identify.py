@@ -33,7 +33,7 @@ from patternmark.detect import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen
-from patternmark.search.letter_keys import KeyScreen, Progress, Screen
+from patternmark.search.letter_keys import KeyScreen, LetterShortlist, Progress
 from patternmark.search.token_keys import TokenScreen
 from patternmark.search.turn_keys import TurnKeyScreen
 from patternmark.signature import joined, keys_part, scored_part, short_hash
@@ -337,7 +337,7 @@ def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
     """Return a screen over phases; chains that are no cycle have none."""
     if not keys[0].profile.scheme.is_cycle:
         return None
-    return TokenScreen(keys) if needs_excerpts(keys[0]) else Screen(keys)
+    return TokenScreen(keys) if needs_excerpts(keys[0]) else LetterShortlist(keys)
 
 
 _SCREENS: dict[str, Callable[[Sequence[Key]], KeyScreen | None]] = {

@@ -48,7 +48,7 @@ class KeyScreen(Protocol):
         """Derive what can be kept for all sequences."""
 
 
-class Screen:
+class LetterShortlist:
     """Scores the sequences of a batch under keys of one schedule's shape."""
 
     def __init__(self, keys: Sequence[Key]) -> None:

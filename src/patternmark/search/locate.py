@@ -39,7 +39,7 @@ from patternmark.null.local import LocalRules
 from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement
 from patternmark.statistics.block_best import STRETCHES, best_stretch
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
 
@@ -83,7 +83,7 @@ class Located:
     signature: str
 
 
-class Found(NamedTuple):
+class FoundStretch(NamedTuple):
     """What one search found: a place in a chain, its score, and ln p before any correction."""
 
     chain: int
@@ -101,7 +101,7 @@ class Search(Protocol):
 
     def found(
         self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
-    ) -> Found | None:
+    ) -> FoundStretch | None:
         """Return the best stretch of a reading, if there is one; `is_enough` judges its ln p."""
 
 
@@ -207,7 +207,7 @@ class _OfBlocks:
 
     def found(
         self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
-    ) -> Found | None:
+    ) -> FoundStretch | None:
         if not is_enough(measured.log_p):
             return None
         nonce = int(np.argmax(self._statistic.log_ratios(reading)))
@@ -219,7 +219,7 @@ class _OfBlocks:
         best = stretches[number]
         if best.start == best.end:
             return None
-        return Found(number, best.start, best.end, measured.statistic, measured.log_p)
+        return FoundStretch(number, best.start, best.end, measured.statistic, measured.log_p)
 
 
 class _OfPhases:
@@ -233,15 +233,15 @@ class _OfPhases:
 
     def found(
         self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
-    ) -> Found | None:
+    ) -> FoundStretch | None:
         if measured.segment is None:
             return None
         chain, start, end, score = _best_piece(self._statistic, reading, measured.segment)
         log_p = self._log_p(reading, score)
         if is_enough(log_p):
-            return Found(chain, start, end, score, log_p)
+            return FoundStretch(chain, start, end, score, log_p)
         # No piece is enough by itself: perhaps the whole is.
-        return Found(*_whole(reading, measured), measured.log_p)
+        return FoundStretch(*_whole(reading, measured), measured.log_p)
 
     def _log_p(self, reading: Reading, score: int) -> float:
         """Return ln P(chance has a stretch of this score in what is left of the record)."""

@@ -19,7 +19,7 @@ from patternmark.core.turns import TurnSchedule
 from patternmark.search.letter_keys import Progress, Stage
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.rates import agreement_rates
-from patternmark.statistics.stretches import Coins, KeyCoins, NonceCoins, RoughRatios, Shape
+from patternmark.statistics.stretches import KeyCoins, NonceCoins, RoughRatios, ScheduleCoins, Shape
 
 _ENTRIES_AT_ONCE = 2**22  # keys times blocks times tokens
 
@@ -56,7 +56,7 @@ class TurnKeyScreen:
                 progress(done, len(self._keys))
         return result
 
-    def _coins(self, symbols: NDArray[np.int64]) -> Iterator[tuple[Coins, int]]:
+    def _coins(self, symbols: NDArray[np.int64]) -> Iterator[tuple[ScheduleCoins, int]]:
         """Yield the coins of some keys at a time, and how many keys these are."""
         if _schedule(self._keys[0]).nonces > 1:
             for key in self._keys:

@@ -7,11 +7,11 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.errors import ParameterError
-from patternmark.statistics.backbone import BACKBONE, BackboneStatistic
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
-from patternmark.statistics.blocks import BlockStatistic
+from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.excerpts import Excerpt, OfExcerpts, needs_excerpts
-from patternmark.statistics.pattern import PatternStatistic
+from patternmark.statistics.paper_backbone import BACKBONE, BackboneStatistic
+from patternmark.statistics.pattern_count import PatternStatistic
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, reads_all_tokens
 from patternmark.statistics.texts import AnyTextStatistic, TextStatistic

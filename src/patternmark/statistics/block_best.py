@@ -20,8 +20,8 @@ from patternmark.statistics.block_paths import (
     ENTER,
     FIRST_POSITIONS,
     LEAVE,
-    Chain,
-    Component,
+    BlockChain,
+    BlockComponent,
     inverse_means,
     law_of,
     log_ratios,
@@ -30,10 +30,10 @@ from patternmark.statistics.block_paths import (
 Floats = NDArray[np.float64]
 # Stretches are looked for with few, some and many lost or inserted letters.
 STRETCHES = (
-    Component(2, 0.006, "inside"),
-    Component(3, 0.006, "inside"),
-    Component(2, 0.06, "inside"),
-    Component(3, 0.25, "inside"),
+    BlockComponent(2, 0.006, "inside"),
+    BlockComponent(3, 0.006, "inside"),
+    BlockComponent(2, 0.06, "inside"),
+    BlockComponent(3, 0.25, "inside"),
 )
 
 
@@ -59,18 +59,20 @@ class Stretch(NamedTuple):
         return np.maximum(blocks, NO_KEY)
 
 
-def best_stretch(chain: Chain, halves: NDArray[np.int8], block: int) -> Stretch:
+def best_stretch(chain: BlockChain, halves: NDArray[np.int8], block: int) -> Stretch:
     """Return the likeliest stretch under one nonce, whose `halves` are [J, V].
 
     How strong the mark is and how many letters were lost is chosen by the sum over all paths.
     """
     levels = len(chain.weights)
-    kinds = [Component(min(c.level, levels - 1), c.slip, c.begins) for c in STRETCHES]
+    kinds = [BlockComponent(min(c.level, levels - 1), c.slip, c.begins) for c in STRETCHES]
     ratios = log_ratios(chain, halves[None], block, kinds)[0]
     return stretch_of(chain, halves, block, kinds[int(np.argmax(ratios))])
 
 
-def stretch_of(chain: Chain, halves: NDArray[np.int8], block: int, component: Component) -> Stretch:
+def stretch_of(
+    chain: BlockChain, halves: NDArray[np.int8], block: int, component: BlockComponent
+) -> Stretch:
     """Return the likeliest stretch of one component "inside": best path and way back."""
     n, blocks = chain.length, len(halves)
     weights = _weights(chain, block, component)
@@ -112,7 +114,7 @@ class _Weights(NamedTuple):
     enter: Floats  # [n + 1] the probability that a stretch begins at a position
 
 
-def _weights(chain: Chain, block: int, component: Component) -> _Weights:
+def _weights(chain: BlockChain, block: int, component: BlockComponent) -> _Weights:
     n, law = chain.length, law_of(block, component)
     means = inverse_means(chain, component.level, law.longest)
     full, part = means * law.whole[:, None], means * law.rest[:, None]

@@ -51,7 +51,7 @@ _DRIFTS = 5.0  # standard deviations of drift that are followed from a known sta
 
 
 @dataclass(frozen=True)
-class Component:
+class BlockComponent:
     """One kind of marked chain: how strong the mark is, and what happened to the chain.
 
     It begins at the "start" of the schedule, "anywhere" in it (a piece that was cut out), or a
@@ -104,13 +104,13 @@ def piece_law(block: int, slip: float, growth: float = 0.0) -> PieceLaw:
     return PieceLaw(*parts)
 
 
-def law_of(block: int, component: Component) -> PieceLaw:
+def law_of(block: int, component: BlockComponent) -> PieceLaw:
     """Return the law of the pieces of a component."""
     return piece_law(block, component.slip, component.growth)
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class BlockChain:
     """What a chain shows: its letters, and how much each weighs.
 
     `weights` [levels, n] are log-odds of agreement, 0 where a letter is not scored; `pair` and
@@ -126,10 +126,12 @@ class Chain:
     def length(self) -> int:
         return len(self.letters)
 
-    def first(self, letters: int) -> Chain:
+    def first(self, letters: int) -> BlockChain:
         """Return the chain's first letters alone."""
         some = slice(letters)
-        return Chain(self.letters[some], self.weights[:, some], self.pair[some], self.side[some])
+        return BlockChain(
+            self.letters[some], self.weights[:, some], self.pair[some], self.side[some]
+        )
 
 
 class Look(NamedTuple):
@@ -144,18 +146,18 @@ class Look(NamedTuple):
     shift: int | None = None
 
 
-def num_blocks(length: int, block: int, components: Sequence[Component]) -> int:
+def num_blocks(length: int, block: int, components: Sequence[BlockComponent]) -> int:
     """Return how many blocks of a schedule chains of a length may reach."""
     return max(_last_block(length, block, component) for component in components)
 
 
-def _last_block(length: int, block: int, component: Component) -> int:
+def _last_block(length: int, block: int, component: BlockComponent) -> int:
     first = 0 if component.begins == "start" else FIRST_POSITIONS // block
     positions = (length + _drift(length, block, component)) / component.pace
     return first + ceil(positions / block) + 1
 
 
-def _drift(length: int, block: int, component: Component) -> int:
+def _drift(length: int, block: int, component: BlockComponent) -> int:
     """Return how far lost and doubled letters may move a chain against its schedule."""
     variance = component.slip - component.growth**2  # of the letters that a position becomes
     return block + ceil(_DRIFTS * sqrt(variance * length / component.pace))
@@ -169,7 +171,7 @@ class Band(NamedTuple):
     stride: float  # letters that a block becomes on average
 
 
-def _band(length: int, block: int, component: Component, shift: int | None) -> Band:
+def _band(length: int, block: int, component: BlockComponent, shift: int | None) -> Band:
     drift, stride = _drift(length, block, component), block * component.pace
     if shift is not None:
         return Band(shift + drift, drift - shift, stride)
@@ -182,7 +184,7 @@ def _band(length: int, block: int, component: Component, shift: int | None) -> B
     return Band(first + length + drift + 4 * block, length, stride)
 
 
-def inverse_means(chain: Chain, level: int, longest: int) -> Floats:
+def inverse_means(chain: BlockChain, level: int, longest: int) -> Floats:
     """Return 1 / prod cosh(S_p / 2) of the pieces that end at each position: [longest + 1, n + 1].
 
     Row l, column k is the piece of l letters that ends before letter k; pieces that would begin
@@ -221,7 +223,9 @@ def _entering_at(length: int) -> Floats:
     return chances
 
 
-def _rule(chain: Chain, block: int, component: Component, means: Floats, blocks: int) -> _Rule:
+def _rule(
+    chain: BlockChain, block: int, component: BlockComponent, means: Floats, blocks: int
+) -> _Rule:
     n, law = chain.length, law_of(block, component)
     means = means[: law.longest + 1]
     full = means * law.whole[:, None]
@@ -258,16 +262,16 @@ def _even_and_odd(half: Floats) -> tuple[Floats, Floats]:
     return (up + down) / 2.0, (up - down) / 2.0
 
 
-def every_look(nonces: int, components: Sequence[Component]) -> list[Look]:
+def every_look(nonces: int, components: Sequence[BlockComponent]) -> list[Look]:
     """Return looks that leave nothing out."""
     return [Look(c, np.arange(nonces)) for c in range(len(components))]
 
 
 def log_ratios(
-    chain: Chain,
+    chain: BlockChain,
     halves: NDArray[np.int8],
     block: int,
-    components: Sequence[Component],
+    components: Sequence[BlockComponent],
     looks: Sequence[Look] | None = None,
 ) -> Floats:
     """Return ln of the ratio of every nonce and component: [R, C]; what is left out is -inf.
@@ -282,7 +286,7 @@ def log_ratios(
     loops = kernels(
         8 * sum(len(look.nonces) for look in looks) * blocks * chain.length,
         len(looks) * blocks,
-        "patternmark.statistics.block_kernels",
+        "patternmark.statistics.block_path_loops",
     )
     means_of = inverse_means if loops is None else loops.inverse_means
     add_up = _add_up if loops is None else loops.add_up

@@ -30,8 +30,8 @@ from patternmark.core.blocks import PROTEIN_PAIRS, pair_of_letter, side_of_lette
 from patternmark.fast.compiled import kernels
 from patternmark.statistics.block_paths import (
     FIRST_POSITIONS,
-    Chain,
-    Component,
+    BlockChain,
+    BlockComponent,
     Floats,
     Look,
     log_ratios,
@@ -158,7 +158,7 @@ class _Seen(NamedTuple):
 
 
 @lru_cache(64)  # a chain is scored under many keys, chain numbers and paces
-def _seen(chain: Chain) -> _Seen:
+def _seen(chain: BlockChain) -> _Seen:
     middle = chain.weights.mean(axis=0)  # of a mark of middle strength
     whole = np.rint(_UNIT * middle).astype(np.int64)
     rows = np.where(whole == 0, PROTEIN.size, chain.letters)
@@ -179,14 +179,14 @@ def _course(length: int, pace: float) -> _Course:
     return _Course((along / pace).astype(np.int64), strays)
 
 
-def score(chain: Chain, packed: Packed, *, pace: float = 1.0, loose: bool = True) -> Scores:
+def score(chain: BlockChain, packed: Packed, *, pace: float = 1.0, loose: bool = True) -> Scores:
     """Score all lanes for one chain; without `loose` no stretches are looked for."""
     nothing = np.zeros(packed.lanes, dtype=np.int64)
     stretches = best_stretches(chain, packed) if loose else (nothing, nothing)
     return Scores(best_paths(chain, packed, pace), *stretches)
 
 
-def log_ratio_of_path(chain: Chain, packed: Packed, pace: float = 1.0) -> Floats:
+def log_ratio_of_path(chain: BlockChain, packed: Packed, pace: float = 1.0) -> Floats:
     """Estimate ln of the ratio of a chain that begins at the start, from its best path: [lanes].
 
     Letters count one by one, as if a block never saw two of one pair, and slips are cheap. So it is
@@ -198,7 +198,7 @@ def log_ratio_of_path(chain: Chain, packed: Packed, pace: float = 1.0) -> Floats
     return found
 
 
-def best_paths(chain: Chain, packed: Packed, pace: float = 1.0) -> Integers:
+def best_paths(chain: BlockChain, packed: Packed, pace: float = 1.0) -> Integers:
     """Return the score of the best path of every lane from the start of the schedule.
 
     On the path a position becomes `pace` letters on average.
@@ -220,7 +220,7 @@ def best_paths(chain: Chain, packed: Packed, pace: float = 1.0) -> Integers:
     return np.asarray(found.reshape(-1)[: packed.lanes])
 
 
-def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
+def best_stretches(chain: BlockChain, packed: Packed) -> tuple[Integers, Integers]:
     """Return the score of the best stretch of every lane, and the shift at which it ends."""
     _check_length(chain, packed)
     n, block = chain.length, packed.block
@@ -241,21 +241,21 @@ def best_stretches(chain: Chain, packed: Packed) -> tuple[Integers, Integers]:
     return best, first * block + index
 
 
-def _check_length(chain: Chain, packed: Packed) -> None:
+def _check_length(chain: BlockChain, packed: Packed) -> None:
     if chain.length > packed.longest:
         raise ValueError(f"a chain of {chain.length} letters needs a table packed for that length")
 
 
-def _loops(chain: Chain, packed: Packed) -> ModuleType | None:
+def _loops(chain: BlockChain, packed: Packed) -> ModuleType | None:
     additions = packed.lanes * chain.length * 1000
-    return kernels(additions, 10 * chain.length, "patternmark.statistics.block_screen_kernels")
+    return kernels(additions, 10 * chain.length, "patternmark.statistics.block_screen_loops")
 
 
 def log_ratios_many(
-    chains: Iterable[Chain],
+    chains: Iterable[BlockChain],
     halves: NDArray[np.int8],
     packed: Packed,
-    components: Sequence[Component],
+    components: Sequence[BlockComponent],
 ) -> Iterator[Floats]:
     """Yield what `block_paths.log_ratios` returns for each chain, -inf where it is not worth it.
 
@@ -266,7 +266,7 @@ def log_ratios_many(
         yield log_ratios(chain, halves, packed.block, components, chosen)
 
 
-def looks(scores: Scores, length: int, components: Sequence[Component]) -> list[Look]:
+def looks(scores: Scores, length: int, components: Sequence[BlockComponent]) -> list[Look]:
     """Return which terms of one key are worth adding up for a chain of a length.
 
     Measured on synthetic marks of 300 to 500 letters and 32 nonces, whose largest term alone gives

@@ -44,7 +44,7 @@ ROUGH_MIXTURE = Mixture(
 )
 
 
-class Coins(Protocol):
+class ScheduleCoins(Protocol):
     """The coins of many schedules of one shape."""
 
     @property
@@ -140,7 +140,7 @@ class RoughRatios:
         self._offset = np.pad((agreeing + other) / 2, nothing)
         self._weight = np.pad((agreeing - other) / 2, nothing).astype(np.float32)
 
-    def of(self, reading: Reading, coins: Coins) -> NDArray[np.float64]:
+    def of(self, reading: Reading, coins: ScheduleCoins) -> NDArray[np.float64]:
         """Return ln of the mixed ratio of a record, whose chains have one schedule: [count]."""
         if not reading.parts:
             return np.zeros(coins.count)
@@ -148,7 +148,7 @@ class RoughRatios:
         scored = np.array([reading.num_scored])
         return np.asarray(ROUGH_MIXTURE.mix(np.asarray(found)[None], scored)[0])
 
-    def by_component(self, symbols: NDArray[np.int64], coins: Coins) -> NDArray[np.float64]:
+    def by_component(self, symbols: NDArray[np.int64], coins: ScheduleCoins) -> NDArray[np.float64]:
         """Return ln LR of one chain for each component: symbols [n] -> [count, C]."""
         walks = [_Walk(c, self._shape, coins.count) for c in ROUGH_MIXTURE.components]
         for level, stretch in {(walk.level, walk.stretch) for walk in walks}:
@@ -157,7 +157,7 @@ class RoughRatios:
         return np.stack([walk.log_total() for walk in walks], axis=1)
 
     def _follow(
-        self, symbols: NDArray[np.int64], coins: Coins, level: int, walks: Sequence[_Walk]
+        self, symbols: NDArray[np.int64], coins: ScheduleCoins, level: int, walks: Sequence[_Walk]
     ) -> None:
         """Take walks of one strength and length of stretches through a chain."""
         step = walks[0].stretch

@@ -21,7 +21,7 @@ from patternmark.models.tensor_file import (
     read_tensors,
 )
 from patternmark.models.weights import file_sha256
-from patternmark.translation.tokenizer import TextCodec
+from patternmark.translation.bpe import TextCodec
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 WEIGHTS = "model.safetensors"

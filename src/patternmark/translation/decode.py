@@ -37,7 +37,7 @@ class Decoding:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class LinePiece:
     """The marks of the lines whose next piece is translated."""
 
     marked: MarkedLines
@@ -75,7 +75,7 @@ def translate_ids(
     sources: Sequence[Sequence[int]],
     decoding: Decoding,
     *,
-    marked: Piece | None = None,
+    marked: LinePiece | None = None,
     other: PieceMarks | None = None,
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
@@ -133,7 +133,7 @@ def _best(
     batch: Tensor,
     rows: Sequence[int],
     decoding: Decoding,
-    marked: Piece | None,
+    marked: LinePiece | None,
     other: PieceMarks | None,
     generator: torch.Generator | None,
 ) -> list[list[int]]:

@@ -35,11 +35,11 @@ from patternmark.io.vocabulary import (
 from patternmark.models.cmlm import CMLM
 from patternmark.models.device import device_name
 from patternmark.models.shipped import shipped_folder
+from patternmark.translation.bpe import TextCodec
 from patternmark.translation.checkpoint import TOKENIZER, load_both, load_model
 from patternmark.translation.choice import MarkedLines, line_number
-from patternmark.translation.decode import Decoding, LineMarks, Piece, for_use, translate_ids
+from patternmark.translation.decode import Decoding, LineMarks, LinePiece, for_use, translate_ids
 from patternmark.translation.published import is_published, open_published
-from patternmark.translation.tokenizer import TextCodec
 
 LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
 _CONTROL = {chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
@@ -184,7 +184,7 @@ class Translator:
                 self.model,
                 [pieces[i][number] for i in rows],
                 decoding,
-                marked=None if marked is None else Piece(marked, rows, sure, self._reads_back),
+                marked=None if marked is None else LinePiece(marked, rows, sure, self._reads_back),
                 other=piece,
                 generator=generator,
             )

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.schemes import DEFAULT_BLOCK
-from patternmark.null.blocks import RARE
-from patternmark.statistics.blocks import MIXTURE
+from patternmark.null.block_bound import RARE
+from patternmark.statistics.block_ratio import MIXTURE
 from patternmark_lab.bench.block_batch import likely_words, mixed_log_ratios
 from patternmark_lab.bench.hard_sequences import CLASSES, made, windows
 from patternmark_lab.bench.jobs import run_all

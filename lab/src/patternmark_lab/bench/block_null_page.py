@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.null.blocks import RARE
+from patternmark.null.block_bound import RARE
 from patternmark_lab.bench.block_null import MARGIN, raised_c
 
 _SHOWN = 12  # classes of each length in the table

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.plan.simulate import natural_frequencies, rates_at
-from patternmark.scan.blocks import PHASES
-from patternmark.scan.screen import LONGEST, Screen
+from patternmark.scan.block_stage import PHASES
+from patternmark.scan.keyset import LONGEST, KeySet
 from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.scale_setting import Setting
@@ -35,9 +35,9 @@ def num_ways(scheme: str) -> int:
     return SCHEMES[scheme].scheme.nonces * (PHASES if scheme in BLOCK_SCHEMES else 2)
 
 
-def screen_of(scheme: str, keys: int) -> Screen:
+def screen_of(scheme: str, keys: int) -> KeySet:
     """Return a screen for that many keys; how many there are matters here, not which."""
-    return Screen(numbered_keys("bench scale", SCHEMES[scheme], 1) * keys)
+    return KeySet(numbered_keys("bench scale", SCHEMES[scheme], 1) * keys)
 
 
 def shares_found(log10_p: float, ways: int, rate: float, spread: float = 0.0) -> NDArray[Any]:
@@ -117,7 +117,7 @@ def shipped_rate(scheme: str, delta: float) -> float:
 
 
 def _lengths(
-    screen: Screen, log10_p: float, ways: int, rate: float, spread: float
+    screen: KeySet, log10_p: float, ways: int, rate: float, spread: float
 ) -> dict[str, Any]:
     """Return the lengths, and what the first stage loses of designs that are half found."""
     found = lengths(log10_p, ways, rate, spread)

@@ -15,8 +15,8 @@ from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
 from patternmark.plan.simulate import plain_sequences
 from patternmark.scan import judging
-from patternmark.scan.reading import padded, read_fasta
-from patternmark.scan.screen import LEVELS, Screen
+from patternmark.scan.keyset import LEVELS, KeySet
+from patternmark.scan.segments import padded, read_fasta
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan_input import SCHEMES
@@ -61,7 +61,7 @@ def first_stage(
     raw, found = padded(content), {}
     for scheme, profile in SCHEMES.items():
         step(f"all keys at once: {scheme}")
-        screen = Screen(numbered_keys(f"{_LABEL} {scheme}", profile, keys))
+        screen = KeySet(numbered_keys(f"{_LABEL} {scheme}", profile, keys))
         _compile(screen)
         times = []
         for _ in range(ROUNDS):
@@ -84,7 +84,7 @@ def natural_pairs(
     for scheme, profile in SCHEMES.items():
         step(f"natural proteins: {scheme}")
         number = min(keys, FEW_KEYS) if profile.scheme.nonces > 1 else keys
-        screen = Screen(numbered_keys(f"{_LABEL} natural {scheme}", profile, number))
+        screen = KeySet(numbered_keys(f"{_LABEL} natural {scheme}", profile, number))
         screen.passing = level
         rows.append({"scheme": scheme, "keys": number, **_passed(content, screen)})
     lengths = [len(symbols) for symbols in sequences]
@@ -92,7 +92,7 @@ def natural_pairs(
     return {**environment(), "sequences": len(lengths), "mean_length": mean, "rows": rows}
 
 
-def _passed(content: bytes, screen: Screen) -> dict[str, Any]:
+def _passed(content: bytes, screen: KeySet) -> dict[str, Any]:
     """Count pairs that pass by their counts, and those of them that are left to the second stage.
 
     What comes after the first stage is timed by itself.
@@ -125,7 +125,7 @@ def _passed(content: bytes, screen: Screen) -> dict[str, Any]:
     }
 
 
-def _masked(texts: Sequence[str], screen: Screen) -> float | None:
+def _masked(texts: Sequence[str], screen: KeySet) -> float | None:
     """Return the share of residues that the second stage masks as repeats: the median of texts."""
     if not texts:
         return None
@@ -134,7 +134,7 @@ def _masked(texts: Sequence[str], screen: Screen) -> float | None:
     return 1.0 - median(scored)
 
 
-def _compile(screen: Screen) -> None:
+def _compile(screen: KeySet) -> None:
     """Have the loops compiled and made what a scan makes once, whatever its size."""
     content = b">one\nACDEFGHIKLMNPQRSTVWY\n"
     judging.judge(read_fasta(padded(content), len(content)), screen)

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from patternmark.errors import PatternmarkError
-from patternmark.scan.files import Scan, needs
+from patternmark.scan.file_scan import Scan, needs
 from patternmark.scan.judging import judge
-from patternmark.scan.reading import padded, read_fasta
-from patternmark.scan.screen import Screen
+from patternmark.scan.keyset import KeySet
+from patternmark.scan.segments import padded, read_fasta
 from patternmark.scan.sizes import PIECE
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
@@ -170,7 +170,7 @@ def end_of(content: bytes, records: int) -> int:
 
 def _judging(content: bytes, sequences: int, profile: Any, keys: int) -> Work:
     """Return what reads, counts and judges records in memory; tables of keys are made before."""
-    screen = Screen(numbered_keys(_LABEL, profile, keys))
+    screen = KeySet(numbered_keys(_LABEL, profile, keys))
     raw, size = padded(content), len(content)
 
     def work() -> None:
@@ -227,7 +227,7 @@ def scan_once(file: Path, workers: int, sequences: int) -> None:
     """Scan a file for one key, from the beginning: in a new folder, or it would be done already."""
     work = Path(tempfile.mkdtemp(dir=file.parent))
     try:
-        screen = Screen(numbered_keys(_LABEL, SCHEMES["paper"], 1))
+        screen = KeySet(numbered_keys(_LABEL, SCHEMES["paper"], 1))
         scan = Scan((str(file),), screen, work, workers)
         scan.begin(resume=False)
         _expect(sequences, scan.run().files[0].found.records)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from patternmark.errors import PatternmarkError
 from patternmark.models.device import device_name, pick_device
-from patternmark.scan.blocks import in_order
-from patternmark.scan.files import needs
-from patternmark.scan.gpu import TORCH_ON_CPU
-from patternmark.scan.judging import Found, first_stage, judge
-from patternmark.scan.reading import padded, read_fasta
-from patternmark.scan.screen import LEVELS, Screen
+from patternmark.scan.block_stage import in_order
+from patternmark.scan.file_scan import needs
+from patternmark.scan.gpu_two_part import TORCH_ON_CPU
+from patternmark.scan.judging import Counts, first_stage, judge
+from patternmark.scan.keyset import LEVELS, KeySet
+from patternmark.scan.segments import padded, read_fasta
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan import Times, Work, end_of, in_turns, row
@@ -130,13 +130,13 @@ def _measured(
     began = perf_counter()
     keys = numbered_keys(_LABEL, SCHEMES[case.scheme], number)
     making = perf_counter() - began
-    screen = Screen(keys, TORCH_ON_CPU if device == "cpu" else device)
+    screen = KeySet(keys, TORCH_ON_CPU if device == "cpu" else device)
     step(f"{what}: the same on both?")
     checked = same_on_both(first_records(content, sequences // case.checked), screen)
     part = first_records(content, sequences // case.share)
     few_keys = keys[: max(1, number // case.cpu_keys)]
     few = first_records(content, sequences // _CPU_SHARE)
-    on_device, on_cpu = scanning(part, screen), scanning(few, Screen(few_keys))
+    on_device, on_cpu = scanning(part, screen), scanning(few, KeySet(few_keys))
     step(f"{what}: timing")
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -162,11 +162,11 @@ def first_records(content: bytes, records: int) -> bytes:
     return content[: end_of(content, max(1, records))]
 
 
-def scanning(content: bytes, screen: Screen) -> Callable[[], Found]:
+def scanning(content: bytes, screen: KeySet) -> Callable[[], Counts]:
     """Return what reads and judges records in memory, until the device is done."""
     raw, size = padded(content), len(content)
 
-    def work() -> Found:
+    def work() -> Counts:
         found = judge(read_fasta(raw, size), screen)
         if screen.device == "cuda":
             torch.cuda.synchronize()
@@ -185,7 +185,7 @@ def _reading(content: bytes) -> Work:
     return work
 
 
-def _work(found: Found, keys: int) -> dict[str, int]:
+def _work(found: Counts, keys: int) -> dict[str, int]:
     return {
         "sequences": found.records,
         "residues": found.residues,
@@ -208,10 +208,10 @@ def _rates(times: Times, work: dict[str, int], cpu_pairs: int) -> dict[str, Any]
     }
 
 
-def same_on_both(content: bytes, screen: Screen) -> dict[str, Any]:
+def same_on_both(content: bytes, screen: KeySet) -> dict[str, Any]:
     """See that a screen finds what the compiled loops find; return how much was compared."""
     (pairs, tally), (wanted, wanted_tally) = (
-        passing_pairs(content, one) for one in (screen, Screen(screen.keys))
+        passing_pairs(content, one) for one in (screen, KeySet(screen.keys))
     )
     records = content.count(b">")
     if tally != wanted_tally or not np.array_equal(pairs, wanted):
@@ -228,7 +228,7 @@ def same_on_both(content: bytes, screen: Screen) -> dict[str, Any]:
     }
 
 
-def passing_pairs(content: bytes, screen: Screen) -> tuple[NDArray[np.int64], list[int]]:
+def passing_pairs(content: bytes, screen: KeySet) -> tuple[NDArray[np.int64], list[int]]:
     """Return what passes the first stage at a level that much reaches by chance, and the tally."""
     tally, found, segments = np.zeros(LEVELS, dtype=np.int64), [], 0
     usual, screen.passing = screen.passing, CHECKED_LEVEL

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from patternmark.attacks.audit import DEFAULT_BUDGET
-from patternmark.attacks.coins import learn_coins
+from patternmark.attacks.block_coins import learn_coins
 from patternmark.attacks.edits import insert_and_delete
 from patternmark.attacks.forge import draw_unmarked
 from patternmark.attacks.seen import by_letters

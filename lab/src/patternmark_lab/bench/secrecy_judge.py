@@ -22,8 +22,8 @@ from patternmark.core.reading import read_many
 from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.detect import Detector
 from patternmark.evidence import DEFAULT_FPR, is_below
-from patternmark.null.blocks import log_c
-from patternmark.statistics.blocks import MIXTURE, BlockStatistic, Mixture
+from patternmark.null.block_bound import log_c
+from patternmark.statistics.block_ratio import MIXTURE, BlockMixture, BlockStatistic
 from patternmark.statistics.likelihood import log_mean_exp
 
 
@@ -39,9 +39,9 @@ class _SomeNonces:
         return np.asarray(self._schedule.words(chain, blocks)[:, self._chosen])
 
 
-def _of_the_start() -> Mixture:
+def _of_the_start() -> BlockMixture:
     rows = [row for row, own in enumerate(MIXTURE.components) if own.begins == "start"]
-    return Mixture(
+    return BlockMixture(
         components=tuple(MIXTURE.components[row] for row in rows),
         weights=tuple(MIXTURE.weights[row] for row in rows),
         short_weights=tuple(MIXTURE.short_weights[row] for row in rows),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.attacks.audit import DEFAULT_BUDGET
-from patternmark.attacks.coins import CoinKnowledge, learn_coins
+from patternmark.attacks.block_coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import random_edits, strip
 from patternmark.attacks.seen import Seen, by_letters
 from patternmark.core.alphabet import PROTEIN, UNREAD

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
-from patternmark.attacks.coins import CoinKnowledge, learn_coins
+from patternmark.attacks.block_coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import Knowledge, draw, forge, tilted
 from patternmark.attacks.seen import Seen, by_letters
 from patternmark.attacks.split import SplitKnowledge

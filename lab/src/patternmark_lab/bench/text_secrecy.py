@@ -23,7 +23,7 @@ from patternmark.attacks.tokens import (
     learn_pairs,
     learn_phases,
 )
-from patternmark.attacks.turns import TurnKnowledge, learn_turns
+from patternmark.attacks.turn_coins import TurnKnowledge, learn_turns
 from patternmark.core.schemes import Paper, Turns
 from patternmark.detect import Detector
 from patternmark.errors import InputError, ParameterError

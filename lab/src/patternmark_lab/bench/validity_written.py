@@ -18,8 +18,8 @@ from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.detect import Detector
 from patternmark.intervals import rate_interval
-from patternmark.null.blocks import log_c
-from patternmark.statistics.blocks import MIXTURE
+from patternmark.null.block_bound import log_c
+from patternmark.statistics.block_ratio import MIXTURE
 from patternmark_lab.bench.block_null import jobs_of, measured, num_classes
 from patternmark_lab.bench.detector_designs import SCHEMES
 from patternmark_lab.bench.hard_sequences import CLASSES, natural_letters

@@ -20,7 +20,7 @@ from patternmark_lab.cli.group import Group
 
 if TYPE_CHECKING:
     from patternmark.models.cmlm import Config
-    from patternmark.translation.tokenizer import TextCodec
+    from patternmark.translation.bpe import TextCodec
     from patternmark_lab.training.corpus import Corpus, Pair
     from patternmark_lab.training.trainer import Training, Until
     from patternmark_lab.training.validation import Check
@@ -76,7 +76,7 @@ def tokenizer(
     verbose: Verbose = False,
 ) -> None:
     """Learn a byte-level BPE from both sides of the pairs."""
-    from patternmark.translation.tokenizer import TextCodec
+    from patternmark.translation.bpe import TextCodec
     from patternmark_lab.training.tokenizer import train_bpe
 
     with progress("files") as bar:
@@ -178,7 +178,7 @@ def _check_sizes(config: Config) -> None:
 
 
 def _codec(file: Path) -> TextCodec:
-    from patternmark.translation.tokenizer import SPECIAL, TextCodec
+    from patternmark.translation.bpe import SPECIAL, TextCodec
 
     codec = TextCodec.load(file)
     if not codec.has_our_special:
@@ -190,7 +190,7 @@ def _codec(file: Path) -> TextCodec:
 
 
 def _check_same_tokenizer(training: Training, codec: TextCodec) -> None:
-    from patternmark.translation.tokenizer import TextCodec
+    from patternmark.translation.bpe import TextCodec
 
     file = training.folder / "tokenizer.json"
     if training.step and TextCodec.load(file).content != codec.content:

@@ -46,7 +46,7 @@ def structure(
     """
     from patternmark.models.device import pick_device
     from patternmark.models.weights import file_sha256
-    from patternmark.quality.predictor import Config
+    from patternmark.quality.predictor import PredictorConfig
     from patternmark_lab.structure.card import write_card
     from patternmark_lab.structure.training import Settings, card_facts, train
 
@@ -62,7 +62,7 @@ def structure(
             bar.update(task, description=text, completed=round(100.0 * done, 1))
 
         place = pick_device(device)
-        predictor = train(output, chains, Config(), settings, place, report)
+        predictor = train(output, chains, PredictorConfig(), settings, place, report)
     facts = card_facts(chains, settings, predictor, output)
     facts["data"] = {
         "file": data.name,

@@ -30,7 +30,7 @@ from patternmark.quality.predictor import (
     CONFIG,
     PAD,
     WEIGHTS,
-    Config,
+    PredictorConfig,
     StructureNet,
     StructurePredictor,
     batches,
@@ -77,7 +77,7 @@ class Settings:
 def train(
     folder: Path,
     chains: Sequence[Chain],
-    config: Config,
+    config: PredictorConfig,
     settings: Settings,
     device: str,
     report: Callable[[dict[str, Any], float], object] = lambda row, done: None,

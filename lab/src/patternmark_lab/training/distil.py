@@ -18,7 +18,7 @@ from patternmark.io.files import make_folder, write_json
 from patternmark.io.sentences import sentences
 from patternmark.models.cmlm import CMLM
 from patternmark.models.tensor_file import CheckpointError, read_json
-from patternmark.translation.tokenizer import TextCodec
+from patternmark.translation.bpe import TextCodec
 from patternmark_lab.training.corpus import Pair, as_lines, is_copy
 from patternmark_lab.training.translating import most_tokens, translate_with
 

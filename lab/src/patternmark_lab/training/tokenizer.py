@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from patternmark.errors import ParameterError
-from patternmark.translation.tokenizer import SPECIAL
+from patternmark.translation.bpe import SPECIAL
 
 
 def train_bpe(texts: Iterable[str], vocab: int) -> Tokenizer:

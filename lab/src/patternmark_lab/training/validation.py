@@ -9,8 +9,8 @@ from typing import Any
 
 from patternmark.models.cmlm import CMLM
 from patternmark.translation.bleu import bleu
+from patternmark.translation.bpe import TextCodec
 from patternmark.translation.decode import for_use
-from patternmark.translation.tokenizer import TextCodec
 from patternmark_lab.training.corpus import Pair, cut_to
 from patternmark_lab.training.translating import translate_with
 

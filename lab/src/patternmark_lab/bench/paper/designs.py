@@ -17,7 +17,7 @@ from patternmark.io.kept import Kept
 from patternmark.io.structures import Backbone
 from patternmark.models.device import device_name
 from patternmark.models.mpnn import ProteinMPNN
-from patternmark.quality.designs import Judges, measure_designs
+from patternmark.quality.design_measures import Judges, measure_designs
 from patternmark.quality.predictor import shipped_predictor
 from patternmark_lab.bench.paper.material import ByKey, Material, devices_of
 from patternmark_lab.bench.paper.plan import NONE, REWRITTEN, Cell, Size, cells

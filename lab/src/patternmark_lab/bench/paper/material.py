@@ -41,7 +41,7 @@ class Material:
         """Return what turns sequences into symbols, as a verifier does."""
         if self.tokenizer is None:
             return _letters
-        from patternmark.translation.tokenizer import TextCodec  # noqa: PLC0415
+        from patternmark.translation.bpe import TextCodec  # noqa: PLC0415
 
         encode = TextCodec.load(self.tokenizer).encode_batch
         return lambda texts: encode([fold(text).text for text in texts])

@@ -29,9 +29,9 @@ from patternmark.core.key import Key
 from patternmark.core.schemes import Blocks
 from patternmark.errors import ParameterError
 from patternmark.null.binomial import least_count
-from patternmark.scan.reading import kernels
-from patternmark.scan.screen import AMINO_ACIDS, LEVELS, LONGEST
-from patternmark.statistics.blocks import Coins
+from patternmark.scan.keyset import AMINO_ACIDS, LEVELS, LONGEST
+from patternmark.scan.segments import kernels
+from patternmark.statistics.block_ratio import BlockCoins
 
 FIRST_PHASE, PHASES = -4, 8  # phases are FIRST_PHASE to FIRST_PHASE + PHASES - 1
 SCHEMES = (Blocks.name,)  # whose keys have such streams
@@ -97,7 +97,7 @@ class BlockGroup(FirstStage):
     ) -> Iterator[NDArray[np.int64]]:
         """Yield the pairs that pass, some at a time."""
         check_level(passing_level, tally)
-        loops = kernels("block_kernels")
+        loops = kernels("block_loops")
         places, edges, scored, longest = self._laid_out(letters, begins)
         hits = np.empty((_PAIRS + _LANES, 2), dtype=np.int64)
         for keys, tables in self._tables(longest):
@@ -115,7 +115,7 @@ class BlockGroup(FirstStage):
 
         It is far slower than `passing`.
         """
-        loops = kernels("block_kernels")
+        loops = kernels("block_loops")
         places, edges, scored, longest = self._laid_out(letters, begins)
         shape = (len(scored), len(self.keys), self.nonces, PHASES)
         result = np.zeros(shape, dtype=np.int16)
@@ -133,7 +133,7 @@ class BlockGroup(FirstStage):
 
         And for how long a segment the tables are to be.
         """
-        loops = kernels("block_kernels")
+        loops = kernels("block_loops")
         letters, begins, sizes = checked_segments(letters, begins)
         longest = LONGEST if self._is_kept else int(sizes.max(initial=0))
         filled = -(-sizes // loops.CHUNK) * loops.CHUNK
@@ -196,7 +196,7 @@ class BlockGroup(FirstStage):
         return table.reshape(words, -1)
 
     def _planes(self) -> NDArray[np.uint64]:
-        loops = kernels("block_kernels")
+        loops = kernels("block_loops")
         words = -(-self.nonces // _LANES)
         shape = (words, PHASES // loops.ABREAST, loops.PLANES, loops.ABREAST)
         return np.zeros(shape, dtype=np.uint64)
@@ -207,9 +207,9 @@ def num_blocks(longest: int, block: int) -> int:
     return -(-(longest + PHASES + FIRST_PHASE) // block)
 
 
-def coins_of(key: Key) -> Coins:
+def coins_of(key: Key) -> BlockCoins:
     """Return where the coins of a key's blocks come from."""
-    return cast("Coins", key.schedule)
+    return cast("BlockCoins", key.schedule)
 
 
 def check_level(passing_level: int, tally: NDArray[np.int64]) -> None:

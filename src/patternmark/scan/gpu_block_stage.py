@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.blocks import PROTEIN_PAIRS
-from patternmark.scan.blocks import (
+from patternmark.scan.block_stage import (
     FIRST_PHASE,
     PHASES,
     BlockGroup,
@@ -35,8 +35,8 @@ from patternmark.scan.blocks import (
     letters_in_pairs,
     num_blocks,
 )
-from patternmark.scan.gpu import ALIGNED, aligned, kind_of, reaching
-from patternmark.scan.screen import LONGEST
+from patternmark.scan.gpu_two_part import ALIGNED, aligned, kind_of, reaching
+from patternmark.scan.keyset import LONGEST
 
 _PAIRS = len(PROTEIN_PAIRS)
 _BEFORE = ALIGNED  # rows for residues before the stream: the first has their sum, others are empty

@@ -38,7 +38,7 @@ _MOST_STEPS = 2**14  # in the sum of all weights: longer sequences are rounded m
 _KNOWN_NULLS = 512  # fresh keys meet the same nulls again
 
 
-class Found(NamedTuple):
+class PhaseFit(NamedTuple):
     """The strongest evidence in one chain."""
 
     evidence: float  # -ln of its p-value; less than 0 where the bound is more than 1
@@ -102,7 +102,7 @@ class BackboneStatistic:
             log_p_floor=fisher(floors),
         )
 
-    def _best(self, reading: Reading, chain: slice) -> Found:
+    def _best(self, reading: Reading, chain: slice) -> PhaseFit:
         """Return the phase and strength with the smallest p-value in one chain."""
         symbols = reading.symbols[chain]
         weights, step = _weights(reading, chain)
@@ -113,7 +113,9 @@ class BackboneStatistic:
         found = []
         for value, row in zip(sums.tolist(), weights, strict=True):
             null = _null_of(row[read].tobytes())
-            found.append(Found(-null.log_tail(value) - log_chances, log_chances, value, step, null))
+            found.append(
+                PhaseFit(-null.log_tail(value) - log_chances, log_chances, value, step, null)
+            )
         return max(found, key=lambda one: one.evidence)
 
 

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.errors import PatternmarkError
 from patternmark.scan import sizes
-from patternmark.scan.screen import AMINO_ACIDS
+from patternmark.scan.keyset import AMINO_ACIDS
 
 _NO_OFFSETS = np.zeros(0, dtype=np.int64)
 
 
 @cache
-def kernels(name: str = "kernels") -> Any:
+def kernels(name: str = "record_loops") -> Any:
     """Return a module of compiled loops, or say what to install."""
     try:
         return import_module(f"patternmark.scan.{name}")  # numba is an extra

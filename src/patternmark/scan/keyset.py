@@ -38,8 +38,8 @@ from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.signature import joined, keys_part
 
 if TYPE_CHECKING:
-    from patternmark.scan.blocks import FirstStage
-    from patternmark.scan.gpu import GpuScreen
+    from patternmark.scan.block_stage import FirstStage
+    from patternmark.scan.gpu_two_part import GpuScreen
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
 LONGEST = 2048  # residues of a segment
@@ -51,7 +51,7 @@ TWO_PARTS, BLOCKS = "two parts", "blocks"
 _KINDS = {Paper.name: TWO_PARTS, Blocks.name: BLOCKS}  # how keys of a scheme are counted
 
 
-class Screen:
+class KeySet:
     """The keys of a scan."""
 
     def __init__(self, keys: Sequence[Key], device: str = "cpu") -> None:
@@ -85,8 +85,8 @@ class Screen:
     @cached_property
     def blocks(self) -> list[tuple[NDArray[np.int64], FirstStage]]:
         """Block keys by the shape of their schedules: their numbers, and what screens them."""
-        from patternmark.scan.blocks import BlockGroup  # noqa: PLC0415  # it needs this module
-        from patternmark.scan.gpu_blocks import GpuBlocks  # noqa: PLC0415
+        from patternmark.scan.block_stage import BlockGroup  # noqa: PLC0415  # it needs this module
+        from patternmark.scan.gpu_block_stage import GpuBlocks  # noqa: PLC0415
 
         numbers_of: dict[str, list[int]] = {}
         for number, key in enumerate(self.keys):
@@ -102,7 +102,7 @@ class Screen:
     @cached_property
     def gpu(self) -> GpuScreen | None:
         """What screens keys of two parts instead of the compiled loops, if anything does."""
-        from patternmark.scan.gpu import GpuScreen  # noqa: PLC0415
+        from patternmark.scan.gpu_two_part import GpuScreen  # noqa: PLC0415
 
         return None if self.device == "cpu" else GpuScreen(self.parts, self.limits, self.device)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from patternmark.scan.lanes import (
+from patternmark.scan.byte_lanes import (
     LANES,
     WORDS,
     add_signed_ones,

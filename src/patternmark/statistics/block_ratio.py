@@ -30,9 +30,15 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
 from patternmark.errors import ParameterError
 from patternmark.evidence import markov
-from patternmark.null.blocks import log_c
+from patternmark.null.block_bound import log_c
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
-from patternmark.statistics.block_paths import Chain, Component, Look, log_ratios, num_blocks
+from patternmark.statistics.block_paths import (
+    BlockChain,
+    BlockComponent,
+    Look,
+    log_ratios,
+    num_blocks,
+)
 from patternmark.statistics.block_screen import (
     Packed,
     blocks_reached,
@@ -49,20 +55,20 @@ UNMARKED = 0.1  # the chance that a chain of a marked record of several carries 
 
 
 @dataclass(frozen=True)
-class Mixture:
+class BlockMixture:
     """Components with their weights for long and for short chains, and `unusual` ones.
 
     These share a small part of the weight. They are added up only where a quick look says so.
     """
 
-    components: tuple[Component, ...]
+    components: tuple[BlockComponent, ...]
     weights: tuple[float, ...]
     short_weights: tuple[float, ...]
-    unusual: tuple[Component, ...] = ()
+    unusual: tuple[BlockComponent, ...] = ()
     unusual_share: float = 0.0
 
     @property
-    def every(self) -> tuple[Component, ...]:
+    def every(self) -> tuple[BlockComponent, ...]:
         return self.components + self.unusual
 
     @cached_property
@@ -72,7 +78,7 @@ class Mixture:
         return sha256(repr(self).encode() + rates).hexdigest()[:8]
 
     @property
-    def of_other_chain(self) -> Component:
+    def of_other_chain(self) -> BlockComponent:
         """What is looked for in a record that lacks the first chains of its design."""
         return self.components[1]
 
@@ -84,33 +90,33 @@ class Mixture:
 
 
 # Components and weights were chosen on the third of the backbones that no reported number uses.
-MIXTURE = Mixture(
+MIXTURE = BlockMixture(
     (
-        Component(0, 0.003),
-        Component(2, 0.02),
-        Component(1, 0.08),
-        Component(2, 0.2),
-        Component(2, 0.004, "inside"),
-        Component(3, 0.004, "anywhere"),
-        Component(2, 0.004, "anywhere"),
+        BlockComponent(0, 0.003),
+        BlockComponent(2, 0.02),
+        BlockComponent(1, 0.08),
+        BlockComponent(2, 0.2),
+        BlockComponent(2, 0.004, "inside"),
+        BlockComponent(3, 0.004, "anywhere"),
+        BlockComponent(2, 0.004, "anywhere"),
     ),
     weights=(0.46, 0.03, 0.17, 0.05, 0.23, 0.03, 0.03),
     short_weights=(0.04, 0.22, 0.05, 0.02, 0.05, 0.42, 0.20),
     # Someone only took residues out, or only put some in: a tenth of them, or more.
     unusual=tuple(
-        Component(2, slip, growth=growth)
+        BlockComponent(2, slip, growth=growth)
         for slip, growth in ((0.11, -0.1), (0.21, -0.19), (0.31, -0.29), (0.11, 0.1), (0.3, 0.27))
     ),
     unusual_share=0.08,
 )
 # A model's rates of positions already say how much each can show: fewer strengths are needed.
-BACKBONE_MIXTURE = Mixture(
+BACKBONE_MIXTURE = BlockMixture(
     (
-        Component(0, 0.003),
-        Component(1, 0.003),
-        Component(2, 0.003),
-        Component(1, 0.05),
-        Component(1, 0.004, "anywhere"),
+        BlockComponent(0, 0.003),
+        BlockComponent(1, 0.003),
+        BlockComponent(2, 0.003),
+        BlockComponent(1, 0.05),
+        BlockComponent(1, 0.004, "anywhere"),
     ),
     weights=(0.25, 0.30, 0.20, 0.15, 0.10),
     short_weights=(0.20, 0.30, 0.25, 0.10, 0.15),
@@ -122,7 +128,7 @@ _SHIFTED = 0.1  # the share of such records
 _ENOUGH = 12.0  # ln E of a mark that is shown well enough without them
 
 
-class Coins(Protocol):
+class BlockCoins(Protocol):
     """Where coins come from: a key's schedule, or drawn ones."""
 
     block: int
@@ -136,14 +142,14 @@ class Numbered(NamedTuple):
     """A chain of a record with its number in it."""
 
     number: int
-    chain: Chain
+    chain: BlockChain
 
 
 class Branch(NamedTuple):
     """Components that E averages over, where chain numbers differ from the design's by a shift."""
 
     shift: int  # chain c of the record is chain c + shift of the design
-    components: tuple[Component, ...]
+    components: tuple[BlockComponent, ...]
     log_weights: NDArray[np.float64]  # [C]
 
     def met_by(self, pieces: Sequence[Numbered]) -> list[Numbered]:
@@ -152,7 +158,7 @@ class Branch(NamedTuple):
 
 
 @lru_cache(1024)
-def _branches(mixture: Mixture, scored: int, chains: int) -> list[Branch]:
+def _branches(mixture: BlockMixture, scored: int, chains: int) -> list[Branch]:
     weights = mixture.log_weights(scored) + log(1.0 - _SHIFTED)
     usual = len(mixture.components)
     shifts = [*_LACKING, *(shift for shift in _BEFORE if chains + shift > 0)]
@@ -179,7 +185,7 @@ class BlockStatistic:
     """ln E of block marks; `auto` has the sharper p-value, `lr` the one for any sequence."""
 
     def __init__(
-        self, coins: Coins, *, name: str = "auto", source: str = "", screens: bool = True
+        self, coins: BlockCoins, *, name: str = "auto", source: str = "", screens: bool = True
     ) -> None:
         """With `screens` only what a quick look finds likely is added up.
 
@@ -202,7 +208,7 @@ class BlockStatistic:
         """Return the statistic of a key; `source` says where rates of positions come from."""
         return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
 
-    def with_coins(self, coins: Coins) -> BlockStatistic:
+    def with_coins(self, coins: BlockCoins) -> BlockStatistic:
         """Return the same statistic of another key."""
         return BlockStatistic(coins, name=self.name, source=self._source, screens=self._screens)
 
@@ -272,7 +278,7 @@ class BlockStatistic:
         return total
 
     def _looks(
-        self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
+        self, pieces: Sequence[Numbered], shift: int, components: Sequence[BlockComponent]
     ) -> list[list[Look] | None]:
         """Return which nonces and components of each chain are worth adding up; None: all.
 
@@ -301,7 +307,9 @@ class BlockStatistic:
             known = self._bits[chain] = pack(words, self.coins.block, longest)
         return known
 
-    def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
+    def halves(
+        self, chain: int, length: int, components: Sequence[BlockComponent]
+    ) -> NDArray[np.int8]:
         """Return what the blocks that a chain may reach promote: [R, J, V]."""
         needed = num_blocks(length, self.coins.block, components)
         known = self._halves.get(chain)
@@ -319,7 +327,7 @@ class BlockStatistic:
             if np.any(reading.symbols[rows] != UNREAD)
         ]
 
-    def _chain(self, reading: Reading, rows: slice) -> Chain:
+    def _chain(self, reading: Reading, rows: slice) -> BlockChain:
         symbols = reading.symbols[rows]
         if not self._source:
             weights = self._weights[:, symbols]  # UNREAD finds the last column, 0
@@ -332,7 +340,7 @@ class BlockStatistic:
             rates = reading.rates[:, rows]
             weights = np.where(symbols != UNREAD, np.log(rates / (1.0 - rates)), 0.0)
         letters = np.where(symbols == UNREAD, 0, symbols)
-        return Chain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
+        return BlockChain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
 
     def _log_p(self, totals: NDArray[np.float64], reading: Reading) -> NDArray[np.float64]:
         """Return ln p of values of ln E."""

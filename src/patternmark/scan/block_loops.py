@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, uint64
 
 from patternmark.fast.lanes import ABREAST, CHUNK, LANES, PLANES, add_up, reaching
-from patternmark.scan.lanes import ones, place_letters  # as many at once as a CHUNK
+from patternmark.scan.byte_lanes import ones, place_letters  # as many at once as a CHUNK
 
 SEGMENT, KEY = 0, 1  # the columns of `hits`
 

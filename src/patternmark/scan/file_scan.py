@@ -20,9 +20,9 @@ from patternmark.io.files import make_folder, write_json
 from patternmark.io.kept import Kept
 from patternmark.scan import sizes
 from patternmark.scan.buffers import BUFFERS
-from patternmark.scan.judging import Found, judge
+from patternmark.scan.judging import Counts, judge
+from patternmark.scan.keyset import KeySet
 from patternmark.scan.loaded import Loaded, Piece
-from patternmark.scan.screen import Screen
 from patternmark.scan.sources import pieces
 
 SUFFIXES = (".fa", ".fasta", ".faa", ".fas", ".fsa", ".fq", ".fastq", ".parquet", ".arrow")
@@ -37,7 +37,7 @@ class Scan:
     """What to scan, for what, and where unfinished work is kept."""
 
     files: tuple[str, ...]
-    screen: Screen
+    screen: KeySet
     work: Path
     workers: int = 1
     sequence: str = "sequence"  # the column of Parquet and Arrow
@@ -135,7 +135,7 @@ class FileFound(NamedTuple):
     """What was found in a file: sums, without the hits, and its hash."""
 
     file: str
-    found: Found
+    found: Counts
     digest: str
 
 
@@ -169,14 +169,14 @@ class Result:
         """Add up the pieces of a file; its hash is that of their hashes, one after the other."""
         from xxhash import xxh3_128  # noqa: PLC0415
 
-        found, digest = Found(), xxh3_128()
+        found, digest = Counts(), xxh3_128()
         for row in self._rows(index):
-            found.add(Found.of_table(row["found"] | {"hits": []}))
+            found.add(Counts.of_table(row["found"] | {"hits": []}))
             digest.update(row["hash"].encode())
         return FileFound(file, found, str(digest.hexdigest()))
 
 
-def scan_file(file: str, index: int, screen: Screen, sequence: str) -> Iterator[dict[str, Any]]:
+def scan_file(file: str, index: int, screen: KeySet, sequence: str) -> Iterator[dict[str, Any]]:
     """Scan a whole file, piece by piece."""
     for piece, error in _pieces(file, sequence):
         name = piece_name(index, piece.number)
@@ -288,12 +288,12 @@ def _pieces(file: str, sequence: str) -> Iterator[tuple[Piece, str]]:
 
 
 def _failed(file: str, why: str) -> dict[str, Any]:
-    found = Found()
+    found = Counts()
     found.skip("", 0, why.removeprefix(f"{file}: "))  # the manifest names the file beside it
     return {"found": found.to_table(), "hash": "", "bytes": 0, "failed": True}
 
 
-def scan_piece(name: str, piece: Piece, screen: Screen) -> dict[str, Any]:
+def scan_piece(name: str, piece: Piece, screen: KeySet) -> dict[str, Any]:
     """Scan the records of a piece."""
     try:
         loaded = piece.load()

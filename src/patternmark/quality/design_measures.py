@@ -13,9 +13,9 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.design.plan import DesignPlan
 from patternmark.models.mpnn import Prepared
 from patternmark.quality.agreement import Agreement, structure_agreement
-from patternmark.quality.folding import Folder
-from patternmark.quality.likelihood import judge
+from patternmark.quality.esmfold import Folder
 from patternmark.quality.measured import Measured, difference_of, mean_of
+from patternmark.quality.nll import judge
 from patternmark.quality.predictor import StructurePredictor
 
 

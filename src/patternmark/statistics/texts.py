@@ -153,7 +153,7 @@ class TextStatistic(AnyTextStatistic):
         return self._null.log_tail(log_ratio, scored, self._nonces)
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return ln p against the ratio's logarithm: of natural texts, moved to that of this one."""
+        """Return ln p of natural texts against the ratio's logarithm, moved to that of this one."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
         scored = np.full(len(values) + 1, reading.num_scored)
         natural = self._log_p_natural(np.append(values, statistic), scored)

@@ -185,9 +185,7 @@ def verdict(
         counted = min(counted, counted_log_p(table, lone, scored) + log(sizes.nonces))
     is_proven = log_p_any <= log(PROVEN_P)
     is_drawn = counted <= log(SMALL_P) and not is_proven
-    log_p = counted if has_table else log_p_any
-    if is_proven:
-        log_p = min(log_p, log_p_any)
+    log_p = counted if has_table and not is_proven else log_p_any
     return {
         "read": tokens,
         "times": times(tokens),

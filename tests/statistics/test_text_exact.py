@@ -1,17 +1,25 @@
 """The p-value of one text, held against every key there is, and against texts made to fool it."""
 
+from collections import Counter
 from itertools import product
 
 import numpy as np
 import pytest
 
-from patternmark import Detector, Key, Marker, Profile
+from patternmark import Alphabet, Detector, Key, Marker, Profile
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.intervals import binomial_tail
 from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.likelihood import Component, log_mean_exp
-from patternmark.statistics.text_draws import SAME, Marks, Stream, draw_keys, log_p_of_draws
+from patternmark.statistics.text_draws import (
+    SAME,
+    Cloud,
+    Marks,
+    Stream,
+    draw_path,
+    log_p_of_draws,
+)
 from patternmark.statistics.text_exact import MOST_TOKENS
 from patternmark.statistics.texts import PROVEN_P, SMALL_P, TOO_LONG
 from tests.statistics.test_hard_texts import LUCK, hard_texts
@@ -39,6 +47,7 @@ TEXTS = {
 }
 TIMES = np.array([1, 2, 3, 1])  # whatever shares a coin
 TOKENS = vocabulary(2000)
+FOOLED = Profile(Alphabet.from_symbols("tokens", [f"t{i}" for i in range(600)], [0]), Turns())
 
 
 def every_key() -> np.ndarray:
@@ -76,37 +85,137 @@ def marks_of(symbols: np.ndarray) -> Marks:
     )
 
 
+def judged(
+    symbols: np.ndarray, own: np.ndarray, stream: Stream, *, particles: int, keys: int
+) -> float:
+    """Ln p of one key, step by step as `TextKeys.log_p` takes them."""
+    marks = marks_of(symbols)
+    log_weights = WEIGHTS - Cloud(marks, stream, particles).log_means
+    shares = log_ratios(own[None], symbols)[0] + log_weights
+    path = draw_path(marks, stream.choice(np.exp(shares - shares.max())), own, stream)
+    drawn = Cloud(marks, stream, particles, kept=path).draw_keys(own, keys)
+    log_es = log_mean_exp(log_ratios(drawn.coins, symbols) + log_weights, total=True)
+    log_es += (WEIGHTS - log_weights - drawn.log_means)[drawn.components]
+    return log_p_of_draws(log_es, drawn.tested)
+
+
 @pytest.mark.parametrize("name", TEXTS)
-def test_means_and_tails_are_those_of_all_keys(name: str) -> None:
+def test_means_are_those_of_all_keys(name: str) -> None:
+    symbols = np.array(TEXTS[name])
+    means = log_mean_exp(log_ratios(every_key(), symbols).T)  # [C] over all 256 keys, exactly
+    found = Cloud(marks_of(symbols), Stream(Secret(bytes(32)), name), particles=4000).log_means
+    np.testing.assert_allclose(found, means, atol=0.08)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_with_many_draws_it_is_the_share_of_keys_that_do_as_well(name: str) -> None:
+    """Of keys that do equally well, some count: which, the estimates of means decide."""
     symbols = np.array(TEXTS[name])
     ratios = log_ratios(every_key(), symbols)
-    means = log_mean_exp(ratios.T)  # [C] over all 256 keys, exactly
-    drawn = draw_keys(marks_of(symbols), 4000, Stream(Secret(bytes(32)), name), particles=4000)
-    np.testing.assert_allclose(drawn.log_means, means, atol=0.08)
-    log_es = log_mean_exp(ratios + WEIGHTS - drawn.log_means, total=True)
-    of_drawn = log_ratios(drawn.coins, symbols) + WEIGHTS - drawn.log_means
-    drawn_es = log_mean_exp(of_drawn, total=True)
+    log_es = log_mean_exp(ratios + WEIGHTS - log_mean_exp(ratios.T), total=True)
     for level in (0.3, 0.1, 0.02):
-        log_e = float(np.quantile(log_es, 1 - level))
-        exact = np.mean(log_es >= log_e - SAME)
-        estimate = np.exp(log_p_of_draws(log_e, drawn_es))
-        assert estimate == pytest.approx(exact, rel=0.1), (level, exact)
+        at = int(np.argsort(-log_es)[int(level * len(log_es))])
+        better, as_well = (np.mean(log_es >= log_es[at] + by) for by in (SAME, -SAME))
+        stream = Stream(Secret(bytes(32)), f"{name}/{level}")
+        found = np.exp(judged(symbols, every_key()[at], stream, particles=3000, keys=3001))
+        assert 0.8 * better < found < 1.2 * as_well, level
 
 
+@pytest.mark.parametrize("particles", [3, 40])
 @pytest.mark.parametrize("name", TEXTS)
-def test_over_all_keys_small_p_values_are_as_rare_as_they_say(name: str) -> None:
-    """With few draws, too: every key takes its turn as the one under test."""
-    symbols = np.array(TEXTS[name])
-    ratios = log_ratios(every_key(), symbols)
-    marks, log_p = marks_of(symbols), []
-    for number, own in enumerate(ratios):
-        drawn = draw_keys(marks, 20, Stream(Secret(bytes(32)), f"{name}/{number}"), particles=32)
-        log_weights = WEIGHTS - drawn.log_means
-        log_es = log_mean_exp(log_ratios(drawn.coins, symbols) + log_weights, total=True)
-        log_p.append(log_p_of_draws(float(log_mean_exp(own + log_weights, total=True)), log_es))
+def test_over_all_keys_small_p_values_are_as_rare_as_they_say(name: str, particles: int) -> None:
+    """However few particles there are: every key takes its turn as the one under test."""
+    symbols, log_p = np.array(TEXTS[name]), []
+    for number, own in enumerate(every_key()):
+        stream = Stream(Secret(bytes(32)), f"{name}/{particles}/{number}")
+        log_p.append(judged(symbols, own, stream, particles=particles, keys=21))
     for level in (0.3, 0.1, 0.03):
         hits = int(np.count_nonzero(np.array(log_p) <= np.log(level)))
         assert binomial_tail(hits, len(log_p), level) > 1e-4, (level, hits)
+
+
+def test_a_path_is_drawn_as_likely_as_it_is(rng: np.random.Generator) -> None:
+    """Held against all paths of a short text: a component that slips, and one with edges."""
+    symbols, own = np.array([0, 1, 0]), every_key()[77]
+    marks = marks_of(symbols)
+    for number in (2, 4):
+        stream = Stream(Secret(bytes(32)), f"paths/{number}")
+        drawn = [draw_path(marks, number, own, stream) for _ in range(3000)]
+        counts = Counter((*p.phases.tolist(), *p.states.tolist()) for p in drawn)
+        weights = _weights_of_paths(marks, number, own)
+        for path, weight in weights.items():
+            share = weight / sum(weights.values())
+            assert counts[path] / 3000 == pytest.approx(share, abs=0.04), path
+        assert set(counts) <= set(weights)
+
+
+def _weights_of_paths(marks: Marks, number: int, own: np.ndarray) -> dict[tuple[int, ...], float]:
+    """Prior times ratio of every path, added up step by step."""
+    component, promoted = marks.components[number], marks.promoted(own)
+    slip, edge = component.per_step
+    first = marks.first_law(component)
+    # A state is a phase, or a number below 0: -1 not marked yet, -2 no longer.
+    begun = {(-1,): 1.0} if edge else {(p,): float(w) for p, w in enumerate(first) if w}
+    paths = {((), state): weight for state, weight in begun.items()}
+    for place, token in enumerate(marks.tokens.tolist()):
+        moved: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+        for (visited, (at,)), weight in paths.items():
+            for to, chance in _moves(at, place, component, first, slip, edge):
+                factor = 1.0
+                if to >= 0:
+                    agrees = promoted[(to + place) % marks.period, token]
+                    factor = (marks.agreeing if agrees else marks.other)[number, token]
+                moved[(*visited, to), (to,)] += weight * chance * factor
+        paths = dict(moved)
+    found: Counter[tuple[int, ...]] = Counter()
+    for (visited, _), weight in paths.items():
+        states = tuple(1 if at >= 0 else {-1: 0, -2: 2}[at] for at in visited)
+        found[(*(max(at, 0) for at in visited), *states)] += weight
+    return {path: weight for path, weight in found.items() if weight > 0.0}
+
+
+def _moves(
+    at: int, place: int, component: Component, first: np.ndarray, slip: float, edge: float
+) -> list[tuple[int, float]]:
+    if place % component.stride:
+        return [(at, 1.0)]
+    if at == -2:
+        return [(-2, 1.0)]
+    if at == -1:
+        return [(-1, 1.0 - edge), *((p, edge * float(w)) for p, w in enumerate(first))]
+    stays = 1.0 - edge
+    up, down = (at + 1) % PERIOD, (at - 1) % PERIOD
+    moves = [(at, stays * (1.0 - slip)), (up, stays * slip / 2), (down, stays * slip / 2)]
+    return [*moves, (-2, edge)]
+
+
+def bait() -> np.ndarray:
+    """A text made to hide paths: copies whose phases die before they are worth something."""
+    refrain = np.arange(1, 14)
+    a, b, c = np.arange(100, 104), np.arange(104, 108), np.arange(108, 111)
+    gap, left, right, last = (np.zeros(n, dtype=np.int64) for n in (51, 8, 6, 2))
+    middle = [a, left, b, right, c, last, a, b, c, last]
+    return np.concatenate([gap, np.tile(refrain, 4), *middle, np.tile(refrain, 3)])
+
+
+MADE_TO_FOOL = {
+    "a refrain of 13 words": np.tile(np.arange(1, 14), 7),
+    "a refrain of 21 words": np.tile(np.arange(1, 22), 5),
+    "bait": bait(),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MADE_TO_FOOL)
+def test_texts_made_to_fool_it_do_not(name: str) -> None:
+    """They passed two to forty times too often before the key under test joined the cloud."""
+    num_keys, found = 400, []
+    for number in range(num_keys):
+        key = Key.of(Secret(bytes([*number.to_bytes(2, "big"), *b"fool" * 8][:32])), FOOLED)
+        found.append(Detector(key).detect(MADE_TO_FOOL[name]).p_value)
+    for level in (SMALL_P, 0.005):
+        hits = int(np.count_nonzero(np.array(found) <= level))
+        assert binomial_tail(hits, num_keys, level) > 1e-3, (level, hits)
 
 
 @pytest.mark.slow
@@ -118,7 +227,7 @@ def test_small_p_values_of_hard_texts_are_as_rare_as_they_say(scheme: Turns | Pa
     other = Marker(Key.of(Secret(b"o" * 32), Profile(HARD, Turns(), delta=5.0)))
     texts["marked by another key"] = text(HARD, 90, np.random.default_rng(5), other)
     hits = dict.fromkeys(texts, 0)
-    num_keys = 150
+    num_keys = 100
     for number in range(num_keys):
         key = Key.of(Secret(number.to_bytes(32, "big")), Profile(HARD, scheme))
         for verdict in Detector(key).detect_many(texts.values(), list(texts)):
@@ -157,7 +266,7 @@ def test_repeats_that_please_one_component_do_not_drown_the_others(
     found = Detector(key).detect(ids)
     assert before.prediction
     assert found.prediction
-    assert found.p_value < found.p_any
+    assert found.p_value <= found.p_any
 
 
 def test_of_very_long_texts_only_the_bound_is_told(

@@ -4,27 +4,35 @@ The ratio of a text that counts every token depends on how the text repeats itse
 chance reaches it can be computed for the very text, whatever it is: prose, a table, a poem, a text
 that another key marked, or one that was written to deceive. Only the key is random, and who wrote
 the text did not know it. Keys with a large ratio are rare, so they are not found by trying keys.
-Instead
+They are drawn, with a probability in proportion to the ratio that they give the text:
 
-1. **paths** through the schedule are drawn with probability proportional to their prior times the
-   mean of their ratio over all keys. For each component of the mixture a cloud of particles walks
-   along the text. A particle keeps what its path says about the coins so far: the odds of each
-   coin that it met. A token multiplies the particle's weight by the mean of the token's factor
-   under these odds. Particles with little weight give way to copies of the others. The mean weight
-   estimates, without bias, the mean of the component's ratio over all keys.
-2. **each component is divided by that mean.** So the mixture E' has a mean of 1 over keys for this
-   very text, and components that its repetitions please no longer drown the others.
-3. **keys** are drawn from paths: each coin from its odds. They have probability proportional to the
-   E' that they give the text, so that
+1. **A cloud of particles** walks along the text, for each component c of the mixture. A particle is
+   a path through the schedule, drawn from its prior. It keeps the odds of each coin that it met. A
+   token multiplies the particle's weight by the mean of the token's factor under these odds.
+   Particles with little weight give way to copies of others. The mean weight estimates, without
+   bias, the mean of the component's ratio over all keys. A first cloud finds these means M_c. With
+   them, E(key) = sum of w_c R_c(key) / M_c: components that the text's own repetitions please do
+   not drown the others.
+2. **The key under test joins in.** A component is drawn in proportion to w_c R_c / M_c, and a path
+   given the key. A second cloud is drawn in which that path is one particle of that component, as
+   if it had been drawn by chance (conditional particle filtering). Its mean weights are Z_c.
+3. **Other keys** are drawn from particles of the second cloud: each coin from its odds. They and
+   the key under test, with one stratum each, were all drawn in the same way, but for one thing: the
+   key under test is a fair one. What makes up for that is E' = E(key) M_c / Z_c, where c is the
+   component that the key was drawn by. So
 
-       P(E' >= t) = mean over drawn keys of (1 / E' where E' >= t, else 0).
+       p = sum over all keys with E' at least as large of 1 / E', divided by the number of keys.
 
-   The key under test counts as one more draw, with 1 / t, as in `block_exact`, where the proof
-   is that p then holds for any number of draws.
+**Why p is valid**, whatever the text, for any number of particles and keys. Let Q be the law of a
+cloud, a particle of it and a key drawn from that. Let P be the law of a fair key, a component and
+path drawn given the key, and a cloud around the path. Written out, the density of Q against P is
+E'. Under Q all keys are exchangeable, given the cloud. So P(p <= a) is the mean under Q of the sum
+of 1 / E' over those keys whose own p is at most a, divided by the number of keys; and that sum is
+at most a times that number, by what p is. Estimates of means can be far off for texts that repeat
+themselves with care: then p is larger, or finds less, but stays valid.
 
-The only error is that of the means, a percent or so. Numbers are drawn from a stream that depends
-on the secret and on the text, so a text and a key have one p-value, and nobody without the key can
-tell which numbers will be drawn.
+Numbers are drawn from a stream that depends on the secret and on the text, so a text and a key have
+one p-value, and nobody without the key can tell which numbers will be drawn.
 """
 
 from __future__ import annotations
@@ -40,7 +48,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.secret import Secret
 from patternmark.statistics.likelihood import Component, log_mean_exp
 
-DRAWS = 100  # keys
+KEYS = 101  # the one under test, and those that are drawn
 PARTICLES = 128  # of each component
 SAME = 1e-3  # ln E that differ by less are equal: they are summed in single precision
 _LOOK_AFTER = 4  # tokens between two looks at the weights of particles
@@ -59,6 +67,15 @@ class Stream:
         self._calls += 1
         words = self._secret.octets(label, 8 * int(np.prod(shape))).view(">u8")
         return ((words >> 11).astype(np.float64) * 2.0**-53).reshape(shape)
+
+    def uniform(self) -> float:
+        """Return the next number in [0, 1)."""
+        return float(self.uniforms(1)[0])
+
+    def choice(self, weights: NDArray[np.float64]) -> int:
+        """Return a place, drawn in proportion to its weight."""
+        at = self.uniform() * float(weights.sum())
+        return min(int(np.searchsorted(np.cumsum(weights), at, side="right")), len(weights) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,51 +102,53 @@ class Marks:
         """How many coins the text may meet: one for each block and token."""
         return int(self.period // self.block * self.agreeing.shape[1])
 
-
-class Drawn(NamedTuple):
-    """Keys that were drawn for a text."""
-
-    coins: NDArray[np.bool_]  # [keys, blocks, U]
-    log_means: NDArray[np.float64]  # [C] ln of the mean of each component's ratio over all keys
-
-    def one_in(self, some: int) -> Drawn:
-        """Return one key in so many: they stand for all components as all keys do."""
-        return self._replace(coins=self.coins[::some])
-
-    def promoted(self, period: int) -> NDArray[np.bool_]:
-        """Which tokens each key of a schedule promotes, one schedule beside the other: [P, K U]."""
-        keys, blocks, tokens = self.coins.shape
-        by_block = self.coins.transpose(1, 0, 2).reshape(blocks, keys * tokens)
-        promoted = np.repeat(by_block, period // blocks, axis=0)
+    def promoted(self, coins: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which tokens each key of a schedule promotes: [blocks, U] -> [P, U]."""
+        promoted = np.repeat(coins, self.block, axis=0)
         promoted[1::2] ^= True
         return promoted
 
-
-def draw_keys(marks: Marks, keys: int, stream: Stream, particles: int = PARTICLES) -> Drawn:
-    """Draw keys with probability proportional to the ratio that they give a text."""
-    cloud = _Cloud(marks, stream, particles)
-    for place, token in enumerate(marks.tokens.tolist()):
-        cloud.move(place)
-        if token != UNREAD:
-            cloud.read(place, token)
-        if place % _LOOK_AFTER == _LOOK_AFTER - 1:
-            cloud.select()
-    log_means = log_mean_exp(cloud.log_weights)
-    shares = np.exp(marks.log_weights[:, None] + cloud.log_weights - log_means[:, None])
-    # One number for each of equal shares, so that components get what they are due.
-    cumulative = np.cumsum(shares.ravel())
-    at = (np.arange(keys) + stream.uniforms(keys)) / keys * cumulative[-1]
-    chosen = np.minimum(np.searchsorted(cumulative, at, side="right"), len(cumulative) - 1)
-    likely = _chance(cloud.odds[chosen])
-    coins = stream.uniforms(*likely.shape) < likely
-    return Drawn(coins.reshape(keys, marks.period // marks.block, -1), log_means)
+    def first_law(self, component: Component) -> NDArray[np.float64]:
+        """Return how likely each phase is the first of a marked stretch: [P]."""
+        law = np.zeros(self.period)
+        law[slice(None) if component.anywhere else self.starts] = 1.0
+        return np.asarray(law / law.sum())
 
 
-class _Cloud:
-    """Particles [C N] that walk along a text, N for each component."""
+class Path(NamedTuple):
+    """A path through the schedule: where it begins, and where it is when each token is read."""
 
-    def __init__(self, marks: Marks, stream: Stream, particles: int) -> None:
-        self._marks, self._stream, self._particles = marks, stream, particles
+    component: int
+    first: int
+    phases: NDArray[np.int64]  # [n]
+    states: NDArray[np.int64]  # [n] before, in or after what is marked
+
+
+class Drawn(NamedTuple):
+    """Keys that were drawn for a text, one for each stratum but that of the key under test."""
+
+    coins: NDArray[np.bool_]  # [K, blocks, U]; those of the key under test stand in their place
+    components: NDArray[np.int64]  # [K] by which each was drawn
+    tested: int
+    log_means: NDArray[np.float64]  # [C] of the cloud
+
+    def around_tested(self, some: int) -> Drawn:
+        """Return one key in so many, the key under test among them."""
+        chosen = slice(self.tested % some, None, some)
+        return self._replace(
+            coins=self.coins[chosen],
+            components=self.components[chosen],
+            tested=self.tested // some,
+        )
+
+
+class Cloud:
+    """Particles [C N] that walk along a text, N for each component; one may be given its path."""
+
+    def __init__(
+        self, marks: Marks, stream: Stream, particles: int = PARTICLES, kept: Path | None = None
+    ) -> None:
+        self._marks, self._stream, self._particles, self._kept = marks, stream, particles, kept
         components = marks.components
         self._of = np.repeat(np.arange(len(components)), particles)  # the component of each
         self._stride = np.array([c.stride for c in components])[self._of]
@@ -141,6 +160,14 @@ class _Cloud:
         self._state = np.where(self._edge > 0.0, _BEFORE, _MARKED)
         spread = np.tile(np.arange(particles), len(components))
         self._phase = self._first((spread + stream.uniforms(len(spread))) / particles)
+        self.slot = 0 if kept is None else self._slot_of(kept)  # of the particle that is given
+        for place, token in enumerate(marks.tokens.tolist()):
+            self._move(place)
+            if token != UNREAD:
+                self._read(place, token)
+            if place % _LOOK_AFTER == _LOOK_AFTER - 1:
+                self._select()
+        self.log_means = log_mean_exp(self.log_weights)  # [C]
 
     def _first(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the phase with which a marked stretch begins."""
@@ -148,7 +175,18 @@ class _Cloud:
         from_start = starts[(uniform * len(starts)).astype(np.int64)]
         return np.where(self._anywhere, (uniform * self._marks.period).astype(np.int64), from_start)
 
-    def move(self, place: int) -> None:
+    def _slot_of(self, kept: Path) -> int:
+        """Return which particle of its component begins as a path does, and let it."""
+        component, uniform = self._marks.components[kept.component], self._stream.uniform()
+        if component.edge > 0.0:
+            return int(uniform * self._particles)
+        firsts = np.flatnonzero(self._marks.first_law(component))
+        share = (int(np.searchsorted(firsts, kept.first)) + uniform) / len(firsts)
+        slot = min(int(share * self._particles), self._particles - 1)
+        self._phase[kept.component * self._particles + slot] = kept.first
+        return slot
+
+    def _move(self, place: int) -> None:
         """Let paths slip, and stretches begin and end: by the law of `PathRatios`."""
         may = place % self._stride == 0
         edge, slip = self._stream.uniforms(2, len(may))
@@ -158,8 +196,12 @@ class _Cloud:
         self._phase += np.where(slips, np.where(slip < self._slip / 2.0, -1, 1), 0)
         self._phase = np.where(begins, self._first(slip), self._phase)
         self._state += begins | ends
+        if self._kept is not None:
+            row = self._kept.component * self._particles + self.slot
+            self._phase[row] = self._kept.phases[place]
+            self._state[row] = self._kept.states[place]
 
-    def read(self, place: int, token: int) -> None:
+    def _read(self, place: int, token: int) -> None:
         """Weigh particles by the mean of a token's factor, and learn about its coin."""
         marks = self._marks
         key = (self._phase + place) % marks.period
@@ -174,24 +216,97 @@ class _Cloud:
         self.log_weights += np.where(is_marked, gain, 0.0).reshape(self.log_weights.shape)
         self.odds[rows, coin] += np.where(is_marked, np.log(shown / hidden), 0.0)
 
-    def select(self) -> None:
-        """Replace particles of little weight by copies of others, where weights are unequal."""
-        uniform = self._stream.uniforms(len(self.log_weights))
+    def _select(self) -> None:
+        """Replace particles of little weight by copies of others, where weights are unequal.
+
+        Paths that never slip are no better for it: their particles stay.
+        """
+        uniform, particles = self._stream.uniforms(len(self.log_weights)), self._particles
         order = np.arange(len(self._of))
         log_means = log_mean_exp(self.log_weights)
-        for component, log_mean in enumerate(log_means.tolist()):
-            weights = np.exp(self.log_weights[component] - log_mean)
-            if weights.sum() ** 2 > 0.5 * self._particles * (weights**2).sum():
+        for number, log_mean in enumerate(log_means.tolist()):
+            weights = np.exp(self.log_weights[number] - log_mean)
+            is_even = weights.sum() ** 2 > 0.5 * particles * (weights**2).sum()
+            if is_even or self._marks.components[number].is_steady:
                 continue
-            at = np.arange(self._particles) + uniform[component]
-            chosen = np.searchsorted(np.cumsum(weights), at, side="right")
-            first = component * self._particles
-            of_component = slice(first, first + self._particles)
-            order[of_component] = first + np.minimum(chosen, self._particles - 1)
-            self.log_weights[component] = log_mean
+            cumulative, offset = np.cumsum(weights), uniform[number]
+            has_kept = self._kept is not None and self._kept.component == number
+            if has_kept:  # the offset is one with which the given particle has a copy
+                at = cumulative[self.slot] - weights[self.slot] * offset
+                slot = min(int(at), particles - 1)
+                offset = at - slot
+            chosen = np.searchsorted(cumulative, np.arange(particles) + offset, side="right")
+            chosen = np.minimum(chosen, particles - 1)
+            if has_kept:
+                chosen[slot] = self.slot
+                self.slot = slot
+            first = number * particles
+            order[first : first + particles] = first + chosen
+            self.log_weights[number] = log_mean
         if np.any(order != np.arange(len(order))):
             self._phase, self._state = self._phase[order], self._state[order]
             self.odds = self.odds[order]
+
+    def draw_keys(self, own_coins: NDArray[np.bool_], keys: int = KEYS) -> Drawn:
+        """Draw a key from each of equal shares; the key under test has the share it lies in."""
+        assert self._kept is not None  # noqa: S101
+        log_shares = self._marks.log_weights[:, None] + self.log_weights - self.log_means[:, None]
+        shares = np.exp(log_shares).ravel()
+        cumulative = np.cumsum(shares) / shares.sum()
+        row = self._kept.component * self._particles + self.slot
+        own = cumulative[row] - shares[row] / shares.sum() * self._stream.uniform()
+        tested = min(max(int(own * keys), 0), keys - 1)
+        at = (np.arange(keys) + self._stream.uniforms(keys)) / keys
+        chosen = np.minimum(np.searchsorted(cumulative, at, side="right"), len(shares) - 1)
+        likely = _chance(self.odds[chosen])
+        coins = self._stream.uniforms(*likely.shape) < likely
+        coins[tested], components = own_coins.ravel(), self._of[chosen]
+        components[tested] = self._kept.component
+        shape = (keys, self._marks.period // self._marks.block, -1)
+        return Drawn(coins.reshape(shape), components, tested, self.log_means)
+
+
+def draw_path(marks: Marks, number: int, coins: NDArray[np.bool_], stream: Stream) -> Path:
+    """Draw a path of a component given a key's coins: all forward, then back step by step."""
+    component, period = marks.components[number], marks.period
+    slip, edge = component.per_step
+    prior, promoted = marks.first_law(component), marks.promoted(coins)
+    # Of all phases; not marked yet; marked no longer.
+    law = np.append(np.zeros(period), (1.0, 0.0)) if edge > 0.0 else np.append(prior, (0.0, 0.0))
+    before_move = []
+    for place, token in enumerate(marks.tokens.tolist()):
+        before_move.append(law)
+        if place % component.stride == 0:
+            marked = law[:period]
+            moved = slip / 2.0 * (np.roll(marked, 1) + np.roll(marked, -1))
+            stays = (1.0 - edge) * ((1.0 - slip) * marked + moved) + edge * law[period] * prior
+            outside = ((1.0 - edge) * law[period], law[period + 1] + edge * marked.sum())
+            law = np.append(stays, outside)
+        if token != UNREAD:
+            agrees = np.roll(promoted[:, token], -place)
+            factor = np.where(agrees, marks.agreeing[number, token], marks.other[number, token])
+            law = np.append(law[:period] * factor, law[period:])
+            law /= law.sum()
+    at = stream.choice(law)
+    visited = np.zeros(len(marks.tokens), dtype=np.int64)
+    for place in range(len(visited) - 1, -1, -1):
+        visited[place] = at
+        if place % component.stride:
+            continue
+        law = before_move[place]
+        came = np.zeros(period + 2)
+        if at == period:
+            came[period] = 1.0
+        elif at == period + 1:
+            came[period + 1], came[:period] = law[period + 1], edge * law[:period]
+        else:
+            came[period] = edge * law[period] * prior[at]
+            came[at] = (1.0 - edge) * (1.0 - slip) * law[at]
+            for neighbour in ((at - 1) % period, (at + 1) % period):
+                came[neighbour] += (1.0 - edge) * slip / 2.0 * law[neighbour]
+        at = stream.choice(came)
+    states = np.where(visited < period, _MARKED, np.where(visited == period, _BEFORE, _AFTER))
+    return Path(number, at, np.where(visited < period, visited, 0), states)
 
 
 def _chance(log_odds: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -199,16 +314,15 @@ def _chance(log_odds: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def log_p_of_draws(
-    log_e: float, log_es: NDArray[np.float64], log_shares: NDArray[np.float64] | float = 0.0
+    log_es: NDArray[np.float64], tested: int, log_shares: NDArray[np.float64] | float = 0.0
 ) -> float:
-    """Return ln P(E >= e) from drawn keys with these ln E; the key under test is one of them.
+    """Return ln p of the key under test among keys with these ln E'.
 
-    `log_shares` [keys + 1] tell by how much keys are likelier than fair coins, the tested one last.
+    `log_shares` tell by how much keys are likelier than fair coins.
 
-    >>> round(log_p_of_draws(3.0, np.array([2.0, 3.0, 4.0])), 3)  # (2 e^-3 + e^-4) / 4
-    -3.525
+    >>> round(log_p_of_draws(np.array([2.0, 3.0, 3.0, 4.0]), 1), 3)  # (2 e^-3 + e^-4) / 4
+    -3.524
     """
-    everyone = np.append(log_es, log_e)
-    reached = everyone >= log_e - SAME
-    terms = log_shares - np.maximum(everyone, log_e)
-    return min(0.0, float(log_mean_exp(terms[reached], total=True)) - log(len(everyone)))
+    reached = log_es >= log_es[tested] - SAME
+    terms = log_shares - np.maximum(log_es, log_es[tested])
+    return min(0.0, float(log_mean_exp(terms[reached], total=True)) - log(len(log_es)))

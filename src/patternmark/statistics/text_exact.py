@@ -17,22 +17,30 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni
-from patternmark.null.mixture import log_of_lone
 from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.excerpts import Excerpt
 from patternmark.statistics.likelihood import Mixture, log_mean_exp
-from patternmark.statistics.text_draws import DRAWS, Drawn, Marks, Stream, draw_keys, log_p_of_draws
+from patternmark.statistics.text_draws import (
+    KEYS,
+    Cloud,
+    Drawn,
+    Marks,
+    Stream,
+    draw_path,
+    log_p_of_draws,
+)
 
+Numbers = NDArray[np.int64]
 MOST_TOKENS = 2_000  # of a text for which keys are drawn; longer ones take too long
 PLAINLY_LARGE = 0.05  # a p-value that needs no better estimate
 _OF_FEW = 5  # one key in so many is looked at first
-_KEYS_AT_ONCE = 2  # whose ratios are computed together: their tables fit a cache
+_KEYS_AT_ONCE = 10  # whose ratios are computed together: their tables fit a cache
 
 
 class TextKeys:
     """Draws keys for texts, to tell how often a key gives a text so large a ratio."""
 
-    signature = f"keys:{DRAWS}"
+    signature = f"keys:{KEYS}"
 
     def __init__(
         self, key: Key, mixture: Mixture, rates: NDArray[np.float64], excerpt: Excerpt | None
@@ -43,25 +51,34 @@ class TextKeys:
 
     def can_judge(self, reading: Reading) -> bool:
         """Whether keys can be drawn for a text."""
-        return self._block > 0 and reading.num_scored <= MOST_TOKENS
+        return self._block > 0 and len(reading.symbols) <= MOST_TOKENS
 
-    def log_p(self, reading: Reading, ratios: NDArray[np.float64]) -> float:
-        """Return ln p of a text whose components have these ln ratios: [nonces looked at, C]."""
+    def log_p(self, reading: Reading, ratios: NDArray[np.float64], nonces: Numbers) -> float:
+        """Return ln p of a text: `ratios` [few, C] are ln of those of these `nonces` [few].
+
+        The likeliest nonce is judged by itself, and it is one of all.
+        """
         symbols = reading.parts[0]
         symbols = symbols[: int(np.flatnonzero(symbols != UNREAD)[-1]) + 1]
         own = np.unique(symbols[symbols != UNREAD])
         tokens = np.where(symbols == UNREAD, UNREAD, np.searchsorted(own, symbols))
-        marks = self._marks(own, tokens, reading.num_scored)
-        drawn = draw_keys(marks, DRAWS, self._stream(symbols))
-        log_weights = marks.log_weights - drawn.log_means
-        used, nonces = list(marks.numbers), self._key.circle.nonces
-        by_nonce = log_mean_exp(ratios[:, used] + log_weights, total=True)
-        log_e = float(log_mean_exp(by_nonce, total=True)) - log(nonces)
-        lone = float(log_of_lone(log_e, nonces))
-        for some in (drawn.one_in(_OF_FEW), drawn):
+        marks, stream = self._marks(own, tokens, reading.num_scored), self._stream(symbols)
+        log_weights = marks.log_weights - Cloud(marks, stream).log_means
+        by_component = ratios[:, list(marks.numbers)] + log_weights  # [few, C]
+        best = int(np.argmax(log_mean_exp(by_component, total=True)))
+        own_share = by_component[best]
+        component = stream.choice(np.exp(own_share - own_share.max()))
+        schedule = self._key.circle if self._excerpt is None else self._excerpt
+        coins = schedule.promoted(int(nonces[best]))[:: self._block, own]
+        path = draw_path(marks, component, coins, stream)
+        drawn = Cloud(marks, stream, kept=path).draw_keys(coins)
+        # What the cloud's means lie above those of the first one.
+        log_shift = marks.log_weights - log_weights - drawn.log_means
+        for some in (drawn.around_tested(_OF_FEW), drawn):
             log_es = log_mean_exp(self._log_ratios(some, marks, own) + log_weights, total=True)
-            tail = log_p_of_draws(lone, log_es, self._log_shares(some, own))
-            log_p = float(bonferroni(tail, nonces))
+            log_es += log_shift[some.components]
+            tail = log_p_of_draws(log_es, some.tested, self._log_shares(some, own))
+            log_p = float(bonferroni(tail, self._key.circle.nonces))
             if log_p > log(PLAINLY_LARGE):
                 break
         return log_p
@@ -107,7 +124,7 @@ class TextKeys:
             # Every key's tokens are symbols of their own, of one schedule.
             first = np.arange(keys)[:, None] * len(own)
             ratio = CyclicRatio(
-                [some.promoted(marks.period)],
+                [marks.promoted(some.coins.transpose(1, 0, 2).reshape(len(some.coins[0]), -1))],
                 np.tile(self._rates[:, own], keys),
                 marks.starts,
                 marks.components,
@@ -118,20 +135,17 @@ class TextKeys:
             found.append(ratio.log_ratios(symbols)[:, 0])
         return np.concatenate(found)
 
-    def _log_shares(self, drawn: Drawn, own: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ln of how much likelier a key has such coins than fair coins show them.
+    def _log_shares(self, drawn: Drawn, own: Numbers) -> NDArray[np.float64]:
+        """Return ln of how much likelier a key has such coins than fair coins show them: [K].
 
-        [keys + 1]; the key under test is the last. Parts of equal size are not quite fair coins.
+        Parts of equal size are not quite fair coins.
         """
-        circle = self._key.circle
-        sizes = getattr(circle, "sizes", None)
+        sizes = getattr(self._key.circle, "sizes", None)
         if sizes is None:
-            return np.zeros(len(drawn.coins) + 1)
-        schedule = circle if self._excerpt is None else self._excerpt
-        tested = np.count_nonzero(schedule.promoted(0)[0, own])
-        promoted = np.append(drawn.coins.sum(axis=(1, 2)), tested)
+            return np.zeros(len(drawn.coins))
         size, half = int(sizes.sum()), int(sizes[0])
-        ways = [_log_ways(size - len(own), half - n) for n in promoted.tolist()]
+        promoted = drawn.coins.sum(axis=(1, 2)).tolist()
+        ways = [_log_ways(size - len(own), half - n) for n in promoted]
         return np.array(ways) + len(own) * log(2.0) - _log_ways(size, half)
 
 

@@ -32,6 +32,7 @@ from patternmark.evidence import markov
 from patternmark.null.mixture import MixtureNull, text_null
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.excerpts import Excerpt
+from patternmark.statistics.nonces import likeliest_nonces
 from patternmark.statistics.ratio import RatioStatistic, rates_of
 from patternmark.statistics.text_exact import TextKeys
 
@@ -75,16 +76,17 @@ class AnyTextStatistic(RatioStatistic):
             )
             for i in range(len(readings))
         ]
-        return self._sharpened(readings, ratios, found)
+        return self._sharpened(readings, ratios, likeliest_nonces(rough), found)
 
     def _sharpened(
         self,
         readings: Sequence[Reading],
         ratios: NDArray[np.float64],
+        nonces: NDArray[np.int64],
         found: list[Measurement],
     ) -> list[Measurement]:
         """Return measurements with a better p-value for natural text, where there is one."""
-        del readings, ratios
+        del readings, ratios, nonces
         return found
 
     def _most_for_any(self, reading: Reading) -> float:
@@ -117,6 +119,7 @@ class TextStatistic(AnyTextStatistic):
         self,
         readings: Sequence[Reading],
         ratios: NDArray[np.float64],
+        nonces: NDArray[np.int64],
         found: list[Measurement],
     ) -> list[Measurement]:
         """Judge texts in one piece by all their tokens; others keep their bound."""
@@ -129,14 +132,12 @@ class TextStatistic(AnyTextStatistic):
             if reading.num_scored == 0 or len(reading.spoken) > 1:
                 result.append(bound)
                 continue
-            # Without a table there is the bound alone, unless keys are drawn.
-            natural = bound.log_p if self._null is None else float(log_p[i])
-            if self._is_proven(bound):
-                log_p_text = min(bound.log_p, natural)
+            if self._holds_for_any and reading.times is not None and bound.log_p <= log(PROVEN_P):
+                log_p_text = bound.log_p
             elif log_p[i] > log(SMALL_P):
-                log_p_text = natural
+                log_p_text = bound.log_p if self._null is None else float(log_p[i])
             elif self._keys.can_judge(reading):
-                log_p_text = self._keys.log_p(reading, ratios[i])
+                log_p_text = self._keys.log_p(reading, ratios[i], nonces[i])
             else:
                 result.append(bound.with_note(TOO_LONG))
                 continue
@@ -151,14 +152,13 @@ class TextStatistic(AnyTextStatistic):
             return markov(log_ratio)
         return self._null.log_tail(log_ratio, scored, self._nonces)
 
-    def _is_proven(self, bound: Measurement) -> bool:
-        """Whether the bound for any text is so small that no keys need to be drawn."""
-        return self._holds_for_any and bound.log_p <= log(PROVEN_P)
-
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return ln p of natural texts against the ratio's logarithm."""
+        """Return ln p of natural texts against the ratio's logarithm, moved to that of this one."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
-        heights = self._log_p_natural(values, np.full(len(values), reading.num_scored))
+        scored = np.full(len(values) + 1, reading.num_scored)
+        natural = self._log_p_natural(np.append(values, statistic), scored)
+        moved = self.measure([reading])[0].log_p - natural[-1]
+        heights = np.minimum(natural[:-1] + moved, 0.0)
         return NullCurve.of_tail(values, heights, statistic, "ln of the likelihood ratio")
 
 

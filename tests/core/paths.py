@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from patternmark.statistics import block_paths
-from patternmark.statistics.block_paths import BlockChain, BlockComponent
+from patternmark.statistics.block_paths import BlockChain, Component
 
 PAIRS = 2  # letters 0 and 1 are a pair, 2 and 3 another; letter 4 belongs to none
 NEGLIGIBLE = 1e-5
@@ -48,7 +48,7 @@ def every_key(blocks: int) -> np.ndarray:
     return np.concatenate([first, -first, second, -second, nothing], axis=2)
 
 
-def length_law(component: BlockComponent, positions: int) -> dict[int, float]:
+def length_law(component: Component, positions: int) -> dict[int, float]:
     """Return how likely each length of a piece is, by the fate of each position of a block."""
     law: dict[int, float] = {}
     doubled = (component.slip + component.growth) / 2
@@ -59,7 +59,7 @@ def length_law(component: BlockComponent, positions: int) -> dict[int, float]:
     return law
 
 
-def every_path(n: int, block: int, component: BlockComponent, blocks: int) -> list[Path]:
+def every_path(n: int, block: int, component: Component, blocks: int) -> list[Path]:
     """Return all paths that the forward pass follows, with their probabilities."""
     first_blocks = block_paths.FIRST_POSITIONS // block
     paths: list[Path] = []
@@ -88,7 +88,7 @@ def _scaled(paths: Iterator[Path], share: float) -> list[Path]:
 
 
 def _from(
-    n: int, block: int, component: BlockComponent, blocks: int, j: int, i: int, *, is_rest: bool
+    n: int, block: int, component: Component, blocks: int, j: int, i: int, *, is_rest: bool
 ) -> Iterator[Path]:
     """Yield the paths whose next piece is that of block j and begins at position i."""
     if j == blocks:
@@ -115,7 +115,7 @@ def _from(
 
 
 @cache
-def _laws(block: int, component: BlockComponent) -> tuple[dict[int, float], dict[int, float], int]:
+def _laws(block: int, component: Component) -> tuple[dict[int, float], dict[int, float], int]:
     """Return the laws of a whole block and of one from a random place on, and the longest piece."""
     whole = length_law(component, block)
     rest = dict.fromkeys(range(2 * block + 1), 0.0)
@@ -125,7 +125,7 @@ def _laws(block: int, component: BlockComponent) -> tuple[dict[int, float], dict
     return whole, rest, max(size for size, share in whole.items() if share > NEGLIGIBLE)
 
 
-def _band(n: int, block: int, component: BlockComponent, j: int) -> tuple[int, int]:
+def _band(n: int, block: int, component: Component, j: int) -> tuple[int, int]:
     """Return where pieces of a block may begin at the earliest, and end at the latest."""
     if component.begins != "start":
         return 0, n

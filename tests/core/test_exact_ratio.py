@@ -21,8 +21,8 @@ from patternmark.core.secret import Secret
 from patternmark.fast.compiled import forced
 from patternmark.statistics import block_paths
 from patternmark.statistics import block_ratio as blocks
-from patternmark.statistics.block_paths import BlockChain, BlockComponent, log_ratios, num_blocks
-from patternmark.statistics.block_ratio import BlockMixture, BlockStatistic
+from patternmark.statistics.block_paths import BlockChain, Component, log_ratios, num_blocks
+from patternmark.statistics.block_ratio import BlockStatistic, Mixture
 from tests.core.paths import every_key, every_path, ratio, small_chain
 
 MOST_BLOCKS = 5  # of two pairs: 1,024 keys
@@ -61,7 +61,7 @@ def says_something(chain: BlockChain) -> bool:
 def test_the_mean_over_all_keys_is_that_of_the_priors(
     symbols: list[int], slip: tuple[float, float], where: block_paths.Begins, block: int, seed: int
 ) -> None:
-    chain, component = chain_of(symbols, seed), BlockComponent(1, slip[0], where, slip[1])
+    chain, component = chain_of(symbols, seed), Component(1, slip[0], where, slip[1])
     count = min(num_blocks(len(symbols), block, [component]), MOST_BLOCKS)
     found = np.exp(log_ratios(chain, every_key(count), block, [component]))[:, 0]
     priors = sum(path.share for path in every_path(len(symbols), block, component, count))
@@ -76,7 +76,7 @@ def test_with_all_blocks_hardly_anything_of_the_prior_is_lost(
     symbols: list[int], where: block_paths.Begins
 ) -> None:
     """E has mean 1 but for lengths that are left out because they hardly ever happen."""
-    component, block = BlockComponent(0, 0.003, where), 3
+    component, block = Component(0, 0.003, where), 3
     chain = chain_of(symbols, 5)
     count = num_blocks(len(symbols), block, [component])
     found = np.exp(log_ratios(chain, every_key(count), block, [component]))
@@ -91,7 +91,7 @@ def test_with_all_blocks_hardly_anything_of_the_prior_is_lost(
 def test_the_forward_pass_adds_up_every_path(
     symbols: list[int], slip: tuple[float, float], where: block_paths.Begins, block: int, seed: int
 ) -> None:
-    chain, component = chain_of(symbols, seed), BlockComponent(0, slip[0], where, slip[1])
+    chain, component = chain_of(symbols, seed), Component(0, slip[0], where, slip[1])
     if not says_something(chain):
         return
     count = min(num_blocks(len(symbols), block, [component]), 4)
@@ -110,7 +110,7 @@ def test_numpy_and_numba_agree(
 ) -> None:
     pytest.importorskip("numba")
     chain = chain_of(symbols, seed)
-    components = [BlockComponent(0, slip[0], where, slip[1]), BlockComponent(1, 0.05)]
+    components = [Component(0, slip[0], where, slip[1]), Component(1, 0.05)]
     rng = np.random.default_rng(seed)
     coins = rng.choice(
         np.array([1, -1], dtype=np.int8), size=(3, num_blocks(60, block, components), 2)
@@ -150,9 +150,7 @@ def test_a_record_of_several_chains_has_the_mean_of_its_priors(
 ) -> None:
     """Chains share coins where their numbers may differ from the design's: the mean is the same."""
     monkeypatch.setattr(blocks, "_LACKING", (1,))  # one more would need coins of a fourth chain
-    mixture = BlockMixture(
-        (BlockComponent(1, 0.0), BlockComponent(2, 0.02)), (0.7, 0.3), (0.6, 0.4)
-    )
+    mixture = Mixture((Component(1, 0.0), Component(2, 0.02)), (0.7, 0.3), (0.6, 0.4))
     reach = num_blocks(3, 3, mixture.components)
     statistic = BlockStatistic(EveryKey(3, reach), screens=False)
     statistic.mixture = mixture

@@ -117,7 +117,7 @@ def test_loops_are_loaded_once_there_was_enough_to_do() -> None:
 def test_without_numba_numpy_does_it() -> None:
     program = (
         "import sys; sys.modules['numba'] = None\n"
-        "from patternmark import compiled\n"
+        "from patternmark.fast import compiled\n"
         "print(compiled.kernels(10**12))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)

@@ -19,7 +19,7 @@ from patternmark.statistics.block_paths import (
     ENTER,
     LEAVE,
     BlockChain,
-    BlockComponent,
+    Component,
     inverse_means,
     piece_law,
 )
@@ -77,7 +77,7 @@ def test_no_path_is_better(
     for length in (1, 2, 5):
         chain = chain_of(rng.integers(0, 20, size=length), rng)
         halves = halves_of(rng.integers(0, 1024, size=3).astype(np.uint16))
-        found = stretch_of(chain, halves, 2, BlockComponent(0, slip, "inside"))
+        found = stretch_of(chain, halves, 2, Component(0, slip, "inside"))
         best = best_by_trying_all(chain, halves, 2, slip, 2)
         assert found.log_ratio == pytest.approx(best)
         on_path = np.flatnonzero(found.blocks != NO_KEY)
@@ -112,8 +112,6 @@ def test_a_mark_is_found_where_it_lies(secret: Secret, rng: np.random.Generator)
 def test_a_chain_without_letters_has_no_stretch() -> None:
     nothing = np.zeros(0, dtype=np.int64)
     chain = BlockChain(nothing, np.zeros((1, 0)), nothing, nothing)
-    found = stretch_of(
-        chain, np.zeros((4, 21), dtype=np.int8), 3, BlockComponent(0, 0.01, "inside")
-    )
+    found = stretch_of(chain, np.zeros((4, 21), dtype=np.int8), 3, Component(0, 0.01, "inside"))
     assert (found.start, found.end, len(found.blocks)) == (0, 0, 0)
     assert len(found.continued(3)) == 0

@@ -14,8 +14,8 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.statistics.block_exact import DrawnCoins, draw_coins, exact_p
-from patternmark.statistics.block_paths import BlockComponent
-from patternmark.statistics.block_ratio import BlockMixture, BlockStatistic
+from patternmark.statistics.block_paths import Component
+from patternmark.statistics.block_ratio import BlockStatistic, Mixture
 from patternmark.statistics.likelihood import log_mean_exp
 from tests.synthetic import plain
 
@@ -64,8 +64,8 @@ def test_it_is_the_share_of_fresh_keys(
 def test_it_is_the_share_of_all_keys(secret: Secret) -> None:
     """Three coins of each of four chains are all that a tiny sequence can see: 4,096 keys."""
     statistic = statistic_of(secret, 1)
-    components = (BlockComponent(0, 0.0), BlockComponent(3, 0.0))
-    statistic.mixture = BlockMixture(components, (0.5, 0.5), (0.5, 0.5))
+    components = (Component(0, 0.0), Component(3, 0.0))
+    statistic.mixture = Mixture(components, (0.5, 0.5), (0.5, 0.5))
     reading = reading_of(secret, "KKKEES")
     pair = {letter: p for p, letters in enumerate(PROTEIN_PAIRS) for letter in letters}
     seen = [(0, pair["K"]), (1, pair["E"]), (1, pair["S"])]  # blocks and pairs

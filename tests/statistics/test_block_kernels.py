@@ -12,7 +12,7 @@ from patternmark.core.blocks import PROTEIN_PAIRS, halves_of, pair_of_letter, si
 from patternmark.fast.compiled import forced
 from patternmark.statistics.block_paths import (
     BlockChain,
-    BlockComponent,
+    Component,
     Look,
     inverse_means,
     log_ratios,
@@ -21,14 +21,14 @@ from patternmark.statistics.block_paths import (
 
 LETTERS = 20
 COMPONENTS = (
-    BlockComponent(0, 0.003),
-    BlockComponent(1, 0.02),
-    BlockComponent(1, 0.25),
-    BlockComponent(0, 0.004, "anywhere"),
-    BlockComponent(1, 0.03, "anywhere"),
-    BlockComponent(1, 0.01, "inside"),
-    BlockComponent(1, 0.12, growth=-0.1),
-    BlockComponent(0, 0.3, growth=0.27),
+    Component(0, 0.003),
+    Component(1, 0.02),
+    Component(1, 0.25),
+    Component(0, 0.004, "anywhere"),
+    Component(1, 0.03, "anywhere"),
+    Component(1, 0.01, "inside"),
+    Component(1, 0.12, growth=-0.1),
+    Component(0, 0.3, growth=0.27),
 )
 
 

@@ -14,7 +14,6 @@ from patternmark import (
     Marker,
     ParameterError,
     Profile,
-    compiled,
     load_key,
     save_key,
 )
@@ -23,6 +22,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
+from patternmark.fast import compiled
 from patternmark.plan.calibrate import calibrate, rank_p_values
 from patternmark.plan.power import PowerStudy
 from patternmark.report.page import ReportEntry, render_report

@@ -30,7 +30,7 @@ from patternmark.core.reading import Reading
 from patternmark.search.letter_keys import Progress, Stage
 from patternmark.statistics.block_paths import (
     BlockChain,
-    BlockComponent,
+    Component,
     Look,
     log_ratios,
     num_blocks,
@@ -53,7 +53,7 @@ _CLOSER = 256  # keys whose best stretch is looked at more closely
 _FIRST_EDITED = 200  # positions by which keys are picked where residues were lost or inserted
 _FIRST = 120  # ... and where only chain numbers differ
 _FINALISTS = 256  # keys of each of them whose whole chains are looked at
-_PIECES = (BlockComponent(2, 0.004, "anywhere"), BlockComponent(2, 0.004, "inside"))
+_PIECES = (Component(2, 0.004, "anywhere"), Component(2, 0.004, "inside"))
 
 Planes = NDArray[np.uint64]
 

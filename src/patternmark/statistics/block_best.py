@@ -21,7 +21,7 @@ from patternmark.statistics.block_paths import (
     FIRST_POSITIONS,
     LEAVE,
     BlockChain,
-    BlockComponent,
+    Component,
     inverse_means,
     law_of,
     log_ratios,
@@ -30,10 +30,10 @@ from patternmark.statistics.block_paths import (
 Floats = NDArray[np.float64]
 # Stretches are looked for with few, some and many lost or inserted letters.
 STRETCHES = (
-    BlockComponent(2, 0.006, "inside"),
-    BlockComponent(3, 0.006, "inside"),
-    BlockComponent(2, 0.06, "inside"),
-    BlockComponent(3, 0.25, "inside"),
+    Component(2, 0.006, "inside"),
+    Component(3, 0.006, "inside"),
+    Component(2, 0.06, "inside"),
+    Component(3, 0.25, "inside"),
 )
 
 
@@ -65,13 +65,13 @@ def best_stretch(chain: BlockChain, halves: NDArray[np.int8], block: int) -> Str
     How strong the mark is and how many letters were lost is chosen by the sum over all paths.
     """
     levels = len(chain.weights)
-    kinds = [BlockComponent(min(c.level, levels - 1), c.slip, c.begins) for c in STRETCHES]
+    kinds = [Component(min(c.level, levels - 1), c.slip, c.begins) for c in STRETCHES]
     ratios = log_ratios(chain, halves[None], block, kinds)[0]
     return stretch_of(chain, halves, block, kinds[int(np.argmax(ratios))])
 
 
 def stretch_of(
-    chain: BlockChain, halves: NDArray[np.int8], block: int, component: BlockComponent
+    chain: BlockChain, halves: NDArray[np.int8], block: int, component: Component
 ) -> Stretch:
     """Return the likeliest stretch of one component "inside": best path and way back."""
     n, blocks = chain.length, len(halves)
@@ -114,7 +114,7 @@ class _Weights(NamedTuple):
     enter: Floats  # [n + 1] the probability that a stretch begins at a position
 
 
-def _weights(chain: BlockChain, block: int, component: BlockComponent) -> _Weights:
+def _weights(chain: BlockChain, block: int, component: Component) -> _Weights:
     n, law = chain.length, law_of(block, component)
     means = inverse_means(chain, component.level, law.longest)
     full, part = means * law.whole[:, None], means * law.rest[:, None]

@@ -15,7 +15,7 @@ from patternmark.statistics.block_paths import (
     ENTER,
     FIRST_POSITIONS,
     LEAVE,
-    BlockComponent,
+    Component,
     law_of,
 )
 
@@ -23,7 +23,7 @@ _PAIRS = 10
 
 
 def draw_paths(
-    batch: int, n: int, blocks: int, block: int, component: BlockComponent, rng: np.random.Generator
+    batch: int, n: int, blocks: int, block: int, component: Component, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw which block each position of a chain lies on: [B, n], -1 where it is not marked."""
     law = law_of(block, component)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
 from patternmark.statistics.block_draws import draw_paths, draw_words, random_words
-from patternmark.statistics.block_paths import BlockComponent, num_blocks
+from patternmark.statistics.block_paths import Component, num_blocks
 from patternmark.statistics.block_ratio import UNMARKED, BlockStatistic, Numbered
 from patternmark.statistics.likelihood import log_mean_exp
 
@@ -113,7 +113,7 @@ def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Gener
 
 
 def _likely_words(
-    piece: Numbered, block: int, component: BlockComponent, rng: np.random.Generator
+    piece: Numbered, block: int, component: Component, rng: np.random.Generator
 ) -> NDArray[np.uint16]:
     """Draw the coins of one nonce that a chain lies on: [J]."""
     chain = piece.chain

@@ -51,7 +51,7 @@ _DRIFTS = 5.0  # standard deviations of drift that are followed from a known sta
 
 
 @dataclass(frozen=True)
-class BlockComponent:
+class Component:
     """One kind of marked chain: how strong the mark is, and what happened to the chain.
 
     It begins at the "start" of the schedule, "anywhere" in it (a piece that was cut out), or a
@@ -104,7 +104,7 @@ def piece_law(block: int, slip: float, growth: float = 0.0) -> PieceLaw:
     return PieceLaw(*parts)
 
 
-def law_of(block: int, component: BlockComponent) -> PieceLaw:
+def law_of(block: int, component: Component) -> PieceLaw:
     """Return the law of the pieces of a component."""
     return piece_law(block, component.slip, component.growth)
 
@@ -146,18 +146,18 @@ class Look(NamedTuple):
     shift: int | None = None
 
 
-def num_blocks(length: int, block: int, components: Sequence[BlockComponent]) -> int:
+def num_blocks(length: int, block: int, components: Sequence[Component]) -> int:
     """Return how many blocks of a schedule chains of a length may reach."""
     return max(_last_block(length, block, component) for component in components)
 
 
-def _last_block(length: int, block: int, component: BlockComponent) -> int:
+def _last_block(length: int, block: int, component: Component) -> int:
     first = 0 if component.begins == "start" else FIRST_POSITIONS // block
     positions = (length + _drift(length, block, component)) / component.pace
     return first + ceil(positions / block) + 1
 
 
-def _drift(length: int, block: int, component: BlockComponent) -> int:
+def _drift(length: int, block: int, component: Component) -> int:
     """Return how far lost and doubled letters may move a chain against its schedule."""
     variance = component.slip - component.growth**2  # of the letters that a position becomes
     return block + ceil(_DRIFTS * sqrt(variance * length / component.pace))
@@ -171,7 +171,7 @@ class Band(NamedTuple):
     stride: float  # letters that a block becomes on average
 
 
-def _band(length: int, block: int, component: BlockComponent, shift: int | None) -> Band:
+def _band(length: int, block: int, component: Component, shift: int | None) -> Band:
     drift, stride = _drift(length, block, component), block * component.pace
     if shift is not None:
         return Band(shift + drift, drift - shift, stride)
@@ -223,9 +223,7 @@ def _entering_at(length: int) -> Floats:
     return chances
 
 
-def _rule(
-    chain: BlockChain, block: int, component: BlockComponent, means: Floats, blocks: int
-) -> _Rule:
+def _rule(chain: BlockChain, block: int, component: Component, means: Floats, blocks: int) -> _Rule:
     n, law = chain.length, law_of(block, component)
     means = means[: law.longest + 1]
     full = means * law.whole[:, None]
@@ -262,7 +260,7 @@ def _even_and_odd(half: Floats) -> tuple[Floats, Floats]:
     return (up + down) / 2.0, (up - down) / 2.0
 
 
-def every_look(nonces: int, components: Sequence[BlockComponent]) -> list[Look]:
+def every_look(nonces: int, components: Sequence[Component]) -> list[Look]:
     """Return looks that leave nothing out."""
     return [Look(c, np.arange(nonces)) for c in range(len(components))]
 
@@ -271,7 +269,7 @@ def log_ratios(
     chain: BlockChain,
     halves: NDArray[np.int8],
     block: int,
-    components: Sequence[BlockComponent],
+    components: Sequence[Component],
     looks: Sequence[Look] | None = None,
 ) -> Floats:
     """Return ln of the ratio of every nonce and component: [R, C]; what is left out is -inf.

@@ -34,7 +34,7 @@ from patternmark.null.block_bound import log_c
 from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve, likeliest_nonce
 from patternmark.statistics.block_paths import (
     BlockChain,
-    BlockComponent,
+    Component,
     Look,
     log_ratios,
     num_blocks,
@@ -55,20 +55,20 @@ UNMARKED = 0.1  # the chance that a chain of a marked record of several carries 
 
 
 @dataclass(frozen=True)
-class BlockMixture:
+class Mixture:
     """Components with their weights for long and for short chains, and `unusual` ones.
 
     These share a small part of the weight. They are added up only where a quick look says so.
     """
 
-    components: tuple[BlockComponent, ...]
+    components: tuple[Component, ...]
     weights: tuple[float, ...]
     short_weights: tuple[float, ...]
-    unusual: tuple[BlockComponent, ...] = ()
+    unusual: tuple[Component, ...] = ()
     unusual_share: float = 0.0
 
     @property
-    def every(self) -> tuple[BlockComponent, ...]:
+    def every(self) -> tuple[Component, ...]:
         return self.components + self.unusual
 
     @cached_property
@@ -78,7 +78,7 @@ class BlockMixture:
         return sha256(repr(self).encode() + rates).hexdigest()[:8]
 
     @property
-    def of_other_chain(self) -> BlockComponent:
+    def of_other_chain(self) -> Component:
         """What is looked for in a record that lacks the first chains of its design."""
         return self.components[1]
 
@@ -90,33 +90,33 @@ class BlockMixture:
 
 
 # Components and weights were chosen on the third of the backbones that no reported number uses.
-MIXTURE = BlockMixture(
+MIXTURE = Mixture(
     (
-        BlockComponent(0, 0.003),
-        BlockComponent(2, 0.02),
-        BlockComponent(1, 0.08),
-        BlockComponent(2, 0.2),
-        BlockComponent(2, 0.004, "inside"),
-        BlockComponent(3, 0.004, "anywhere"),
-        BlockComponent(2, 0.004, "anywhere"),
+        Component(0, 0.003),
+        Component(2, 0.02),
+        Component(1, 0.08),
+        Component(2, 0.2),
+        Component(2, 0.004, "inside"),
+        Component(3, 0.004, "anywhere"),
+        Component(2, 0.004, "anywhere"),
     ),
     weights=(0.46, 0.03, 0.17, 0.05, 0.23, 0.03, 0.03),
     short_weights=(0.04, 0.22, 0.05, 0.02, 0.05, 0.42, 0.20),
     # Someone only took residues out, or only put some in: a tenth of them, or more.
     unusual=tuple(
-        BlockComponent(2, slip, growth=growth)
+        Component(2, slip, growth=growth)
         for slip, growth in ((0.11, -0.1), (0.21, -0.19), (0.31, -0.29), (0.11, 0.1), (0.3, 0.27))
     ),
     unusual_share=0.08,
 )
 # A model's rates of positions already say how much each can show: fewer strengths are needed.
-BACKBONE_MIXTURE = BlockMixture(
+BACKBONE_MIXTURE = Mixture(
     (
-        BlockComponent(0, 0.003),
-        BlockComponent(1, 0.003),
-        BlockComponent(2, 0.003),
-        BlockComponent(1, 0.05),
-        BlockComponent(1, 0.004, "anywhere"),
+        Component(0, 0.003),
+        Component(1, 0.003),
+        Component(2, 0.003),
+        Component(1, 0.05),
+        Component(1, 0.004, "anywhere"),
     ),
     weights=(0.25, 0.30, 0.20, 0.15, 0.10),
     short_weights=(0.20, 0.30, 0.25, 0.10, 0.15),
@@ -149,7 +149,7 @@ class Branch(NamedTuple):
     """Components that E averages over, where chain numbers differ from the design's by a shift."""
 
     shift: int  # chain c of the record is chain c + shift of the design
-    components: tuple[BlockComponent, ...]
+    components: tuple[Component, ...]
     log_weights: NDArray[np.float64]  # [C]
 
     def met_by(self, pieces: Sequence[Numbered]) -> list[Numbered]:
@@ -158,7 +158,7 @@ class Branch(NamedTuple):
 
 
 @lru_cache(1024)
-def _branches(mixture: BlockMixture, scored: int, chains: int) -> list[Branch]:
+def _branches(mixture: Mixture, scored: int, chains: int) -> list[Branch]:
     weights = mixture.log_weights(scored) + log(1.0 - _SHIFTED)
     usual = len(mixture.components)
     shifts = [*_LACKING, *(shift for shift in _BEFORE if chains + shift > 0)]
@@ -278,7 +278,7 @@ class BlockStatistic:
         return total
 
     def _looks(
-        self, pieces: Sequence[Numbered], shift: int, components: Sequence[BlockComponent]
+        self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
     ) -> list[list[Look] | None]:
         """Return which nonces and components of each chain are worth adding up; None: all.
 
@@ -307,9 +307,7 @@ class BlockStatistic:
             known = self._bits[chain] = pack(words, self.coins.block, longest)
         return known
 
-    def halves(
-        self, chain: int, length: int, components: Sequence[BlockComponent]
-    ) -> NDArray[np.int8]:
+    def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
         """Return what the blocks that a chain may reach promote: [R, J, V]."""
         needed = num_blocks(length, self.coins.block, components)
         known = self._halves.get(chain)

@@ -31,7 +31,7 @@ from patternmark.fast.compiled import kernels
 from patternmark.statistics.block_paths import (
     FIRST_POSITIONS,
     BlockChain,
-    BlockComponent,
+    Component,
     Floats,
     Look,
     log_ratios,
@@ -255,7 +255,7 @@ def log_ratios_many(
     chains: Iterable[BlockChain],
     halves: NDArray[np.int8],
     packed: Packed,
-    components: Sequence[BlockComponent],
+    components: Sequence[Component],
 ) -> Iterator[Floats]:
     """Yield what `block_paths.log_ratios` returns for each chain, -inf where it is not worth it.
 
@@ -266,7 +266,7 @@ def log_ratios_many(
         yield log_ratios(chain, halves, packed.block, components, chosen)
 
 
-def looks(scores: Scores, length: int, components: Sequence[BlockComponent]) -> list[Look]:
+def looks(scores: Scores, length: int, components: Sequence[Component]) -> list[Look]:
     """Return which terms of one key are worth adding up for a chain of a length.
 
     Measured on synthetic marks of 300 to 500 letters and 32 nonces, whose largest term alone gives

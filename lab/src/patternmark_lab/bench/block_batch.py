@@ -16,7 +16,7 @@ from patternmark.core.blocks import halves_of, pair_of_letter, side_of_letter
 from patternmark.core.schemes import Blocks
 from patternmark.statistics.block_draws import draw_paths, draw_words, random_words
 from patternmark.statistics.block_paths import BlockChain, log_ratios, num_blocks
-from patternmark.statistics.block_ratio import MIXTURE, BlockMixture
+from patternmark.statistics.block_ratio import MIXTURE, Mixture
 from patternmark.statistics.likelihood import log_mean_exp
 from patternmark.statistics.rates import agreement_rates
 
@@ -32,7 +32,7 @@ def likely_words(
     letters: NDArray[np.int64],
     block: int,
     rng: np.random.Generator,
-    mixture: BlockMixture = MIXTURE,
+    mixture: Mixture = MIXTURE,
 ) -> NDArray[np.uint16]:
     """Draw keys with probability proportional to the ratio that they give each chain: [B, J]."""
     batch, n = letters.shape
@@ -51,7 +51,7 @@ def likely_words(
     return words
 
 
-def _log_weights(letters: NDArray[np.int64], mixture: BlockMixture) -> NDArray[np.float64]:
+def _log_weights(letters: NDArray[np.int64], mixture: Mixture) -> NDArray[np.float64]:
     """Return ln of the weights of components for each chain: [B, C]; X does not count."""
     scored = (pair_of_letter()[letters] >= 0).sum(axis=1)
     return np.stack([mixture.log_weights(count) for count in scored.tolist()])
@@ -61,7 +61,7 @@ def mixed_log_ratios(
     letters: NDArray[np.int64],
     words: NDArray[np.uint16],
     block: int,
-    mixture: BlockMixture = MIXTURE,
+    mixture: Mixture = MIXTURE,
 ) -> NDArray[np.float64]:
     """Return ln of the mixed ratio of chains [B, n] under keys of one nonce [B, J]: [B]."""
     log_weights = _log_weights(letters, mixture)

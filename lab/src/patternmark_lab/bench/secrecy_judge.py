@@ -23,7 +23,7 @@ from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.detect import Detector
 from patternmark.evidence import DEFAULT_FPR, is_below
 from patternmark.null.block_bound import log_c
-from patternmark.statistics.block_ratio import MIXTURE, BlockMixture, BlockStatistic
+from patternmark.statistics.block_ratio import MIXTURE, BlockStatistic, Mixture
 from patternmark.statistics.likelihood import log_mean_exp
 
 
@@ -39,9 +39,9 @@ class _SomeNonces:
         return np.asarray(self._schedule.words(chain, blocks)[:, self._chosen])
 
 
-def _of_the_start() -> BlockMixture:
+def _of_the_start() -> Mixture:
     rows = [row for row, own in enumerate(MIXTURE.components) if own.begins == "start"]
-    return BlockMixture(
+    return Mixture(
         components=tuple(MIXTURE.components[row] for row in rows),
         weights=tuple(MIXTURE.weights[row] for row in rows),
         short_weights=tuple(MIXTURE.short_weights[row] for row in rows),

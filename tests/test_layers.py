@@ -94,6 +94,16 @@ def part_of(module: str) -> str:
     return re.split(r"[./]", module.removeprefix("patternmark.").removesuffix(".py"))[0]
 
 
+def test_few_files_lie_flat_and_every_module_has_a_name_of_its_own() -> None:
+    """A command has the name of what it calls."""
+    paths = [Path(path) for path, _ in modules() if not path.endswith("__init__.py")]
+    assert len([path for path in paths if len(path.parts) == 1]) <= 12
+    commands = {path.stem for path in paths if path.parts[0] == "cli"}
+    names = Counter(path.stem for path in paths if path.parts[0] != "cli")
+    assert [name for name, times in names.items() if times > 1] == []
+    assert len(commands) > 10
+
+
 def test_nothing_is_imported_from_a_layer_above() -> None:
     upward = set()
     for path, file in modules():

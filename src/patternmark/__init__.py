@@ -8,6 +8,16 @@ the verdict, are in `core`:
         -> reading (what counts) -> statistics (what is measured) -> null (p-value)
         -> detect (verdict)
 
+The rooms, each of which imports from its own line and from those above:
+
+    core                                 what generator and detector share
+    masks, null, statistics, fast        what is read, what is measured, how likely chance is
+    detect, evidence, combine            one verdict, and one of many records
+    search, scan, plan, report           many keys, many sequences, what to expect, pictures
+    attacks, quality                     what breaks a mark, what a mark costs
+    io, models, design, translation, adapters    files, models that are marked, other people's
+    cli                                  the command line
+
 >>> import patternmark as pm
 >>> key = pm.Key.generate(pm.Profile())
 >>> pm.Detector(key).detect("MKTAYIAKQR").prediction

@@ -115,7 +115,8 @@ class Detector:
         """Judge a batch: one verdict per sequence, in order.
 
         `scored` says for each sequence which positions count, such as those that were designed;
-        `rates` how often each should agree with its key, for a statistic that asks (see `expect`).
+        `rates` how often each should agree with its key, for a statistic that asks (see
+        `expected_rates`).
         Chains of one record, joined by `/` or `:`, are counted one at a time, and repeats once.
         """
         sequences = list(sequences)

@@ -1,8 +1,8 @@
 """The loops that take most of the time, compiled by numba (`pip install 'patternmark[fast]'`).
 
-Every function gives the very numbers of the numpy code that calls it (`phases`, `cyclic`,
-`statistics.phases`), to the last bit: sums run in the same order or are exact, scales are powers of
-two. Import this module through `compiled.kernels`.
+Every function gives the very numbers of the numpy code that calls it (`phase_sums`, `cyclic`,
+`statistics.phases`), to the last bit: sums run in the same order or are exact, scales are powers
+of two. Import this module through `compiled.kernels`.
 
 `windows` hold what each symbol is worth under each key, once around the period and once more: from
 place i on, [V + 1, 2P] shows a symbol at position i under every phase. UNREAD, -1, comes last.

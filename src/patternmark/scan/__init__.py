@@ -4,8 +4,8 @@
     scan_batches(batches, screen)                Arrow record batches in, hits out
     Scan(files, screen, work).run()              files in; `result` corrects and writes
 
-`lanes` and `kernels` are compiled by numba: bytes become counts of letters, counts the statistics
-of all keys. What passes is judged by the detector `auto`, as `patternmark detect` does.
+`byte_lanes` and `record_loops` are compiled by numba: bytes become counts of letters, counts the
+statistics of all keys. What passes is judged by the detector `auto`, as `patternmark detect` does.
 """
 
 from patternmark.scan.batches import count_tests, hit_schema, scan_batches

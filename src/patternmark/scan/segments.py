@@ -30,7 +30,7 @@ def kernels(name: str = "record_loops") -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Records of a buffer, and the counts of their segments; columns are those of `kernels`."""
+    """Records of a buffer, and the counts of their segments in the columns of `record_loops`."""
 
     raw: NDArray[np.uint8]
     records: NDArray[np.int64]  # [R, columns]

@@ -12,7 +12,7 @@ A lane is a nonce of a key, and `statistics.block_screen` scores 64 lanes at onc
   some keys, and paths along whole chains decide among these.
 
 Coins of all keys are kept as bits where there is room, and derived again for every batch where not.
-A screen is only a screen: see `screen`.
+A screen is only a screen: see `letter_keys`.
 """
 
 from __future__ import annotations

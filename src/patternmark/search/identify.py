@@ -1,6 +1,6 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `screen`, `block_keys`, `turn_keys`); the
+A quick screen over all keys picks a few (see `letter_keys`, `block_keys`, `turn_keys`); the
 detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
 screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni):
 without a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the

@@ -1,7 +1,7 @@
 """Many keys of the paper's scheme against the sequences of a batch, for alphabets of many symbols.
 
-Schedules of a vocabulary are too large to be kept, or to be transformed as `screen` does. So each
-key in turn lays out the excerpt of its schedule that a batch needs, and scores every phase of the
+Schedules of a vocabulary are too large to be kept, or to be transformed as `letter_keys` does. So
+each key in turn lays out the excerpt of its schedule that a batch needs, and scores every phase of the
 whole and of its parts (`phases.PartScreen`). Most of the time goes into the shuffles of the keys'
 tokens: the larger the batch, the less of it for each sequence.
 """

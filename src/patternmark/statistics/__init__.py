@@ -64,7 +64,7 @@ def make_statistic(
 
 
 def make_backbone(key: Key, source: str = "source:unknown") -> Statistic:
-    """Return what judges readings with rates of positions (see `expect`) by a key.
+    """Return what judges readings with rates of positions (see `expected_rates`) by a key.
 
     `source` says where the rates come from: it becomes part of the signature.
     """

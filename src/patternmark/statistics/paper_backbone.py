@@ -1,6 +1,7 @@
 """The paper's marks, each position weighted by what a model says it can carry.
 
-With rates q of positions (`expect`), the best statistic for one phase is a weighted sum of signs,
+With rates q of positions (`expected_rates`), the best statistic of one phase is a sum of signs
+with weights,
 
     S = sum over positions of w s,    w = ln(q / (1 - q)) / 2,    s = +1 where the symbol agrees.
 

@@ -1,6 +1,6 @@
 """How long a marked design must be for a p-value, by how many of its residues agree.
 
-The p-value is that of the first stage of a scan (`scan.screen`) and of the detector `phase`: of one
+The p-value is that of the first stage of a scan (`scan.keyset`) and of the detector `phase`: of one
 count of fair coins, times the ways in which a key can agree. Marked residues agree at a rate. With
 a `spread`, each design has a rate of its own, drawn from the beta distribution with that mean and
 standard deviation: its count is beta-binomial, with heavier tails than a binomial one.

@@ -19,8 +19,8 @@ product has a mean of at most 1, since the powers of the factors add up to 1 for
 
 Likeness does not matter for records of block keys. E[i, r] is the ratio of record i if its nonce is
 r (`statistics.block_ratio`). It depends on the coins of nonce r alone, and its mean over them is 1
-for any letters. Coins of different nonces are independent; those of one nonce are shared by all records.
-With m records, R nonces and s = 1 - (1 - 1 / R)^m, the share of nonces that m draws hit,
+for any letters. Coins of different nonces are independent; those of one nonce are shared by all
+records. With m records, R nonces and s = 1 - (1 - 1 / R)^m, the share of nonces that m draws hit,
 
     spread = product over r of (1 - s + s * mean over i of E[i, r])
 

@@ -1,7 +1,7 @@
 """The first stage for very many keys of two parts, on a GPU.
 
-A segment's agreement with a key is linear in its twenty counts (see `record_loops`), so all pairs are
-one product of matrices: segments by keys. Products of half precision numbers are what a GPU
+A segment's agreement with a key is linear in its twenty counts (see `record_loops`), so all pairs
+are one product of matrices: segments by keys. Products of half precision numbers are what a GPU
 does fastest, and they are exact here: whatever is multiplied and added up is a whole number of at
 most 2,048, or an even one of at most 4,096, all of which half precision holds; sums run in single
 precision. Only the product's comparison with the limits leaves the chip.

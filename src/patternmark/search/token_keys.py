@@ -1,9 +1,9 @@
 """Many keys of the paper's scheme against the sequences of a batch, for alphabets of many symbols.
 
 Schedules of a vocabulary are too large to be kept, or to be transformed as `letter_keys` does. So
-each key in turn lays out the excerpt of its schedule that a batch needs, and scores every phase of the
-whole and of its parts (`phases.PartScreen`). Most of the time goes into the shuffles of the keys'
-tokens: the larger the batch, the less of it for each sequence.
+each key in turn lays out the excerpt of its schedule that a batch needs, and scores every phase of
+the whole and of its parts (`phase_sums.PartScreen`). Most of the time goes into the shuffles of the
+keys' tokens: the larger the batch, the less of it for each sequence.
 """
 
 from __future__ import annotations

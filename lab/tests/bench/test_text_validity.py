@@ -78,7 +78,9 @@ def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> No
     page = to_markdown(made)
     assert "| one, 50 to 100 tokens | 6 |" in page
     made["rates"][0]["rates"]["p_value"][1] = {"hits": 6, "interval": [0.5, 1.0]}
-    assert "Surely above 1.1 times nominal:" in to_markdown(made)
+    source = made["rates"][0]["source"]
+    assert f"- turns, {source}: `p_value` at 0.001" in to_markdown(made)
+    assert "| turns: natural, all together |" in page
 
 
 def test_the_command_reads_a_folder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from patternmark.intervals import rate_interval
 from patternmark_lab.bench.text_validity import LEVELS, P_VALUES, SCHEMES, TOLERATED
 
 
@@ -39,17 +40,43 @@ def _names(scheme: str) -> tuple[str, ...]:
 
 
 def _summary(result: dict[str, Any]) -> list[str]:
-    """Name every rate that is surely too large."""
-    found = [
-        f"- {row['scheme']}, {row['source']}: `{name}` at {level:g}"
-        for row in result["rates"]
-        for name in _names(row["scheme"])
-        for rate, level in zip(row["rates"][name], LEVELS, strict=True)
-        if rate["interval"][0] > TOLERATED * level
+    """Put all sources of a kind together, and name every rate whose interval is too high."""
+    pooled = [
+        row
+        for scheme in SCHEMES
+        for kind, sources in result["kinds"].items()
+        if (row := _pooled(result["rates"], scheme, kind, sources))
     ]
-    if not found:
-        return [f"No rate is surely above {TOLERATED} times nominal."]
-    return [f"Surely above {TOLERATED} times nominal:", "", *found]
+    compared, found = 0, []
+    for row in result["rates"]:
+        for name in _names(row["scheme"]):
+            for rate, level in zip(row["rates"][name], LEVELS, strict=True):
+                compared += 1
+                if rate["interval"][0] > TOLERATED * level:
+                    found.append(f"- {row['scheme']}, {row['source']}: `{name}` at {level:g}")
+    said = (
+        f"Of {compared:,} rates, {len(found)} have an interval that lies above {TOLERATED} times "
+        "nominal. Of rates that are as they should be, up to one in forty would."
+    )
+    return [*_table(pooled, "turns"), "", said, *([""] if found else []), *found]
+
+
+def _pooled(
+    rates: list[dict[str, Any]], scheme: str, kind: str, sources: list[str]
+) -> dict[str, Any] | None:
+    """Return the row of all sources of a kind together; None if there are none."""
+    own = [row for row in rates if row["scheme"] == scheme and row["source"] in sources]
+    if not own:
+        return None
+    pairs = sum(row["pairs"] for row in own)
+    together = {}
+    for name in P_VALUES:
+        hits = [sum(row["rates"][name][i]["hits"] for row in own) for i in range(len(LEVELS))]
+        together[name] = [
+            {"hits": count, "interval": list(rate_interval(count, pairs))} for count in hits
+        ]
+    source = f"{scheme}: {kind}, all together"
+    return {"scheme": scheme, "source": source, "pairs": pairs, "rates": together}
 
 
 def _table(rows: list[dict[str, Any]], scheme: str) -> list[str]:
@@ -61,7 +88,7 @@ def _table(rows: list[dict[str, Any]], scheme: str) -> list[str]:
     ]
     for row in rows:
         cells = [
-            _cell(rate, row["pairs"], level)
+            _cell(rate, row["pairs"], level) if name in _names(row["scheme"]) else ""
             for name in names
             for rate, level in zip(row["rates"][name], LEVELS, strict=True)
         ]

@@ -3,8 +3,8 @@
 For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table holds the largest C at
 any t from RARE on over all classes of sequences that `patternmark bench block-null` tries, from the
 shortest length on: natural chains, designs, repeats, and sequences written by someone who knows
-everything but the key. It is raised by two standard errors, and by a tenth. Smaller t, whose p-values nobody acts
-on, have Markov's bound.
+everything but the key. It is raised by two standard errors, and by a tenth. Smaller t, whose
+p-values nobody acts on, have Markov's bound.
 """
 
 from __future__ import annotations

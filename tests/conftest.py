@@ -69,7 +69,9 @@ def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
         except SystemExit as stop:
             status = int(stop.code or 0)
         finally:
-            logging.getLogger("patternmark").handlers.clear()  # what --verbose left behind
+            logger = logging.getLogger("patternmark")  # what --verbose left behind goes
+            logger.handlers.clear()
+            logger.setLevel(logging.NOTSET)
         out, err = capfd.readouterr()
         return Outcome(status, out, err)
 

@@ -36,7 +36,7 @@ LAYERS = [
     {"core"},
     # Nulls and statistics, with the engines that both use.
     {"null", "statistics", "evidence", "intervals", "masks", "fast"},
-    {"detect", "signature"},
+    {"detector", "signature"},
 ]
 LARGEST_CORE = 1999  # lines
 
@@ -57,11 +57,11 @@ SENTINELS_HOME = "core/alphabet.py"
 SENTINEL = re.compile(r"^_?[A-Z][A-Z_]*(?:: \w+)? = -[12]\b", re.MULTILINE)
 SENTINELS = {
     "plan/calibrate.py": 1,
-    "combine.py": 1,
+    "combination.py": 1,
     "masks/repeats.py": 2,
     "statistics/patterns.py": 1,
     "models/canvas.py": 2,
-    "scan/cluster.py": 1,
+    "scanning/cluster.py": 1,
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Detector, Key, KeyChain, Profile, Verdict
-from patternmark.combine import combine
+from patternmark.combination import combine
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import called_by_rank

@@ -6,16 +6,16 @@ the verdict, are in `core`:
     key -> schemes (which key promotes what) -> marker (key sequence) -> promote (bias)
         -> a model's sampler -> sequence
         -> reading (what counts) -> statistics (what is measured) -> null (p-value)
-        -> detect (verdict)
+        -> detector (verdict)
 
 The rooms, each of which imports from its own line and from those above:
 
     core                                 what generator and detector share
     masks, null, statistics, fast        what is read, what is measured, how likely chance is
-    detect, evidence, combine            one verdict, and one of many records
-    search, scan, plan, report           many keys, many sequences, what to expect, pictures
+    detector, evidence, combination      one verdict, and one of many records
+    search, scanning, plan, report       many keys, many sequences, what to expect, pictures
     attacks, quality                     what breaks a mark, what a mark costs
-    io, models, design, translation, adapters    files, models that are marked, other people's
+    io, models, designing, translation, adapters    files, models that are marked, other people's
     cli                                  the command line
 
 >>> import patternmark as pm
@@ -34,7 +34,7 @@ from patternmark.core.partition import Partition
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.verdict import Status, Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import (
     InputError,
     KeyFileError,

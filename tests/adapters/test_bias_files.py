@@ -14,7 +14,7 @@ from patternmark.adapters.bias_files import TOOLS, Biased, write_private
 from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.design.plan import plan_design
+from patternmark.designing.plan import plan_design
 from patternmark.io.structures import read_backbone
 from tests.adapters import write_chains
 

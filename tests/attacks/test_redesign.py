@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="pip install 'patternmark[protein]'"
 pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
 
 from patternmark.attacks.redesign import Redesigner  # noqa: E402
-from patternmark.design.plan import plan_design  # noqa: E402
-from patternmark.design.run import Designer, DesignOptions  # noqa: E402
+from patternmark.designing.plan import plan_design  # noqa: E402
+from patternmark.designing.run import Designer, DesignOptions  # noqa: E402
 from patternmark.errors import ParameterError, SequenceError  # noqa: E402
 from patternmark.models.state import State, Task  # noqa: E402
 from tests.models.published import network, real_backbone  # noqa: E402
@@ -53,7 +53,7 @@ def test_a_share_is_drawn_anew(name: str, tmp_path: Path, key: Key) -> None:
 
 
 def test_the_mark_goes_and_the_design_stays_good(tmp_path: Path, key: Key) -> None:
-    from patternmark.design.run import score_sequences
+    from patternmark.designing.run import score_sequences
 
     attacker = redesigner(tmp_path)
     # Of 64 designs half a redesign leaves 50 %; means of 24 scatter by 4, of 48 by 3.

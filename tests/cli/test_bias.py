@@ -13,7 +13,7 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.marker import Marker
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.design.plan import plan_design
+from patternmark.designing.plan import plan_design
 from patternmark.io.structures import read_backbone
 from tests.adapters import write_chains
 from tests.conftest import Outcome

@@ -8,7 +8,7 @@ import pytest
 from patternmark import Key, Profile, load_key, save_key
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.plan.calibrate import calibrate, fresh_key
 from tests.conftest import Outcome

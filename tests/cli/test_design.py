@@ -10,7 +10,7 @@ import pytest
 
 from patternmark import PROTEIN, Detector, Marker, load_key
 from patternmark.core.blocks import MAX_BLOCKS
-from patternmark.design.plan import DesignPlan, plan_design
+from patternmark.designing.plan import DesignPlan, plan_design
 from patternmark.io.designs import manifest_path, read_manifest
 from patternmark.io.nonce_counter import counted_nonces
 from patternmark.io.records import Record, read_records
@@ -22,7 +22,7 @@ from tests.conftest import Outcome
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from patternmark.design.fasta_file import DesignFile  # noqa: E402  # needs torch
+from patternmark.designing.fasta_file import DesignFile  # noqa: E402  # needs torch
 
 Run = Callable[..., Outcome]
 

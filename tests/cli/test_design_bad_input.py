@@ -339,7 +339,7 @@ def test_a_run_stopped_before_it_knows_what_it_wrote_tells_what_is_there(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("patternmark.design.fasta_file.write_manifest", write_and_stop)
+        patch.setattr("patternmark.designing.fasta_file.write_manifest", write_and_stop)
         made = run(*command, "-o", out)
     assert made.status == 130
     assert f"stopped: {out}: 1 finished structure(s) are kept" in made.err

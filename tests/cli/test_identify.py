@@ -8,7 +8,7 @@ import pytest
 from patternmark import Alphabet, Key, ParameterError, Profile, load_key, save_key
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.search.identify import Candidate, Identifier
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, write_fasta

@@ -8,7 +8,7 @@ import pytest
 from patternmark import Key, Profile, load_key
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.io.dna import frames_of, looks_like_dna
 from patternmark.null.local import LocalNull
 from patternmark.search.locate import Locator, cut_at_valleys

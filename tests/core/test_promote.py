@@ -10,7 +10,7 @@ from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
 from patternmark.core.promote import strength_of
 from patternmark.core.schemes import Blocks, Paper, Scheme, Turns
 from patternmark.core.secret import Secret
-from patternmark.design.plan import promoted_bits
+from patternmark.designing.plan import promoted_bits
 from tests.synthetic import vocabulary
 
 

@@ -8,8 +8,8 @@ import torch
 
 from patternmark import Key, Marker, Profile
 from patternmark.core.schemes import Blocks, Paper
-from patternmark.design.plan import plan_design
-from patternmark.design.run import Designer, DesignOptions
+from patternmark.designing.plan import plan_design
+from patternmark.designing.run import Designer, DesignOptions
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.sampler import sample
 from patternmark.models.state import State

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from patternmark import Key, Marker
-from patternmark.design.plan import promoted_bits
+from patternmark.designing.plan import promoted_bits
 from patternmark.errors import PatternmarkError
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu, sampler

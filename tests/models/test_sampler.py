@@ -12,7 +12,7 @@ import torch
 
 from patternmark import Key, Marker
 from patternmark.core.secret import Secret
-from patternmark.design.plan import promoted_bits
+from patternmark.designing.plan import promoted_bits
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu
 from patternmark.models.cpu import draw

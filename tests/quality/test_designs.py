@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from patternmark.core.alphabet import PROTEIN
-from patternmark.design.plan import DesignPlan, plan_design
-from patternmark.design.run import random_ranks, score_sequences
+from patternmark.designing.plan import DesignPlan, plan_design
+from patternmark.designing.run import random_ranks, score_sequences
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.quality.agreement import structure_agreement

@@ -8,7 +8,7 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.fast import compiled
 from patternmark.search import turn_keys
 from patternmark.search.identify import Candidate, Identifier

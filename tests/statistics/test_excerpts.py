@@ -17,7 +17,7 @@ from patternmark import (
     load_key,
     save_key,
 )
-from patternmark.combine import combine
+from patternmark.combination import combine
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns

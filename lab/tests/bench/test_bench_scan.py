@@ -86,8 +86,8 @@ def test_scans_on_a_gpu_are_measured(run: Callable[..., Outcome], tmp_path: Path
 def test_a_gpu_that_counts_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     pytest.importorskip("torch")
-    from patternmark.scan import gpu_two_part as gpu
-    from patternmark.scan.keyset import KeySet
+    from patternmark.scanning import gpu_two_part as gpu
+    from patternmark.scanning.keyset import KeySet
     from patternmark_lab.bench.protein import numbered_keys
     from patternmark_lab.bench.scan_gpu import same_on_both
 
@@ -114,7 +114,7 @@ def test_input_is_the_same_for_a_seed() -> None:
 
 def test_bare_passes_find_every_record() -> None:
     pytest.importorskip("numba")
-    from patternmark.scan.segments import padded
+    from patternmark.scanning.segments import padded
     from patternmark_lab.bench.scan_loops import boundaries, boundaries_by_lanes
 
     content = made_fasta(30, 1) + b">a > b\n>\nAC>D\n>last"

@@ -16,7 +16,7 @@ import pytest
 from patternmark import ParameterError
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError
-from patternmark.scan.keyset import LONGEST
+from patternmark.scanning.keyset import LONGEST
 from patternmark_lab.bench import scale
 from patternmark_lab.bench.pages import page_of, place_of
 from patternmark_lab.bench.scale_designs import DELTAS, _row, rate_and_spread

@@ -10,7 +10,7 @@ import torch
 
 from lab.tests.schemes.reference import BY_BIAS, a_secret, plain_bias
 from patternmark import NO_KEY, PROTEIN, Key, ParameterError
-from patternmark.design.plan import DesignPlan, plan_design
+from patternmark.designing.plan import DesignPlan, plan_design
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.sampler import Sampled, sample

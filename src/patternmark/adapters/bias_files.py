@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
-from patternmark.design.plan import DesignPlan
+from patternmark.designing.plan import DesignPlan
 from patternmark.errors import InputError, ParameterError
 
 _MMCIF_SUFFIXES = (".cif", ".mmcif")

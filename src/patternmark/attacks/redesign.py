@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.attacks.registry import Attack, check_epsilon, find_attack
-from patternmark.design.plan import DesignPlan
-from patternmark.design.run import Designer
+from patternmark.designing.plan import DesignPlan
+from patternmark.designing.run import Designer
 from patternmark.errors import ParameterError, SequenceError
 from patternmark.models.sampler import padded_groups, sample
 from patternmark.models.state import Task

@@ -251,8 +251,8 @@ def _on_backbone(
         raise ParameterError(f"{name} needs the structure of the designs: --backbone FILE")
     network, _ = load()
     from patternmark.cli.attack_work import OnBackbone
-    from patternmark.design.plan import plan_design
-    from patternmark.design.run import Designer, DesignOptions
+    from patternmark.designing.plan import plan_design
+    from patternmark.designing.run import Designer, DesignOptions
     from patternmark.io.structures import read_backbone
 
     backbone = read_backbone(structure)

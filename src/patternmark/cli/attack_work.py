@@ -23,8 +23,8 @@ from patternmark.io.records import Problem, Record, input_name, read_records
 if TYPE_CHECKING:
     from patternmark.attacks.oracle import Answer
     from patternmark.attacks.registry import Attack
-    from patternmark.design.plan import DesignPlan
-    from patternmark.design.run import Designer
+    from patternmark.designing.plan import DesignPlan
+    from patternmark.designing.run import Designer
 
 _AT_ONCE = 96  # records that are attacked, and written, together
 
@@ -176,7 +176,7 @@ class Oracle:
         seed: int,
         allow_open: bool = False,
     ) -> None:
-        from patternmark.detect import Detector
+        from patternmark.detector import Detector
 
         loaded = load_key(key, allow_open=allow_open, with_secret=True)
         self._detector = Detector(loaded)

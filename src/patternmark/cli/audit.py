@@ -85,7 +85,7 @@ def audit(
     Example: patternmark audit designs.fa --key lab.key
     """
     from patternmark.attacks.audit import audit_sequences, check_attackable, first_chain_only
-    from patternmark.detect import Detector
+    from patternmark.detector import Detector
 
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True) if key else None
     profile = _profile(loaded, scheme)

@@ -78,7 +78,7 @@ class BackboneReader:
         make_backbone(key)  # refuses a key that it cannot judge before the network is loaded
         self._profile, self._path, self._setting = key.profile, path, setting
         network, facts = load_model(setting.model, setting.weights, setting.device)
-        from patternmark.design.plan import plan_design
+        from patternmark.designing.plan import plan_design
         from patternmark.io.structures import read_backbone
 
         structure = read_backbone(path)
@@ -106,7 +106,7 @@ class BackboneReader:
 
     def _item(self, fitted: Fitted) -> Item:
         """Lay a record out along whole chains: keys count residues that are missing, too."""
-        from patternmark.design.expected import expected_rates
+        from patternmark.designing.expected import expected_rates
 
         rates = expected_rates(
             self._prepared,

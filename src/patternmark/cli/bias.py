@@ -64,7 +64,7 @@ def bias(
     Example: patternmark bias 1abc.pdb --key lab.key --for ligandmpnn -o bias.json
     """
     from patternmark.adapters.bias_files import TOOLS, Biased, write_private
-    from patternmark.design.plan import plan_design
+    from patternmark.designing.plan import plan_design
     from patternmark.io.structures import find_structures, read_backbone
 
     if tool not in TOOLS:

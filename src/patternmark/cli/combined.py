@@ -13,11 +13,11 @@ from rich.progress import Progress
 
 from patternmark.cli.items import signed_for_all
 from patternmark.cli.output import warn
-from patternmark.combine import Combined, Rule, combine
+from patternmark.combination import Combined, Rule, combine
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.verdict import Status
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import called_by_rank, format_p
 from patternmark.plan.calibrate import (

@@ -52,7 +52,7 @@ from patternmark.io.designs import Manifest
 from patternmark.io.nonce_counter import NonceCounter
 
 if TYPE_CHECKING:
-    from patternmark.design.run import Designer
+    from patternmark.designing.run import Designer
     from patternmark.models.mpnn import ProteinMPNN
 
 SOME_FAILED = 3
@@ -103,8 +103,8 @@ def design(
 
     Example: patternmark design backbone.pdb --key lab.key -n 8 -o designs.fa
     """
-    from patternmark.design.fasta_file import DesignFile
-    from patternmark.design.run import Designer, DesignOptions
+    from patternmark.designing.fasta_file import DesignFile
+    from patternmark.designing.run import Designer, DesignOptions
     from patternmark.io.structures import find_structures
 
     marker = None if no_watermark else _marker(key, delta, payload, allow_open_key)
@@ -187,8 +187,8 @@ class _Job:
         return failed
 
     def _one(self, file: Path, bar: Progress) -> None:
-        from patternmark.design.fasta_file import native_header
-        from patternmark.design.plan import plan_design, residue_bias_table
+        from patternmark.designing.fasta_file import native_header
+        from patternmark.designing.plan import plan_design, residue_bias_table
         from patternmark.io.structures import read_backbone
         from patternmark.models.weights import file_sha256
 

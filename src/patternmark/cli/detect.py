@@ -55,7 +55,7 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.core.verdict import Status, Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR, format_p
 from patternmark.io.records import Problem

@@ -11,7 +11,7 @@ from rich.progress import Progress
 from patternmark.cli.combined import readings_of
 from patternmark.core.key import Key
 from patternmark.core.verdict import Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import called_exactly, format_p
 from patternmark.statistics.block_exact import DRAWS, EXACT

@@ -18,7 +18,7 @@ from patternmark.io.designs import DesignedStructure, Manifest, manifest_path, r
 from patternmark.io.records import Format, Problem, Record, input_name, read_records
 
 if TYPE_CHECKING:
-    from patternmark.design.plan import DesignPlan
+    from patternmark.designing.plan import DesignPlan
 
 _UNKNOWN = PROTEIN.letters.index("X")
 

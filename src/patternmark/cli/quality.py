@@ -164,7 +164,7 @@ class _Measuring:
                 f"measuring designs on a structure needs {error.name}: "
                 "pip install 'patternmark[protein,text]'"
             ) from None
-        from patternmark.design.plan import plan_design
+        from patternmark.designing.plan import plan_design
         from patternmark.io.structures import read_backbone
         from patternmark.models.device import pick_device
         from patternmark.quality.esmfold import Folder

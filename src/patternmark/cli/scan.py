@@ -33,7 +33,7 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 
 if TYPE_CHECKING:
-    from patternmark.scan.file_scan import Scan
+    from patternmark.scanning.file_scan import Scan
 
 SKIPPED = 3  # the status of a scan that had to leave something out
 _SHOWN = 20
@@ -97,9 +97,9 @@ def scan(
     Example: patternmark scan uniref/ --keys keys/ -o hits.parquet --workers 8
     """
     from patternmark.io.files import held, write_json
-    from patternmark.scan.file_scan import Scan, expand, needs
-    from patternmark.scan.keyset import KeySet
-    from patternmark.scan.result import corrected, manifest, signatures, write_hits
+    from patternmark.scanning.file_scan import Scan, expand, needs
+    from patternmark.scanning.keyset import KeySet
+    from patternmark.scanning.result import corrected, manifest, signatures, write_hits
 
     _check(fpr, fdr)
     if engine not in ("local", "ray"):
@@ -153,7 +153,7 @@ def _check(fpr: float | None, fdr: float | None) -> None:
 
 
 def _run(plan: Scan, engine: str, address: str | None) -> Any:
-    from patternmark.scan.cluster import run_on_ray
+    from patternmark.scanning.cluster import run_on_ray
 
     # Of a pipe nobody knows how much is to come.
     known = not any(file == "-" or Path(file).is_fifo() for file in plan.files)

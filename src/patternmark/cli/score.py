@@ -70,7 +70,7 @@ def score(
 
     Example: patternmark score designs.fa --backbone backbone.pdb
     """
-    from patternmark.design.plan import plan_design
+    from patternmark.designing.plan import plan_design
     from patternmark.io.structures import read_backbone
 
     structure = read_backbone(backbone)
@@ -105,7 +105,7 @@ class _Scorer:
 
     def score(self, item: Fitted) -> Score:
         """Average over decoding orders, which are the same for every sequence."""
-        from patternmark.design.run import score_sequences
+        from patternmark.designing.run import score_sequences
 
         copies = np.tile(item.sequence, (self._orders, 1))
         judged = score_sequences(self._prepared, item.plan, copies, self._seed)

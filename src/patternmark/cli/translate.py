@@ -31,7 +31,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.core.verdict import Status, Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.folding import fold

@@ -25,7 +25,7 @@ from patternmark._version import __version__
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import rank_p_value
 from patternmark.intervals import rate_interval

@@ -17,7 +17,7 @@ import numpy as np
 from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
 from patternmark.plan.simulate import marked_sequences, rates_at

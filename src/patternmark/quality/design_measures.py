@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
-from patternmark.design.plan import DesignPlan
+from patternmark.designing.plan import DesignPlan
 from patternmark.models.mpnn import Prepared
 from patternmark.quality.agreement import Agreement, structure_agreement
 from patternmark.quality.esmfold import Folder

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.design.plan import DesignPlan
-from patternmark.design.run import Design, random_ranks, score_in_order
+from patternmark.designing.plan import DesignPlan
+from patternmark.designing.run import Design, random_ranks, score_in_order
 from patternmark.models.mpnn import Prepared
 
 

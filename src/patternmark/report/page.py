@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_KEY, Alphabet
 from patternmark.core.verdict import Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import format_p
 from patternmark.intervals import mean_interval

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.verdict import LN10, Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError, PatternmarkError
 from patternmark.evidence import format_p
 from patternmark.report.track import WINDOW, Track, Tracker

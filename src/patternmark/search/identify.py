@@ -29,7 +29,7 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.verdict import LN10
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen

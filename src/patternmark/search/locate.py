@@ -31,7 +31,7 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.verdict import LN10
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import SequenceError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below, p_value_of
 from patternmark.io.dna import Frame, first_bad_nucleotide, frames_of

@@ -16,7 +16,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
-from patternmark.design.plan import plan_design
+from patternmark.designing.plan import plan_design
 from patternmark.io.structures import Backbone
 from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.protein import design_all, numbered_keys

@@ -18,7 +18,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.io.structures import Backbone
 from patternmark.statistics import BACKBONE, make_backbone
@@ -88,14 +88,14 @@ class _Judge:
     """Judges designs on one backbone, with and without it."""
 
     def __init__(self, model: Any, backbone: Backbone) -> None:
-        from patternmark.design.plan import plan_design  # noqa: PLC0415
+        from patternmark.designing.plan import plan_design  # noqa: PLC0415
 
         self._plan = plan_design(backbone)
         self._prepared = model.prepare(model.encode(backbone))
 
     def log10_ps(self, keys: Sequence[Key], sequence: NDArray[np.int64]) -> dict[str, list[float]]:
         """Return log10 p of one sequence by keys of one scheme, for both detectors."""
-        from patternmark.design.expected import expected_rates  # noqa: PLC0415
+        from patternmark.designing.expected import expected_rates  # noqa: PLC0415
 
         rates = expected_rates(
             self._prepared,

@@ -15,8 +15,8 @@ import torch
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
-from patternmark.design.plan import DesignPlan, plan_design, promoted_bits
-from patternmark.design.run import Designer, DesignOptions
+from patternmark.designing.plan import DesignPlan, plan_design, promoted_bits
+from patternmark.designing.run import Designer, DesignOptions
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.models.sampler import decoding_steps, sample

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from patternmark.attacks.edits import cut_window, insert_and_delete, splice, substitute
 from patternmark.core.alphabet import PROTEIN
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone
 from patternmark.statistics import DETECTORS as DETECTORS_OF

@@ -146,7 +146,7 @@ def _design(
     """Return the designed letters [designs, n] and the logits they came from [designs, n, 21]."""
     import torch  # noqa: PLC0415
 
-    from patternmark.design.plan import plan_design  # noqa: PLC0415
+    from patternmark.designing.plan import plan_design  # noqa: PLC0415
     from patternmark.models.sampler import sample  # noqa: PLC0415
     from patternmark_lab.generation.batch import unmarked_task  # noqa: PLC0415
 

@@ -22,7 +22,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone, read_backbone
 from patternmark_lab.bench.paper.numbers import DETECTION, FPRS
@@ -123,7 +123,7 @@ def design_all(
     model: Any, backbone: Backbone, conditions: Sequence[tuple[Key | None, float]], seed: int
 ) -> dict[str, NDArray[Any]]:
     """Sample all conditions in one batch, each with its own keys and strength."""
-    from patternmark.design.plan import plan_design, promoted_bits  # noqa: PLC0415
+    from patternmark.designing.plan import plan_design, promoted_bits  # noqa: PLC0415
     from patternmark.models.sampler import sample  # noqa: PLC0415
     from patternmark_lab.generation.batch import designs_of, unmarked_task  # noqa: PLC0415
 

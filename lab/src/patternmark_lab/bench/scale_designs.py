@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.marker import Marker
-from patternmark.design.plan import plan_design
-from patternmark.detect import Detector
+from patternmark.designing.plan import plan_design
+from patternmark.detector import Detector
 from patternmark.intervals import mean_interval, rate_interval
 from patternmark.io.structures import Backbone
 from patternmark.null.binomial import binomial_log_tail

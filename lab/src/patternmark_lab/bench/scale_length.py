@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.plan.simulate import natural_frequencies, rates_at
-from patternmark.scan.block_stage import PHASES
-from patternmark.scan.keyset import LONGEST, KeySet
+from patternmark.scanning.block_stage import PHASES
+from patternmark.scanning.keyset import LONGEST, KeySet
 from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.scale_setting import Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor, log10
 
-from patternmark.scan.keyset import LONGEST
+from patternmark.scanning.keyset import LONGEST
 
 LABELS = {
     "paper": "two parts",

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.plan.simulate import plain_sequences
-from patternmark.scan import judging
-from patternmark.scan.keyset import LEVELS, KeySet
-from patternmark.scan.segments import padded, read_fasta
+from patternmark.scanning import judging
+from patternmark.scanning.keyset import LEVELS, KeySet
+from patternmark.scanning.segments import padded, read_fasta
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan_input import SCHEMES

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from patternmark.errors import PatternmarkError
-from patternmark.scan.file_scan import Scan, needs
-from patternmark.scan.judging import judge
-from patternmark.scan.keyset import KeySet
-from patternmark.scan.segments import padded, read_fasta
-from patternmark.scan.sizes import PIECE
+from patternmark.scanning.file_scan import Scan, needs
+from patternmark.scanning.judging import judge
+from patternmark.scanning.keyset import KeySet
+from patternmark.scanning.segments import padded, read_fasta
+from patternmark.scanning.sizes import PIECE
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan_input import (

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from patternmark.errors import PatternmarkError
 from patternmark.models.device import device_name, pick_device
-from patternmark.scan.block_stage import in_order
-from patternmark.scan.file_scan import needs
-from patternmark.scan.gpu_two_part import TORCH_ON_CPU
-from patternmark.scan.judging import Counts, first_stage, judge
-from patternmark.scan.keyset import LEVELS, KeySet
-from patternmark.scan.segments import padded, read_fasta
+from patternmark.scanning.block_stage import in_order
+from patternmark.scanning.file_scan import needs
+from patternmark.scanning.gpu_two_part import TORCH_ON_CPU
+from patternmark.scanning.judging import Counts, first_stage, judge
+from patternmark.scanning.keyset import LEVELS, KeySet
+from patternmark.scanning.segments import padded, read_fasta
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan import Times, Work, end_of, in_turns, row

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from numba import njit, uint64
 
-from patternmark.scan.byte_lanes import LANES, first_one, newlines
+from patternmark.scanning.byte_lanes import LANES, first_one, newlines
 
 _NEWLINE, _HEADER = 10, 62
 

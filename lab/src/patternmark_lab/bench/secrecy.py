@@ -22,7 +22,7 @@ from patternmark.attacks.forge import draw_unmarked
 from patternmark.attacks.seen import by_letters
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.schemes import DEFAULT_BLOCK, Blocks, Paper
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept

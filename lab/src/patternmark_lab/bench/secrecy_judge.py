@@ -20,7 +20,7 @@ from patternmark.core.blocks import BlockSchedule
 from patternmark.core.key import Key
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import DEFAULT_BLOCK
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.evidence import DEFAULT_FPR, is_below
 from patternmark.null.block_bound import log_c
 from patternmark.statistics.block_ratio import MIXTURE, BlockStatistic, Mixture

@@ -24,7 +24,7 @@ from patternmark.core.blocks import BlockSchedule
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
-from patternmark.design.plan import DesignPlan, plan_design, promoted_bits
+from patternmark.designing.plan import DesignPlan, plan_design, promoted_bits
 from patternmark.errors import InputError
 from patternmark.intervals import mean_interval
 from patternmark.io.nonce_counter import counted_nonces

@@ -20,7 +20,7 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.io.nonce_counter import counted_nonces
 from patternmark.plan.simulate import marked_sequences, natural_frequencies, rates_at
 from patternmark.statistics.rates import DELTAS

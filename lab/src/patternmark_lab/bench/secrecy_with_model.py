@@ -19,9 +19,9 @@ from patternmark.attacks.forge import Knowledge
 from patternmark.attacks.seen import Seen
 from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.profile import Profile
-from patternmark.design.expected import expected_rates
-from patternmark.design.plan import DesignPlan
-from patternmark.design.run import random_ranks
+from patternmark.designing.expected import expected_rates
+from patternmark.designing.plan import DesignPlan
+from patternmark.designing.run import random_ranks
 from patternmark.models.mpnn import Prepared
 from patternmark.models.sampler import sample
 from patternmark.models.state import State

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.fast import compiled
 from patternmark_lab.bench.detector_designs import SCHEMES
 from patternmark_lab.bench.protein import numbered_keys

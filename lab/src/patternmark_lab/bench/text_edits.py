@@ -22,7 +22,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import PatternmarkError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.intervals import rate_interval

@@ -24,7 +24,7 @@ from patternmark.core.profile import Profile
 from patternmark.core.schemes import Turns
 from patternmark.core.secret import Secret
 from patternmark.core.verdict import Verdict
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept

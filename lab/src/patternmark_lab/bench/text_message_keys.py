@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.key import Key
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.search.identify import Candidate, Identification, Identifier
 from patternmark.translation.translator import Translator

@@ -20,7 +20,7 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.null.mixture import GRID
 from patternmark.statistics.excerpts import excerpt_of, in_parts
 from patternmark.statistics.likelihood import TEXT_MIXTURE

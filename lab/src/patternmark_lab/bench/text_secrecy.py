@@ -25,7 +25,7 @@ from patternmark.attacks.tokens import (
 )
 from patternmark.attacks.turn_coins import TurnKnowledge, learn_turns
 from patternmark.core.schemes import Paper, Turns
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept

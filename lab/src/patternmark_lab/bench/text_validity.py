@@ -21,7 +21,7 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
 from patternmark.io.kept import Kept

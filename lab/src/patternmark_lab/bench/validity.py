@@ -23,7 +23,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.evidence import markov
 from patternmark.intervals import binomial_tail, mean_interval, rate_interval

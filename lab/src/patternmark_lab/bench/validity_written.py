@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.core.schemes import DEFAULT_BLOCK
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.null.block_bound import log_c
 from patternmark.statistics.block_ratio import MIXTURE

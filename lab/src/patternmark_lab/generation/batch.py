@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.design.plan import DesignPlan, plan_design
-from patternmark.design.run import DesignOptions
+from patternmark.designing.plan import DesignPlan, plan_design
+from patternmark.designing.run import DesignOptions
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import ProteinMPNN
 from patternmark.models.sampler import Sampled, decoding_steps, sample

@@ -16,7 +16,7 @@ from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, default_scheme
-from patternmark.detect import Detector
+from patternmark.detector import Detector
 from patternmark.evidence import DEFAULT_FPR
 from patternmark_lab.schemes.base import Judged, Scheme
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from patternmark.attacks.redesign import Redesigner
 from patternmark.core.alphabet import PROTEIN
-from patternmark.design.plan import plan_design
-from patternmark.design.run import Designer, DesignOptions
+from patternmark.designing.plan import plan_design
+from patternmark.designing.run import Designer, DesignOptions
 from patternmark.io.kept import Kept
 from patternmark.io.structures import Backbone
 from patternmark.models.device import device_name

@@ -1,0 +1,215 @@
+"""The FASTA file of a design run and its manifest: finished work is never lost or done twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from patternmark.core.alphabet import PROTEIN
+from patternmark.designing.plan import DesignPlan
+from patternmark.designing.run import Design
+from patternmark.errors import InputError, PatternmarkError
+from patternmark.io.designs import (
+    ChainMask,
+    DesignedStructure,
+    Manifest,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
+
+_OTHER_FILE = "choose another file, or pass overwrite=True"
+_SETTINGS = ("key_id", "weights", "parameters")  # of the manifest; runs that differ do not mix
+
+
+class DesignFile:
+    """Appends structures to a FASTA file one by one; after a crash it goes on where it stopped.
+
+    The manifest says how many bytes of the FASTA file belong to finished structures. It is
+    replaced after each of them; what stands beyond that in the file is cut off on the next run.
+    With `overwrite` what is there stays until the first new structure is finished.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._manifest_path = manifest_path(path)
+        self._manifest = manifest
+        self._overwrite = self._has_old = overwrite
+        try:
+            if path.exists() and not path.is_file():
+                raise InputError(f"{path}: is not a file: give the name of a FASTA file")
+            if not path.parent.exists():
+                raise InputError(f"{path}: there is no folder {path.parent}: make it first")
+            if not overwrite:
+                self._manifest = self._continued(manifest)
+            path.open("ab").close()  # asked before the first structure is designed, not after it
+            if not overwrite:
+                self._begin()
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot be written: {error.strerror}: fix that, or choose another file"
+            ) from None
+
+    @property
+    def kept(self) -> str:
+        """Say what is safe when a run ends early, and how to go on."""
+        if self._has_old:
+            return "nothing in it has changed"
+        again = "repeat the run" + " without overwrite=True" * self._overwrite
+        # What is on the disk counts: a run may be stopped before it knows what it has written.
+        done = len(read_manifest(self._manifest_path).structures)
+        return f"{done} finished structure(s) are kept: {again} to continue"
+
+    def _begin(self) -> None:
+        # In this order: a manifest that promises more than the file holds could not be continued.
+        write_manifest(self._manifest, self._manifest_path)
+        os.truncate(self.path, self._manifest.fasta_bytes)
+        self._has_old = False
+
+    def _continued(self, wanted: Manifest) -> Manifest:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if not self._manifest_path.exists():
+            if not size:
+                return wanted
+            raise InputError(
+                f"{self.path}: exists and was not made by patternmark design: {_OTHER_FILE}"
+            )
+        found = read_manifest(self._manifest_path)
+        if not found.structures and _settings(found) != _settings(wanted):
+            return wanted  # nothing to lose: the settings may have been what was wrong
+        for what in _SETTINGS:
+            if getattr(found, what) != getattr(wanted, what):
+                raise InputError(
+                    f"{self.path}: was made with other settings ({_difference(found, wanted, what)}"
+                    f"): {_OTHER_FILE}"
+                )
+        if size < found.fasta_bytes:
+            raise InputError(
+                f"{self.path}: is shorter than its manifest says: it was changed; {_OTHER_FILE}"
+            )
+        return found
+
+    @property
+    def model_name(self) -> str:
+        return self._manifest.weights["name"]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run that this file goes on with: the one given, or the one drawn."""
+        given: int | None = self._manifest.parameters["seed"]
+        return self._manifest.drawn_seed if given is None else given
+
+    def first_number(self, name: str, take: Callable[[], int]) -> int:
+        """Return the number that was taken for a structure; take one if none was."""
+        if name not in self._manifest.nonce_numbers:
+            numbers = {**self._manifest.nonce_numbers, name: take()}
+            self._manifest = replace(self._manifest, nonce_numbers=numbers)
+            if not self._has_old:
+                self._write(self._manifest)
+        return self._manifest.nonce_numbers[name]
+
+    def is_finished(self, name: str, sha256: str) -> bool:
+        """Say whether a structure is done; refuse another structure of the same name."""
+        for structure in self._manifest.structures:
+            if structure.name == name:
+                if structure.sha256 != sha256:
+                    raise InputError(
+                        f"{name}: {self.path} already has designs on another structure of this "
+                        f"name ({structure.file}): rename one of them"
+                    )
+                return True
+        return False
+
+    def append(
+        self,
+        plan: DesignPlan,
+        file: Path,
+        sha256: str,
+        native_facts: str,
+        designs: Sequence[Design],
+    ) -> None:
+        """Write the native sequence and the designs of one structure."""
+        text = "".join(self._records(plan, native_facts, designs)).encode()
+        structure = DesignedStructure(plan.backbone.name, str(file), sha256, _masks(plan))
+        longer = replace(
+            self._manifest,
+            structures=(*self._manifest.structures, structure),
+            fasta_bytes=self._manifest.fasta_bytes + len(text),
+        )
+        self._write(longer, text)
+        self._manifest = longer
+
+    def _write(self, manifest: Manifest, text: bytes = b"") -> None:
+        """Append text and replace the manifest, or leave both as they are and say so."""
+        try:
+            if self._has_old:
+                self._begin()
+            with self.path.open("ab") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            write_manifest(manifest, self._manifest_path)
+        except OSError as error:
+            if not self._has_old:
+                with suppress(OSError):  # half a structure would pass for a whole one
+                    os.truncate(self.path, self._manifest.fasta_bytes)
+            raise PatternmarkError(
+                f"{self.path}: cannot be written: {error.strerror}; {self.kept}"
+            ) from None
+
+    def _records(self, plan: DesignPlan, native_facts: str, designs: Sequence[Design]) -> list[str]:
+        temperature = self._manifest.parameters["temperature"]
+        mark = f", wm={self._manifest.key_id}" if self._manifest.key_id else ""
+        records = [
+            f">{plan.backbone.name}, {native_facts}\n{_letters(plan, plan.backbone.sequence)}\n"
+        ]
+        for design in designs:
+            records.append(
+                f">T={temperature}, sample={design.index}, score={design.score:.4f}, "
+                f"global_score={design.global_score:.4f}, "
+                f"seq_recovery={design.recovery:.4f}{mark}\n{_letters(plan, design.sequence)}\n"
+            )
+        return records
+
+
+def native_header(plan: DesignPlan, native: Design, model: str, seed: int | None) -> str:
+    """Return the facts ProteinMPNN prints of a native sequence; of marked designs no seed."""
+    context = [c for c in plan.backbone.chain_ids if c not in plan.chains]
+    return (
+        f"score={native.score:.4f}, global_score={native.global_score:.4f}, "
+        f"fixed_chains={context}, designed_chains={list(plan.chains)}, "
+        f"model_name={model}" + (f", seed={seed}" if seed is not None else "")
+    )
+
+
+def _letters(plan: DesignPlan, sequence: np.ndarray) -> str:
+    chains = [sequence[plan.backbone.chain(c)] for c in plan.chains]
+    return "/".join("".join(PROTEIN.letters[i] for i in chain) for chain in chains)
+
+
+def _masks(plan: DesignPlan) -> tuple[ChainMask, ...]:
+    def digits(mask: np.ndarray) -> str:
+        return "".join("1" if flag else "0" for flag in mask)
+
+    rows = {chain: plan.backbone.chain(chain) for chain in plan.chains}
+    return tuple(
+        ChainMask(c, digits(plan.designed[r]), digits(plan.scored[r])) for c, r in rows.items()
+    )
+
+
+def _settings(manifest: Manifest) -> tuple[Any, ...]:
+    return tuple(getattr(manifest, what) for what in _SETTINGS)
+
+
+def _difference(found: Manifest, wanted: Manifest, what: str) -> str:
+    before, now = getattr(found, what), getattr(wanted, what)
+    if isinstance(before, dict) and isinstance(now, dict):
+        name = next(k for k in {**before, **now} if before.get(k) != now.get(k))
+        return f"{name} was {before.get(name)!r}, now {now.get(name)!r}"
+    return f"{what} was {before!r}, now {now!r}"

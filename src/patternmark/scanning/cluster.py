@@ -1,0 +1,100 @@
+"""The same scan under Ray: pieces are tasks of Ray Data, which starts those of lost workers anew.
+
+Rows come back in any order and are kept by their names, as those of threads are: the result is the
+same to the byte. Workers must see the files under the same names, and they get the keys, secrets
+too: run it on machines that may have them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from typing import Any
+
+from patternmark.errors import PatternmarkError
+from patternmark.io.kept import Kept
+from patternmark.scanning.file_scan import Result, Scan, Step, piece_name, scan_file, scan_piece
+from patternmark.scanning.sources import is_plain, num_pieces, plain_piece
+
+_PATIENCE = 10.0  # seconds
+_WHOLE = -1  # instead of a piece's number: a file that can only be read from its beginning on
+
+
+def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
+    """Scan all that is not done, on a cluster or, without an address, on this machine."""
+    try:
+        import ray  # noqa: PLC0415  # the cluster extra
+        import ray.data  # noqa: PLC0415
+    except ImportError:
+        raise PatternmarkError(
+            "scanning on Ray needs ray: pip install 'patternmark[scan,cluster]'"
+        ) from None
+    if address:
+        _check_reachable(address)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    if not ray.is_initialized():
+        # Ray would look for a cluster by itself, and talk much.
+        try:
+            ray.init(
+                address=address or "local",
+                num_cpus=None if address else scan.workers,
+                log_to_driver=False,
+                include_dashboard=False,
+            )
+        except ConnectionError as error:
+            raise PatternmarkError(f"the Ray cluster at {address}: {error}") from None
+    kept = Kept(scan.done_file)
+    items = _items(scan, kept)
+    if items:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        data = ray.data.from_items(items, override_num_blocks=len(items))
+        screen, sequence = ray.put(scan.screen), scan.sequence
+
+        def scanned(item: dict[str, Any]) -> dict[str, Any]:
+            rows = _scanned(item, ray.get(screen), sequence)
+            return {"rows": json.dumps(rows)}
+
+        for result in data.map(scanned).iter_rows():
+            for row in json.loads(result["rows"]):
+                scan.keep(kept, row)
+                step(row["bytes"], row["found"]["records"])
+    return Result(scan, kept)
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody answers: Ray would try for minutes, and say nothing."""
+    host, found, port = address.rpartition("://")[2].rpartition(":")
+    if not found:  # such as auto
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise PatternmarkError(f"the Ray cluster at {address} cannot be reached: {error}") from None
+
+
+def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
+    """Return what is to be done, a row for each task."""
+    items = []
+    for index, file in enumerate(scan.files):
+        if file == "-":
+            raise PatternmarkError("on Ray only files can be scanned, not standard input")
+        numbers = range(num_pieces(file)) if is_plain(file) else [_WHOLE]
+        for number in numbers:
+            if number == _WHOLE or not _is_done(kept, index, number):
+                items.append({"file": os.path.abspath(file), "index": index, "number": number})
+    return items
+
+
+def _is_done(kept: Kept, index: int, number: int) -> bool:
+    row = kept.get(piece_name(index, number))
+    return row is not None and not row["failed"]
+
+
+def _scanned(item: dict[str, Any], screen: Any, sequence: str) -> list[dict[str, Any]]:
+    file, index, number = item["file"], item["index"], item["number"]
+    if number == _WHOLE:
+        return list(scan_file(file, index, screen, sequence))
+    return [scan_piece(piece_name(index, number), plain_piece(file, number), screen)]

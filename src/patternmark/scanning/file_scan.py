@@ -1,0 +1,332 @@
+"""Scan files: pieces to workers, what they find to a folder, and all of it to one result.
+
+Every finished piece is a line of a file. A run that was killed goes on from there, and as results
+are put together from these lines alone, in the order of files and pieces, nobody can tell.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from patternmark._version import __version__
+from patternmark.errors import InputError, PatternmarkError
+from patternmark.io.files import make_folder, write_json
+from patternmark.io.kept import Kept
+from patternmark.scanning import sizes
+from patternmark.scanning.buffers import BUFFERS
+from patternmark.scanning.judging import Counts, judge
+from patternmark.scanning.keyset import KeySet
+from patternmark.scanning.loaded import Loaded, Piece
+from patternmark.scanning.sources import pieces
+
+SUFFIXES = (".fa", ".fasta", ".faa", ".fas", ".fsa", ".fq", ".fastq", ".parquet", ".arrow")
+_PACKED = ("", ".gz", ".zst")
+_PLAN, _DONE = "plan.json", "pieces.jsonl"
+
+Step = Callable[[int, int], None]  # bytes and records of a piece that is done
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """What to scan, for what, and where unfinished work is kept."""
+
+    files: tuple[str, ...]
+    screen: KeySet
+    work: Path
+    workers: int = 1
+    sequence: str = "sequence"  # the column of Parquet and Arrow
+
+    def plan(self) -> dict[str, Any]:
+        """Return what must be the same for a run to go on."""
+        return {
+            "patternmark": __version__,
+            "files": [[shown(file), *_identity(file)] for file in self.files],
+            "keys": [key.key_id for key in self.screen.keys],
+            "sequence": self.sequence,
+            "piece": sizes.PIECE,
+        }
+
+    @property
+    def done_file(self) -> Path:
+        """Where finished pieces are kept."""
+        return self.work / _DONE
+
+    def begin(self, resume: bool) -> None:
+        """Make the work folder, or see that what is in it is the same scan."""
+        plan = self.work / _PLAN
+        if plan.exists():
+            if not resume:
+                raise InputError(
+                    f"{self.work}: holds an unfinished scan: continue it with resume=True, "
+                    "or remove it"
+                )
+            if "-" in self.files:
+                raise InputError("standard input cannot be read again: scan a file to resume")
+            if _read(plan) != self.plan():
+                raise InputError(
+                    f"{self.work}: holds another scan (its files, their sizes, keys or version "
+                    "differ): remove it, or choose another -o"
+                )
+        make_folder(self.work)
+        if not plan.exists():  # pieces without a plan are of some other scan
+            self.done_file.unlink(missing_ok=True)
+        write_json(plan, self.plan())
+
+    def end(self) -> None:
+        """Remove the work folder, what is finished first: without a plan it counts for nothing."""
+        self.done_file.unlink(missing_ok=True)
+        shutil.rmtree(self.work)
+
+    def run(self, step: Step = lambda size, records: None) -> Result:
+        """Scan all that is not done; return what was found."""
+        kept = Kept(self.done_file)
+        with ThreadPoolExecutor(self.workers) as pool:
+            waiting: set[Future[dict[str, Any]]] = set()
+            for index, file in enumerate(self.files):
+                for piece, error in _pieces(file, self.sequence):
+                    name = piece_name(index, piece.number)
+                    if error:
+                        self.keep(kept, {"job": name, **_failed(file, error)})
+                    elif (before := kept.get(name)) is not None and not before["failed"]:
+                        _check_same(piece, before)
+                        step(piece.bytes, before["found"]["records"])
+                    else:
+                        waiting.add(pool.submit(scan_piece, name, piece, self.screen))
+                    # Those of streams wait in memory: one may, no more.
+                    most = self.workers if piece.is_loaded else 4 * self.workers
+                    while len(waiting) > most:
+                        waiting = self._finish(waiting, kept, step)
+            while waiting:
+                waiting = self._finish(waiting, kept, step)
+        BUFFERS.forget()
+        return Result(self, kept)
+
+    def _finish(
+        self, waiting: set[Future[dict[str, Any]]], kept: Kept, step: Step
+    ) -> set[Future[dict[str, Any]]]:
+        """Keep what is done; return what is not."""
+        done, others = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            row = future.result()
+            self.keep(kept, row)
+            step(row["bytes"], row["found"]["records"])
+        return others
+
+    def keep(self, kept: Kept, row: dict[str, Any]) -> None:
+        """Keep a finished piece; never one that failed in place of one that did not."""
+        before = kept.get(row["job"]) if row["failed"] else None
+        if before is not None and not before["failed"]:
+            file = self.files[int(row["job"].partition("/")[0])]
+            why = row["found"]["skipped"][0]["why"]
+            raise InputError(
+                f"{shown(file)}: was readable in the earlier run but not now ({why}): fix it, "
+                "then run again with resume=True"
+            )
+        kept.add(row)
+
+
+class FileFound(NamedTuple):
+    """What was found in a file: sums, without the hits, and its hash."""
+
+    file: str
+    found: Counts
+    digest: str
+
+
+class Result:
+    """What a scan found. Hits may be many: they are read from the finished pieces on demand."""
+
+    def __init__(self, scan: Scan, kept: Kept) -> None:
+        self._scan, self._kept = scan, kept
+        self.screen = scan.screen
+        self.files = [self._add_up(index, file) for index, file in enumerate(scan.files)]
+
+    @property
+    def num_tests(self) -> int:
+        """How many pairs of a segment and a key were tested."""
+        return sum(of_file.found.segments for of_file in self.files) * len(self.screen.keys)
+
+    def hits(self) -> Iterator[dict[str, Any]]:
+        """Yield what may be hits, in the order of files, records and keys."""
+        for index, file in enumerate(self._scan.files):
+            for row in self._rows(index):
+                for hit in row["found"]["hits"]:
+                    yield {"file": shown(file), **hit}
+
+    def _rows(self, index: int) -> Iterator[dict[str, Any]]:
+        number = 0
+        while (row := self._kept.get(piece_name(index, number))) is not None:
+            yield row
+            number += 1
+
+    def _add_up(self, index: int, file: str) -> FileFound:
+        """Add up the pieces of a file; its hash is that of their hashes, one after the other."""
+        from xxhash import xxh3_128  # noqa: PLC0415
+
+        found, digest = Counts(), xxh3_128()
+        for row in self._rows(index):
+            found.add(Counts.of_table(row["found"] | {"hits": []}))
+            digest.update(row["hash"].encode())
+        return FileFound(file, found, str(digest.hexdigest()))
+
+
+def scan_file(file: str, index: int, screen: KeySet, sequence: str) -> Iterator[dict[str, Any]]:
+    """Scan a whole file, piece by piece."""
+    for piece, error in _pieces(file, sequence):
+        name = piece_name(index, piece.number)
+        yield {"job": name, **_failed(file, error)} if error else scan_piece(name, piece, screen)
+
+
+def _check_same(piece: Piece, before: dict[str, Any]) -> None:
+    """See that what must be read again anyway is what was scanned."""
+    if not piece.is_loaded:
+        return
+    loaded = piece.load()
+    digest = digest_of(loaded)
+    loaded.release()
+    if digest != before["hash"]:
+        raise InputError(f"{piece.file}: is not what was scanned before: start anew")
+
+
+def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:
+    """Return the files of paths, folders with all that looks like sequences in them.
+
+    What a scan itself writes is left out.
+    """
+    found: list[str] = []
+    for path in paths:
+        if not os.path.isdir(path):
+            found.append(path)
+            continue
+        written = None if output is None else os.path.realpath(output)
+        own = [f for f in _walked(path) if os.path.realpath(f) != written]
+        if not own:
+            raise InputError(f"{path}: there is no file of sequences in this folder")
+        found += own
+    seen: set[str] = set()
+    for file in found:
+        place = os.path.realpath(file)
+        if place in seen:
+            raise InputError(f"{file}: is named twice")
+        if output is not None and place == os.path.realpath(output):
+            raise InputError(f"{file}: is what -o would overwrite: choose another output")
+        seen.add(place)
+    return tuple(found)
+
+
+def _walked(folder: str) -> list[str]:
+    """Return what looks like sequences in a folder, each file once, also behind links.
+
+    A link that leads nowhere is one of them: it cannot be read, and that is told.
+    """
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"{error.filename}: cannot be listed: {error.strerror}")
+
+    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        for name in sorted(filter(_is_sequences, files)):
+            file = os.path.join(place, name)
+            found.setdefault(os.path.realpath(file), file)
+    return sorted(found.values())
+
+
+def shown(file: str) -> str:
+    """Return a file's name as it can be written, whatever bytes it is made of."""
+    return os.fsencode(file).decode("utf-8", "backslashreplace")
+
+
+def _is_sequences(file: str) -> bool:
+    return file.lower().endswith(tuple(kind + packed for kind in SUFFIXES for packed in _PACKED))
+
+
+def _identity(file: str) -> list[Any]:
+    """Return what tells that a file is the one that was scanned: place, size, last change."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return [None, None, None]
+    return [shown(os.path.realpath(file)), found.st_size, found.st_mtime_ns]
+
+
+def _read(file: Path) -> Any:
+    import json  # noqa: PLC0415
+
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def piece_name(file: int, piece: int) -> str:
+    """Return what a finished piece is kept as."""
+    return f"{file}/{piece}"
+
+
+def _pieces(file: str, sequence: str) -> Iterator[tuple[Piece, str]]:
+    """Yield pieces; where a file cannot be read on, one that says so."""
+    number = 0
+    try:
+        for piece in pieces(file, sequence):
+            yield piece, ""
+            number += 1
+    except InputError as error:
+        yield Piece(file, number, lambda: None), str(error)  # type: ignore[arg-type,return-value]
+
+
+def _failed(file: str, why: str) -> dict[str, Any]:
+    found = Counts()
+    found.skip("", 0, why.removeprefix(f"{file}: "))  # the manifest names the file beside it
+    return {"found": found.to_table(), "hash": "", "bytes": 0, "failed": True}
+
+
+def scan_piece(name: str, piece: Piece, screen: KeySet) -> dict[str, Any]:
+    """Scan the records of a piece."""
+    try:
+        loaded = piece.load()
+    except InputError as error:
+        return {"job": name, **_failed(piece.file, str(error))}
+    found = judge(loaded.counted(), screen, loaded.begin)
+    if loaded.problem:
+        found.skip("", loaded.begin + loaded.size, loaded.problem)
+    digest = digest_of(loaded)
+    loaded.release()
+    return {
+        "job": name,
+        "found": found.to_table(),
+        "hash": digest,
+        "bytes": piece.bytes,
+        "failed": False,
+    }
+
+
+def digest_of(loaded: Loaded) -> str:
+    """Return the hash of a piece: of its bytes, and of a column's ids and where values begin."""
+    from xxhash import xxh3_128  # noqa: PLC0415  # the scan extra
+
+    digest = xxh3_128(loaded.content.data)
+    if loaded.offsets is not None:
+        digest.update(loaded.offsets.tobytes())
+    digest.update(loaded.labels)
+    return str(digest.hexdigest())
+
+
+def needs(module: str) -> None:
+    """Say what to install for a module that is not there, before anything is done."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    if find_spec(module) is None:
+        raise PatternmarkError(f"scan needs {module}: pip install 'patternmark[scan]'")

@@ -1,0 +1,218 @@
+"""Both stages on counted segments: what passes the first, not by repeats, is judged by `auto`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.scanning.keyset import LEVELS, KeySet
+from patternmark.scanning.segments import Counted, kernels, letters_of
+from patternmark.scanning.unrepeated import unrepeated
+
+_RETURN = 13
+_PAIRS = 2**16  # that may pass at once, besides those of one segment
+_SEGMENTS = 2**14  # that are screened together
+KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
+NAMED = 100  # of what was left out of a file; more are counted
+
+
+Best = dict[tuple[int, int], dict[str, Any]]  # the hits of records and keys, by their numbers
+
+
+@dataclass
+class Counts:
+    """What a scan found in some records; two of them add up."""
+
+    records: int = 0
+    residues: int = 0
+    segments: int = 0
+    passed: int = 0  # pairs of a segment and a key that were judged in full
+    tally: NDArray[np.int64] = field(default_factory=lambda: np.zeros(LEVELS, dtype=np.int64))
+    hits: list[dict[str, Any]] = field(default_factory=list)
+    num_skipped: int = 0
+    skipped: list[dict[str, Any]] = field(default_factory=list)  # the first of them
+
+    def add(self, other: Counts) -> None:
+        """Take in what was found in the records that follow."""
+        self.records += other.records
+        self.residues += other.residues
+        self.segments += other.segments
+        self.passed += other.passed
+        self.tally += other.tally
+        self.hits += other.hits
+        self.num_skipped += other.num_skipped
+        self.skipped += other.skipped[: max(0, NAMED - len(self.skipped))]
+
+    def skip(self, name: str, offset: int, why: str) -> None:
+        """Note what was left out."""
+        self.num_skipped += 1
+        if len(self.skipped) < NAMED:
+            self.skipped.append({"id": name, "offset": offset, "why": why})
+
+    def to_table(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return vars(self) | {"tally": self.tally.tolist()}
+
+    @classmethod
+    def of_table(cls, table: dict[str, Any]) -> Counts:
+        """Return what `to_table` gave."""
+        return cls(**table | {"tally": np.array(table["tally"], dtype=np.int64)})
+
+
+def judge(parts: Iterable[Counted], screen: KeySet, offset: int = 0) -> Counts:
+    """Judge all segments by all keys; `offset` is where the buffer begins in its file."""
+    found = Counts()
+    for part in parts:
+        found.add(_judge(part, screen, offset))
+    return found
+
+
+def _judge(part: Counted, screen: KeySet, offset: int) -> Counts:
+    loops = kernels()
+    bad = _bad_records(part)
+    residues = part.records[:, loops.RESIDUES]
+    if len(bad):
+        good = ~np.isin(part.segments[:, loops.RECORD], bad)
+        part = replace(part, segments=part.segments[good], counts=part.counts[good])
+    found = Counts(
+        records=len(residues) - len(bad),
+        residues=int(residues.sum() - residues[bad].sum()),
+        segments=len(part.segments),
+    )
+    best: Best = {}
+    for some in _shares(part):
+        passed = first_stage(some, screen, found.tally)
+        found.passed += second_stage(some, passed, screen, offset, best)
+    found.hits = [best[pair] for pair in sorted(best)]
+    for record in bad.tolist():
+        found.skip(part.name(record), offset + part.place(record), _problem(part, record))
+    return found
+
+
+def _bad_records(part: Counted) -> NDArray[np.intp]:
+    """Return the numbers of records that have a byte that is no letter; it is written down."""
+    loops = kernels()
+    residues, bad_at = part.records[:, loops.RESIDUES], part.records[:, loops.BAD_AT]
+    if part.ids is None and residues.min(initial=1) == 0:
+        for record in np.flatnonzero(residues == 0):
+            # Where lines end with a carriage return alone, all is header.
+            start, end = part.records[record, [loops.START, loops.HEAD_END]].tolist()
+            bare = np.flatnonzero(part.raw[start : end - 1] == _RETURN)
+            if len(bare):
+                bad_at[record] = start + bare[0]
+    if bad_at.max(initial=-1) < 0:
+        return np.zeros(0, dtype=np.intp)
+    return np.flatnonzero(bad_at >= 0)
+
+
+def _shares(part: Counted) -> Iterator[Counted]:
+    """Yield some segments at a time: of a long record there are many."""
+    for first in range(0, len(part.segments), _SEGMENTS):
+        some = slice(first, first + _SEGMENTS)
+        yield replace(part, segments=part.segments[some], counts=part.counts[some])
+
+
+def first_stage(
+    part: Counted, screen: KeySet, tally: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield the pairs of a segment and a key that pass the first stage, some at a time: [pairs, 2].
+
+    Of a key those of earlier segments come first. To `tally` it adds how many pairs are at most
+    10^-1, 10^-2 and so on: [LEVELS].
+    """
+    if len(screen.two_part):
+        for pairs in _two_part(part, screen, tally):
+            yield np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]])
+    if screen.blocks and len(part.segments):
+        letters, begins = letters_of(part)
+        for numbers, group in screen.blocks:
+            for pairs in group.each_passing(letters, begins, screen.passing, tally):
+                yield np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]])
+
+
+def _two_part(
+    part: Counted, screen: KeySet, tally: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Do so for keys of two parts, by their numbers among these."""
+    loops = kernels()
+    if screen.gpu is not None:
+        scored, at_odd = part.segments[:, loops.SCORED], part.segments[:, loops.AT_ODD]
+        yield screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
+        return
+    hits = np.empty((_PAIRS + len(screen.two_part), 3), dtype=np.int64)
+    first = 0
+    while first < len(part.segments):
+        number, done = loops.screen_keys(
+            part.segments[first:],
+            part.counts[first:],
+            screen.parts,
+            screen.limits,
+            screen.passing - 1,
+            tally,
+            hits,
+        )
+        yield hits[:number, :2] + np.array([first, 0])
+        first += done
+
+
+def second_stage(
+    part: Counted, passed: Iterable[NDArray[np.int64]], screen: KeySet, offset: int, best: Best
+) -> int:
+    """Judge pairs that do not pass by repeats alone; return how many. `best` gets what is found."""
+    judged = 0
+    for pairs in passed:
+        left = unrepeated(part, pairs, screen) if len(pairs) else pairs
+        if len(left):
+            judged += len(left)
+            _judge_pairs(part, left, screen, offset, best)
+    return judged
+
+
+def _judge_pairs(
+    part: Counted, pairs: NDArray[np.int64], screen: KeySet, offset: int, best: Best
+) -> None:
+    """Judge pairs by `auto`; of a record and a key the best segment is a hit."""
+    loops = kernels()
+    passed = np.unique(pairs[:, 0]).tolist()
+    text_of = dict(zip(passed, part.texts(passed), strict=True))
+    ordered = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
+    for of_key in np.split(ordered, np.flatnonzero(np.diff(ordered[:, 1])) + 1):
+        key, own = int(of_key[0, 1]), of_key[:, 0].tolist()
+        # A long repeat has many segments that are alike.
+        different = list(dict.fromkeys(text_of[segment] for segment in own))
+        verdicts = dict(zip(different, screen.detector(key).detect_many(different), strict=True))
+        for segment in own:
+            verdict = verdicts[text_of[segment]]
+            if verdict.log10_p > KEPT_LOG10_P:
+                continue
+            record, place, size = part.segments[segment, : loops.SCORED].tolist()
+            low, high = verdict.segment or (0, size)
+            row = {
+                "id": part.name(record),
+                "offset": offset + part.place(record),
+                "length": int(part.records[record, loops.RESIDUES]),
+                "scored": verdict.num_tokens_scored,
+                "key": key,
+                "key_id": verdict.key_id,
+                "detector": verdict.detector,
+                "statistic": float(verdict.statistic),
+                "log10_p": verdict.log10_p,
+                "segment_start": place + low,
+                "segment_end": place + high,
+            }
+            before = best.get((record, key))
+            if before is None or row["log10_p"] < before["log10_p"]:
+                best[record, key] = row
+
+
+def _problem(part: Counted, record: int) -> str:
+    """Say why a record was left out."""
+    byte = int(part.raw[part.records[record, kernels().BAD_AT]])
+    shown = repr(chr(byte)) if 32 <= byte < 127 else f"byte {byte}"
+    if byte == _RETURN:
+        shown = "a carriage return without a newline"
+    return f"{shown} is no letter of a protein"

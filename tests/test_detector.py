@@ -1,4 +1,3 @@
-import json
 import pickle
 from dataclasses import replace
 from math import inf, log10
@@ -17,8 +16,7 @@ from patternmark import (
 )
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
-from patternmark.core.verdict import Status
-from patternmark.evidence import format_p, p_value_of
+from patternmark.results import Status, format_p, p_value_of
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
 
@@ -46,7 +44,7 @@ def test_a_verdict_says_everything(halves: Key) -> None:
 
 
 def test_json_keeps_the_promised_fields_in_order(halves: Key) -> None:
-    fields = json.loads(Detector(halves).detect("AM" * 20).to_json())
+    fields = Detector(halves).detect("AM" * 20).to_dict()
     promised = (
         "id length num_tokens_scored detector statistic p_value log10_p prediction key_id signature"
     )
@@ -89,7 +87,7 @@ def test_too_short_is_an_answer_of_its_own(halves: Key) -> None:
         assert verdict.status is status
         assert verdict.note.startswith(note)
         assert verdict.prediction is (status is Status.MARKED)
-        assert json.loads(verdict.to_json())["status"] == status.value
+        assert verdict.to_dict()["status"] == status.value
     assert detector.detect("XXXX").p_value == 1.0
     assert detector.detect("A" * 100).note == ""
     assert [status.value for status in Status] == [
@@ -108,7 +106,7 @@ def test_what_cannot_happen_by_chance_has_p_zero(halves: Key) -> None:
     null = KeyChain.of(np.eye(2), [0.5, 0.5])
     verdict = Detector(halves, "pattern", null=null, mask_repeats=False).detect("AMAMA")
     assert (verdict.p_value, verdict.log10_p, verdict.prediction) == (0.0, -inf, True)
-    assert json.loads(verdict.to_json())["log10_p"] is None
+    assert verdict.to_dict()["log10_p"] is None
 
 
 def test_named_patterns_fix_m(secret: Secret) -> None:

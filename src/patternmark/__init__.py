@@ -33,7 +33,6 @@ from patternmark.core.marker import Marker
 from patternmark.core.partition import Partition
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper, Turns
-from patternmark.core.verdict import Status, Verdict
 from patternmark.detector import Detector
 from patternmark.errors import (
     InputError,
@@ -43,6 +42,7 @@ from patternmark.errors import (
     SequenceError,
 )
 from patternmark.null import PatternNull
+from patternmark.results import Status, Verdict
 from patternmark.statistics.patterns import Patterns
 
 __all__ = [

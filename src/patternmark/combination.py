@@ -52,10 +52,10 @@ from patternmark.core.alphabet import PROTEIN, SEPARATOR, UNREAD, Alphabet
 from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks
-from patternmark.core.verdict import LN10, Verdict, finite_or_none
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import bonferroni, fisher, is_below, markov, p_value_of
+from patternmark.evidence import bonferroni, fisher, is_below, markov
+from patternmark.results import LN10, Verdict, finite_or_none, p_value_of
 from patternmark.signature import joined
 from patternmark.statistics.base import Measurement
 from patternmark.statistics.block_best import STRETCHES

@@ -15,11 +15,11 @@ from patternmark.core.alphabet import SEPARATOR
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading, read_many
-from patternmark.core.verdict import CALL_BY_P, CALL_BY_P_ANY, LN10, Status, Verdict
 from patternmark.errors import ParameterError, SequenceError
-from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below, p_value_of
+from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below
 from patternmark.masks import said_before
 from patternmark.masks.coins import times_said
+from patternmark.results import CALL_BY_P, CALL_BY_P_ANY, LN10, Status, Verdict, p_value_of
 from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import exp, isfinite, log
+from math import log
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.core.verdict import CALL_BY_P, LN10, Status, Verdict
 from patternmark.errors import ParameterError
+from patternmark.results import CALL_BY_P, LN10, Status, Verdict, p_value_of
 
 DEFAULT_FPR = 1e-3  # the false positive rate wherever none is given
-SMALLEST_POSITIVE = 5e-324
 
 
 def checked_fpr(fpr: float) -> float:
@@ -36,28 +35,6 @@ def checked_fpr(fpr: float) -> float:
 def is_below(log_p: float, fpr: float) -> bool:
     """Whether a p-value is small enough to call a sequence marked: p <= FPR."""
     return log_p <= log(fpr)
-
-
-def p_value_of(log_p: float) -> float:
-    """Return exp(log_p), rounded up to a positive float where it would underflow.
-
-    >>> p_value_of(-3465.0)
-    5e-324
-    """
-    return max(exp(log_p), SMALLEST_POSITIVE) if isfinite(log_p) else 0.0
-
-
-def format_p(log10_p: float) -> str:
-    """Write a p-value of any size for people.
-
-    >>> format_p(-2.5), format_p(-1504.85)
-    ('0.0032', '10^-1504.8')
-    """
-    if not isfinite(log10_p):
-        return "0"
-    if log10_p < -300:
-        return f"10^{log10_p:.1f}"
-    return f"{10.0**log10_p:.2g}"
 
 
 def bonferroni(log_p: ArrayLike, chances: ArrayLike) -> NDArray[np.float64]:

@@ -84,7 +84,7 @@ def verdicts() -> dict[str, Any]:
         for detector in DETECTORS[profile.scheme.name]:
             judged = Detector(key, detector).detect_many(named.values(), list(named))
             rows["verdicts"][detector] = {
-                verdict.id: {field: json.loads(verdict.to_json())[field] for field in FIELDS}
+                verdict.id: {field: verdict.to_dict()[field] for field in FIELDS}
                 for verdict in judged
             }
     return found

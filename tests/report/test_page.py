@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.evidence import format_p
 from patternmark.report.page import ReportEntry, render_report
+from patternmark.results import format_p
 from tests.conftest import SECRET_HEX
 
 VOID = {"meta", "br"}

@@ -12,8 +12,8 @@ import torch
 
 from patternmark import Detector, Key, Profile
 from patternmark.core.secret import Secret
-from patternmark.core.verdict import Verdict
 from patternmark.errors import InputError, ParameterError
+from patternmark.results import Verdict
 from patternmark.translation.decode import Decoding
 from patternmark.translation.translator import Translator
 from patternmark_lab.bench.pages import page_of

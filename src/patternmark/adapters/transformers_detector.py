@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from patternmark.adapters.needs_torch import Tensor
 from patternmark.core.key import Key
-from patternmark.core.verdict import LN10, Verdict
 from patternmark.detector import Detector
 from patternmark.errors import PatternmarkError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.results import LN10, Verdict
 
 try:
     from transformers.generation.watermarking import WatermarkDetectorOutput

@@ -16,16 +16,16 @@ from patternmark.cli.output import warn
 from patternmark.combination import Combined, Rule, combine
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
-from patternmark.core.verdict import Status
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import called_by_rank, format_p
+from patternmark.evidence import called_by_rank
 from patternmark.plan.calibrate import (
     calibration_path,
     calibration_warning,
     check_num_keys,
     rank_p_values,
 )
+from patternmark.results import Status, format_p
 
 DEFAULT_NULL_KEYS = 999
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,11 +55,11 @@ from patternmark.cli.output import Verbose, progress, results, say, warn
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
-from patternmark.core.verdict import Status, Verdict
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
-from patternmark.evidence import DEFAULT_FPR, format_p
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.records import Problem
+from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
 _BATCH_RECORDS = 2048
@@ -201,7 +202,7 @@ class _Seen:
         self.strongest = both[:_PICTURES]
         for verdict, item in judged:
             if self.as_json:
-                typer.echo(verdict.to_json(**item.facts))
+                typer.echo(json.dumps(verdict.to_dict() | item.facts, ensure_ascii=False))
             if self.keeps_all:
                 self.verdicts.append((verdict, item))
             if verdict.status is Status.NOTHING_TO_SCORE:

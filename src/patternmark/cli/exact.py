@@ -10,10 +10,10 @@ from rich.progress import Progress
 
 from patternmark.cli.combined import readings_of
 from patternmark.core.key import Key
-from patternmark.core.verdict import Verdict
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import called_exactly, format_p
+from patternmark.evidence import called_exactly
+from patternmark.results import Verdict, format_p
 from patternmark.statistics.block_exact import DRAWS, EXACT
 
 if TYPE_CHECKING:

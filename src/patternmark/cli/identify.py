@@ -26,9 +26,9 @@ from patternmark.cli.options import (
 )
 from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.keyfile import load_key
-from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, KeyFileError, ParameterError
-from patternmark.evidence import DEFAULT_FPR, format_p
+from patternmark.evidence import DEFAULT_FPR
+from patternmark.results import LN10, format_p
 from patternmark.search.identify import Candidate, Identification, Identifier
 
 

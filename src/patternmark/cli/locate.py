@@ -24,11 +24,11 @@ from patternmark.cli.options import (
 from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
-from patternmark.core.verdict import LN10
 from patternmark.errors import InputError, ParameterError, SequenceError
-from patternmark.evidence import DEFAULT_FPR, format_p, p_value_of
+from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.dna import looks_like_dna
 from patternmark.io.records import Problem
+from patternmark.results import LN10, format_p, p_value_of
 from patternmark.search.locate import Located, Locator, num_residues
 
 

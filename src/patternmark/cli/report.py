@@ -22,11 +22,11 @@ from patternmark.cli.options import (
 )
 from patternmark.cli.output import Verbose, progress, say
 from patternmark.core.keyfile import load_key
-from patternmark.core.verdict import Verdict
 from patternmark.detector import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.report.page import ReportEntry, render_report
+from patternmark.results import Verdict
 
 
 def report(

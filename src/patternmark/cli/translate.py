@@ -30,13 +30,13 @@ from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
-from patternmark.core.verdict import Status, Verdict
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.folding import fold
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import input_name
+from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
     from patternmark.translation.translator import Translator

@@ -9,9 +9,9 @@ from math import ceil, floor, isfinite, log10
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.core.verdict import LN10
 from patternmark.intervals import mean_interval
 from patternmark.report.track import WINDOW, Track
+from patternmark.results import LN10
 from patternmark.statistics import NullCurve
 from patternmark.statistics.recover import running_mean
 

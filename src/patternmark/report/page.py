@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_KEY, Alphabet
-from patternmark.core.verdict import Verdict
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import format_p
 from patternmark.intervals import mean_interval
 from patternmark.report.figures import dot_plot, null_plot, track_plot
 from patternmark.report.track import AGREES, DIFFERS, Tracker
+from patternmark.results import Verdict, format_p
 
 LETTERS_IN_ROW, IDS_IN_ROW, GROUP = 60, 10, 10
 # Okabe and Ito's colours, told apart by colour-blind readers, and one more.

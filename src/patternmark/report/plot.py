@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark.core.verdict import LN10, Verdict
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError, PatternmarkError
-from patternmark.evidence import format_p
 from patternmark.report.track import WINDOW, Track, Tracker
+from patternmark.results import LN10, Verdict, format_p
 from patternmark.statistics import NullCurve
 from patternmark.statistics.recover import running_mean
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from patternmark._version import __version__
-from patternmark.core.verdict import LN10
 from patternmark.evidence import DEFAULT_FPR, benjamini_hochberg, bonferroni, is_below
 from patternmark.io.files import put_in_place
+from patternmark.results import LN10
 from patternmark.scanning import sizes
 from patternmark.scanning.file_scan import Result, shown
 from patternmark.scanning.judging import Counts

@@ -28,10 +28,10 @@ from patternmark.caution import caution_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
-from patternmark.core.verdict import LN10
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below, p_value_of
+from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
+from patternmark.results import LN10, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen
 from patternmark.search.letter_keys import KeyScreen, LetterShortlist, Progress
 from patternmark.search.token_keys import TokenScreen

@@ -30,12 +30,12 @@ from patternmark.core.alphabet import SEPARATOR, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
-from patternmark.core.verdict import LN10
 from patternmark.detector import Detector
 from patternmark.errors import SequenceError
-from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below, p_value_of
+from patternmark.evidence import DEFAULT_FPR, bonferroni, is_below
 from patternmark.io.dna import Frame, first_bad_nucleotide, frames_of
 from patternmark.null.local import LocalRules
+from patternmark.results import LN10, p_value_of
 from patternmark.signature import joined, scored_part
 from patternmark.statistics import Measurement
 from patternmark.statistics.block_best import STRETCHES, best_stretch

@@ -23,11 +23,11 @@ from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Turns
 from patternmark.core.secret import Secret
-from patternmark.core.verdict import Verdict
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.kept import Kept
+from patternmark.results import Verdict
 from patternmark.translation.bleu import bleu
 from patternmark.translation.decode import Decoding
 from patternmark.translation.translator import Translator

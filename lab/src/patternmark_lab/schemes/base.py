@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.core.alphabet import Alphabet
 from patternmark.core.promote import check_delta
 from patternmark.core.secret import Secret
-from patternmark.evidence import p_value_of
 from patternmark.models.canvas import Canvas
 from patternmark.null.binomial import binomial_log_tail
+from patternmark.results import p_value_of
 from patternmark_lab.schemes.marks import Stack
 from patternmark_lab.schemes.rules import Rule
 

@@ -1,0 +1,216 @@
+"""What the functions of the package return: results that share one set of attributes.
+
+Every result on sequences has `prediction`, `status`, `p_value`, `log10_p`, `p_any`, `signature` and
+`to_dict()`; `Finding` is their type. All results show themselves in one line, and as a small table
+in a notebook.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from html import escape
+from math import exp, isfinite, log
+from typing import Any, Protocol, TypeVar
+
+LN10 = log(10.0)
+SMALLEST_POSITIVE = 5e-324
+CALL_BY_P = "call:p"  # in a signature: the p-value makes the call
+CALL_BY_P_ANY = "call:p_any"  # in a signature: the p-value that holds for any sequence makes it
+ROWS_SHOWN = 20  # of many results
+
+_Result = TypeVar("_Result", bound="Result")
+
+
+class Status(StrEnum):
+    """What can be said of a sequence. The values stand in JSON and do not change."""
+
+    MARKED = "marked"
+    NO_MARK = "no_mark"
+    TOO_SHORT = "too_short"  # no sequence of its length could reach the false positive rate
+    NOTHING_TO_SCORE = "nothing_to_score"  # none could reach any rate: p is 1 whatever it is
+
+    @property
+    def in_words(self) -> str:
+        """The status as people read it."""
+        return _IN_WORDS[self]
+
+
+_IN_WORDS = {
+    Status.MARKED: "marked",
+    Status.NO_MARK: "no mark found",
+    Status.TOO_SHORT: "too short to tell",
+    Status.NOTHING_TO_SCORE: "nothing to score",
+}
+
+
+def p_value_of(log_p: float) -> float:
+    """Return exp(log_p), rounded up to a positive float where it would underflow.
+
+    >>> p_value_of(-3465.0)
+    5e-324
+    """
+    return max(exp(log_p), SMALLEST_POSITIVE) if isfinite(log_p) else 0.0
+
+
+def format_p(log10_p: float) -> str:
+    """Write a p-value of any size for people.
+
+    >>> format_p(-2.5), format_p(-1504.85)
+    ('0.0032', '10^-1504.8')
+    """
+    if not isfinite(log10_p):
+        return "0"
+    if log10_p < -300:
+        return f"10^{log10_p:.1f}"
+    return f"{10.0**log10_p:.2g}"
+
+
+def finite_or_none(log_p: float | None) -> float | None:
+    """Return a logarithm for JSON, which has no infinity."""
+    return log_p if log_p is not None and isfinite(log_p) else None
+
+
+class Finding(Protocol):
+    """The type of every result on sequences."""
+
+    @property
+    def prediction(self) -> bool:
+        """Whether a mark was found at the false positive rate."""
+
+    @property
+    def status(self) -> Status:
+        """What can be said, in one word."""
+
+    @property
+    def p_value(self) -> float:
+        """How likely a random key finds as much, corrected for all that was tried."""
+
+    @property
+    def log10_p(self) -> float:
+        """The same as a decimal logarithm, which also holds what no float can."""
+
+    @property
+    def p_any(self) -> float | None:
+        """The p-value that holds for any sequence; None where there is none."""
+
+    @property
+    def signature(self) -> str:
+        """All that shaped the result besides the sequence itself."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain values, which JSON can hold."""
+
+
+class Result(ABC):
+    """A result that shows itself in one line, and as a table in a notebook."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain values, which JSON can hold."""
+
+    @abstractmethod
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {text}".strip() for name, text in self.cells().items() if text)
+        return f"<{type(self).__name__} {shown}>"
+
+    def _repr_html_(self) -> str:
+        rows = self.cells() | {"signature": str(self.to_dict().get("signature", ""))}
+        return html_table([], [[name, text] for name, text in rows.items() if text])
+
+
+class Results(list[_Result]):
+    """Results in the order of their records."""
+
+    def __repr__(self) -> str:
+        lines = [f"  {result!r}" for result in self[:ROWS_SHOWN]]
+        return "\n".join([f"{len(self)} results:", *lines, *self._left_out()])
+
+    def _repr_html_(self) -> str:
+        rows = [result.cells() for result in self[:ROWS_SHOWN]]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        table = html_table(names, [[row.get(name, "") for name in names] for row in rows])
+        return table + "".join(f"<p>{escape(line.strip())}</p>" for line in self._left_out())
+
+    def _left_out(self) -> list[str]:
+        more = len(self) - ROWS_SHOWN
+        return [f"  ... and {more} more"] if more > 0 else []
+
+
+def html_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a plain table of HTML; nothing in a cell is read as HTML."""
+
+    def row(cells: Iterable[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in cells) + "</tr>"
+
+    first = row(head, "th") if (head := list(head)) else ""
+    return f"<table>{first}{''.join(row(cells, 'td') for cells in rows)}</table>"
+
+
+def cells_of(finding: Finding, id: str = "", **more: str) -> dict[str, str]:
+    """Return the cells that all results on sequences share, by name."""
+    is_there = finding.status is not Status.NOTHING_TO_SCORE
+    return {
+        "id": id,
+        "": finding.status.in_words,
+        "p": format_p(finding.log10_p) if is_there else "",
+        "p_any": "" if finding.p_any is None or not is_there else f"{finding.p_any:.2g}",
+    } | more
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict(Result):
+    """What the detector found. Field names follow the habit of the field.
+
+    `statistic` is the detector's own (the pattern count), `expected_statistic` its mean without a
+    mark. `p_value` is never rounded below the truth: where a float cannot hold it, it is the
+    smallest positive float, and `log10_p` still tells the size. Only a count that is impossible
+    under the null (one with forbidden steps) has p = 0, and null for `log10_p` in JSON. `p_any`
+    holds for any sequence, whoever wrote it; None where the detector has no such p-value.
+    `segment` is where a mark lies (positions from 0, half-open), for detectors that look for a
+    stretch; `payload` the nonce a marked sequence carries, and `payload_error` how likely it is
+    another; `p_keys` the key's rank among fresh keys, where it was asked for; `p_exact` the
+    p-value of this very sequence, with its relative standard error `p_exact_error`, where that was
+    asked for. `prediction` is true where `status` is MARKED. `note` is for people.
+    """
+
+    id: str
+    length: int
+    num_tokens_scored: int
+    detector: str
+    statistic: float
+    expected_statistic: float | None
+    p_value: float
+    log10_p: float
+    prediction: bool
+    fpr: float
+    key_id: str
+    signature: str
+    status: Status
+    note: str = ""
+    p_any: float | None = None
+    log10_p_any: float | None = None
+    segment: tuple[int, int] | None = None
+    payload: int | None = None
+    payload_error: float | None = None
+    p_keys: float | None = None
+    p_exact: float | None = None
+    log10_p_exact: float | None = None
+    p_exact_error: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values, which JSON can hold."""
+        table = asdict(self)
+        for name in ("log10_p", "log10_p_any", "log10_p_exact"):
+            table[name] = finite_or_none(table[name])
+        return table
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        exact = "" if self.log10_p_exact is None else format_p(self.log10_p_exact)
+        return cells_of(self, self.id, p_exact=exact, key=self.key_id)

@@ -12,7 +12,8 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark import NO_KEY, PROTEIN, PROTEIN_BACKGROUND, Marker, load_key
+from patternmark import PROTEIN, Marker, load_key
+from patternmark.core.alphabet import NO_KEY, PROTEIN_BACKGROUND
 
 COUNT, LENGTH, TEMPERATURE = 8, 400, 1.0
 with np.errstate(divide="ignore"):  # X never occurs: its logit is -inf

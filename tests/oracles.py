@@ -9,7 +9,7 @@ from math import lgamma, log, log1p
 
 import numpy as np
 
-from patternmark import KeyChain
+from patternmark.core.chain import KeyChain
 
 Pattern = tuple[int, ...]
 

@@ -8,12 +8,12 @@ import pytest
 from patternmark import (
     Detector,
     Key,
-    KeyChain,
     KeyFileError,
     ParameterError,
     Profile,
     SequenceError,
 )
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 from patternmark.results import Status, format_p, p_value_of

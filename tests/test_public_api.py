@@ -4,16 +4,17 @@ import sys
 import patternmark
 
 PUBLIC = [
-    "NO_KEY", "PROTEIN", "PROTEIN_BACKGROUND", "Alphabet", "Blocks", "Detector", "InputError",
-    "Key", "KeyChain", "KeyFileError", "Marker", "Paper", "ParameterError", "Partition",
-    "PatternNull", "PatternmarkError", "Patterns", "Profile", "SequenceError", "Status", "Turns",
-    "Verdict", "__version__", "load_key", "save_key",
+    "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
+    "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
+    "SequenceError", "Status", "Turns", "Verdict", "__version__", "combine", "detect",
+    "detect_stream", "load_key", "save_key",
 ]  # fmt: skip
 
 
 def test_the_public_names_are_these() -> None:
     assert patternmark.__all__ == PUBLIC
     assert all(hasattr(patternmark, name) for name in PUBLIC)
+    assert dir(patternmark) == sorted(PUBLIC)
 
 
 def test_the_core_imports_numpy_and_the_standard_library_alone() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Detector, Key, KeyChain, Profile, Verdict
+from patternmark import PROTEIN, Detector, Key, Profile, Verdict
 from patternmark.combination import combine
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import called_by_rank

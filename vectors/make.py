@@ -19,18 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from patternmark import (
-    PROTEIN,
-    PROTEIN_BACKGROUND,
-    Alphabet,
-    Detector,
-    Key,
-    KeyChain,
-    Marker,
-    Profile,
-)
-from patternmark.core.alphabet import UNREAD
+from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
+from patternmark.core.alphabet import PROTEIN_BACKGROUND, UNREAD
 from patternmark.core.blocks import BlockSchedule
+from patternmark.core.chain import KeyChain
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret

@@ -16,6 +16,7 @@ The rooms, each of which imports from its own line and from those above:
     search, scanning, plan, report       many keys, many sequences, what to expect, pictures
     attacks, quality                     what breaks a mark, what a mark costs
     io, models, designing, translation, adapters    files, models that are marked, other people's
+    api                                  functions: what the command line does, for Python
     cli                                  the command line
 
 >>> import patternmark as pm
@@ -24,13 +25,14 @@ The rooms, each of which imports from its own line and from those above:
 False
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from patternmark._version import __version__
-from patternmark.core.alphabet import NO_KEY, PROTEIN, PROTEIN_BACKGROUND, Alphabet
-from patternmark.core.chain import KeyChain
+from patternmark.core.alphabet import PROTEIN, Alphabet
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key, save_key
 from patternmark.core.marker import Marker
-from patternmark.core.partition import Partition
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.detector import Detector
@@ -39,36 +41,53 @@ from patternmark.errors import (
     KeyFileError,
     ParameterError,
     PatternmarkError,
+    PatternmarkWarning,
     SequenceError,
 )
-from patternmark.null import PatternNull
 from patternmark.results import Status, Verdict
-from patternmark.statistics.patterns import Patterns
+
+if TYPE_CHECKING:
+    from patternmark.api.detecting import combine, detect, detect_stream
+
+# Where functions stand: they are imported when they are first used.
+_FUNCTIONS = {
+    "combine": "detecting",
+    "detect": "detecting",
+    "detect_stream": "detecting",
+}
 
 __all__ = [
-    "NO_KEY",
     "PROTEIN",
-    "PROTEIN_BACKGROUND",
     "Alphabet",
     "Blocks",
     "Detector",
     "InputError",
     "Key",
-    "KeyChain",
     "KeyFileError",
     "Marker",
     "Paper",
     "ParameterError",
-    "Partition",
-    "PatternNull",
     "PatternmarkError",
-    "Patterns",
+    "PatternmarkWarning",
     "Profile",
     "SequenceError",
     "Status",
     "Turns",
     "Verdict",
     "__version__",
+    "combine",
+    "detect",
+    "detect_stream",
     "load_key",
     "save_key",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _FUNCTIONS:
+        return getattr(import_module(f"patternmark.api.{_FUNCTIONS[name]}"), name)
+    raise AttributeError(f"module 'patternmark' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,10 @@ secret or a part of one.
 """
 
 
+class PatternmarkWarning(UserWarning):
+    """Something to mind that does not stop the work, such as a record that cannot be read."""
+
+
 class PatternmarkError(Exception):
     """The root: catch this to catch everything the package raises on purpose."""
 

@@ -4,7 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from patternmark import NO_KEY, PROTEIN, Alphabet, Key, Marker, ParameterError, Profile
+from patternmark import PROTEIN, Alphabet, Key, Marker, ParameterError, Profile
+from patternmark.core.alphabet import NO_KEY
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 

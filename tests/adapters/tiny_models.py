@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Key, Profile
+from patternmark import PROTEIN, Alphabet, Key, Profile
+from patternmark.core.alphabet import PROTEIN_BACKGROUND
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 

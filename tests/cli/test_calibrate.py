@@ -119,7 +119,7 @@ def test_too_few_fresh_keys_are_refused(run: Run, key_file: Path, null_file: Pat
     arguments = ["detect", null_file, "--key", key_file, "--null", "keys"]
     refused = run(*arguments, "--fpr", "1e-4")
     assert refused.status == 2
-    assert "needs 9999 fresh keys or more: set --null-keys" in refused.err
+    assert "needs 9999 fresh keys or more: give --null-keys N" in refused.err
 
 
 def test_nothing_to_calibrate_on(run: Run, tmp_path: Path, secret: Secret) -> None:

@@ -197,10 +197,10 @@ def test_a_record_that_does_not_fit_is_named(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--detector", "phase"), "--backbone has its own detector"),
-        (("--m", "5"), "cannot be used with --backbone"),
-        (("--null", "0.4,0.6"), "cannot be used with --backbone"),
-        (("--temperature", "0"), "--temperature must be positive"),
+        (("--detector", "phase"), "--backbone STRUCTURE has its own detector"),
+        (("--m", "5"), "--null P cannot be used with --backbone"),
+        (("--null", "0.4,0.6"), "--null P cannot be used with --backbone"),
+        (("--temperature", "0"), "temperature must be positive"),
         (("--weights", "none.pt"), "no such checkpoint"),
     ],
 )

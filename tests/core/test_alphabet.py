@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, ParameterError, SequenceError
-from patternmark.core.alphabet import SEPARATOR
+from patternmark import PROTEIN, Alphabet, ParameterError, SequenceError
+from patternmark.core.alphabet import PROTEIN_BACKGROUND, SEPARATOR
 
 
 def test_the_twenty_amino_acids_are_scored_and_nothing_else() -> None:

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from patternmark import KeyChain, ParameterError
+from patternmark import ParameterError
+from patternmark.core.chain import KeyChain
 from patternmark.core.secret import Secret
 
 

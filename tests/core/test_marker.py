@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from patternmark import NO_KEY, Key, KeyChain, KeyFileError, Marker, ParameterError, Profile
+from patternmark import Key, KeyFileError, Marker, ParameterError, Profile
+from patternmark.core.alphabet import NO_KEY
 from patternmark.core.blocks import MAX_BLOCKS
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 

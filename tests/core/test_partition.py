@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from patternmark import NO_KEY, PROTEIN, PROTEIN_BACKGROUND, Alphabet, ParameterError
+from patternmark import PROTEIN, Alphabet, ParameterError
+from patternmark.core.alphabet import NO_KEY, PROTEIN_BACKGROUND
 from patternmark.core.partition import adopt_partition, derive_partition
 from patternmark.core.secret import Secret
 

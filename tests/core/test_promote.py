@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from patternmark import NO_KEY, Key, Marker, ParameterError, Profile
+from patternmark import Key, Marker, ParameterError, Profile
+from patternmark.core.alphabet import NO_KEY
 from patternmark.core.promote import strength_of
 from patternmark.core.schemes import Blocks, Paper, Scheme, Turns
 from patternmark.core.secret import Secret

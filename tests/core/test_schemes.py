@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from patternmark import PROTEIN, Alphabet, Key, KeyChain, Marker, ParameterError, Profile
+from patternmark import PROTEIN, Alphabet, Key, Marker, ParameterError, Profile
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import SCHEMES, Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from patternmark import NO_KEY, PROTEIN, InputError, Key, Marker, ParameterError, Profile
+from patternmark import PROTEIN, InputError, Key, Marker, ParameterError, Profile
+from patternmark.core.alphabet import NO_KEY
 from patternmark.core.blocks import MAX_BLOCKS
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret

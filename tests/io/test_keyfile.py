@@ -8,16 +8,16 @@ import pytest
 
 from patternmark import (
     PROTEIN,
-    PROTEIN_BACKGROUND,
     Alphabet,
     Key,
-    KeyChain,
     KeyFileError,
     Marker,
     Profile,
     load_key,
     save_key,
 )
+from patternmark.core.alphabet import PROTEIN_BACKGROUND
+from patternmark.core.chain import KeyChain
 from patternmark.core.keyfile import dump_key
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret

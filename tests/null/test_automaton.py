@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from patternmark import KeyChain, ParameterError, Patterns
+from patternmark import ParameterError
+from patternmark.core.chain import KeyChain
 from patternmark.null.automaton import counting_chain
+from patternmark.statistics.patterns import Patterns
 
 
 @pytest.mark.parametrize("m", range(2, 12))

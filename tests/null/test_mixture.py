@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, PROTEIN_BACKGROUND, Alphabet, Detector, Key, KeyChain, Profile
+from patternmark import PROTEIN, Alphabet, Detector, Key, Profile
+from patternmark.core.alphabet import PROTEIN_BACKGROUND
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.null.mixture import MixtureNull, text_null

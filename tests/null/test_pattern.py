@@ -9,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from patternmark import KeyChain, PatternNull, Patterns
-from patternmark.null import automaton
+from patternmark.core.chain import KeyChain
+from patternmark.null import PatternNull, automaton
 from patternmark.null.direct import distributions
 from patternmark.null.pattern import signature_of
 from patternmark.null.tilted import TiltedCount
+from patternmark.statistics.patterns import Patterns
 from patternmark_lab.bench.literal import algorithm_3
 from tests.oracles import algorithm_4, convolve, enumerate_distribution, log_ratio
 

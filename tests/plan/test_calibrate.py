@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from patternmark import Detector, Key, KeyChain, Profile
+from patternmark import Detector, Key, Profile
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
+from patternmark import (
+    PROTEIN,
+    Alphabet,
+    Detector,
+    Key,
+    Marker,
+    ParameterError,
+    Profile,
+)
+from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.report.page import ReportEntry, render_report

@@ -5,8 +5,17 @@ from functools import cache
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, Alphabet, Detector, Key, KeyChain, Marker, ParameterError, Profile
+from patternmark import (
+    PROTEIN,
+    Alphabet,
+    Detector,
+    Key,
+    Marker,
+    ParameterError,
+    Profile,
+)
 from patternmark.core.alphabet import SEPARATOR, UNREAD
+from patternmark.core.chain import KeyChain
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret

@@ -10,7 +10,6 @@ import pytest
 from patternmark import (
     Detector,
     Key,
-    KeyChain,
     Marker,
     ParameterError,
     Profile,
@@ -19,6 +18,7 @@ from patternmark import (
 )
 from patternmark.combination import combine
 from patternmark.core.alphabet import UNREAD
+from patternmark.core.chain import KeyChain
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret

@@ -3,7 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patternmark import KeyChain, ParameterError, Patterns
+from patternmark import ParameterError
+from patternmark.core.chain import KeyChain
+from patternmark.statistics.patterns import Patterns
 from tests.oracles import count_naively
 
 

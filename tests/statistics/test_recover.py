@@ -4,9 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patternmark import NO_KEY, PROTEIN, KeyChain, Patterns
+from patternmark import PROTEIN
+from patternmark.core.alphabet import NO_KEY
+from patternmark.core.chain import KeyChain
 from patternmark.core.partition import adopt_partition
 from patternmark.core.reading import Reading, read_many
+from patternmark.statistics.patterns import Patterns
 from patternmark.statistics.recover import agreement, recover, running_mean
 from tests.oracles import count_naively
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from patternmark import PROTEIN, PROTEIN_BACKGROUND, Detector, Key, Marker, ParameterError, Profile
-from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
+from patternmark import PROTEIN, Detector, Key, Marker, ParameterError, Profile
+from patternmark.core.alphabet import PROTEIN_BACKGROUND, SEPARATOR, UNREAD, Alphabet
 from patternmark.core.blocks import MAX_BLOCKS
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret

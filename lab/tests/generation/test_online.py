@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lab.tests.schemes.reference import BY_BIAS, a_secret, plain_bias
-from patternmark import NO_KEY, PROTEIN, Key, ParameterError
+from patternmark import PROTEIN, Key, ParameterError
+from patternmark.core.alphabet import NO_KEY
 from patternmark.designing.plan import DesignPlan, plan_design
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import Prepared, ProteinMPNN

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from patternmark.cli.design import load_model
 from patternmark.cli.lines import refuse_own_input
 from patternmark.cli.options import (
     ATTACK,
@@ -32,6 +31,7 @@ from patternmark.cli.options import (
     output_file,
 )
 from patternmark.cli.output import STOPPED, Verbose, results, say, warn
+from patternmark.designing.network import load_network
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.records import input_name
 
@@ -132,7 +132,7 @@ def attack(
             key, file, queries, answers, strength, seed, allow_open_key
         )
     elif name in _WITH_BACKBONE:
-        load = partial(load_model, model, weights, device)
+        load = partial(load_network, model, weights, device, say)
         layout = (chains.split(",") if chains else None, fixed)
         on = _on_backbone(name, strength, seed, backbone, layout, temperature, load)
         worker, units, of_text = on, on.units(file), False

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.cli.fitting import Fitted, fitted_records
-from patternmark.cli.items import RecordSource
 from patternmark.cli.lines import read_lines, writing
 from patternmark.cli.output import progress, warn
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.core.keyfile import load_key
+from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.errors import InputError, SequenceError
+from patternmark.io.items import RecordSource
 from patternmark.io.records import Problem, Record, input_name, read_records
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class OnBackbone:
     def units(self, file: Path) -> Iterator[Unit]:
         """Read the records that fit; the others are named."""
         fitting = fitted_records(
-            [str(file)], self.structure, self.plan, use_manifest=self.use_manifest
+            [str(file)], self.structure, self.plan, warn, use_manifest=self.use_manifest
         )
         for fitted in fitting:
             line = _line_of(fitted.record, fitted.file)

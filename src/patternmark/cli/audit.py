@@ -12,7 +12,6 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from patternmark.cli.items import Item, RecordSource, read_items
 from patternmark.cli.options import (
     ATTACK,
     INPUT,
@@ -24,13 +23,14 @@ from patternmark.cli.options import (
     ProteinFiles,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results
+from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import SCHEMES, Blocks, Paper
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.items import Item, RecordSource, read_items
 
 if TYPE_CHECKING:
     from patternmark.attacks.block_coins import CoinKnowledge
@@ -99,7 +99,7 @@ def audit(
         return sum(v.prediction for v in detector.detect_many(texts)) if detector else 0
 
     if backbone is None:
-        items = read_items(files, RecordSource(PROTEIN))
+        items = read_items(files, RecordSource(PROTEIN), warn)
     elif loaded is None:
         raise ParameterError("--backbone needs --key, whose parameters say what the model expects")
     else:
@@ -168,9 +168,9 @@ class _Chain(NamedTuple):
 
 
 def _on_backbone(files: list[str], backbone: Path, key: Key) -> Iterator[Item]:
-    from patternmark.cli.backbone import BackboneReader, ChainLayout, Expectation
+    from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
 
-    return BackboneReader(backbone, ChainLayout(), Expectation(), key).items(files, "auto")
+    return BackboneReader(BackboneSetting(backbone), key, warn).items(files)
 
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:

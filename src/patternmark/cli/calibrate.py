@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from patternmark.cli.items import RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     AllowOpenKey,
@@ -24,9 +23,10 @@ from patternmark.cli.options import (
     output_file,
     plot_file,
 )
-from patternmark.cli.output import Verbose, progress, results, say
+from patternmark.cli.output import Verbose, progress, results, say, warn
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
+from patternmark.io.items import RecordSource, read_items, signed_for_all
 from patternmark.plan.calibrate import Calibration, Rate
 from patternmark.plan.calibrate import calibrate as count_false_positives
 
@@ -66,7 +66,7 @@ def calibrate(
 
         require_matplotlib()
     source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
-    items = list(read_items(files, source))
+    items = list(read_items(files, source, warn))
     with progress("keys") as bar:
         task = bar.add_task("calibrating", total=null_keys + 1)
         found = count_false_positives(

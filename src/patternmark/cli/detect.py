@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -12,21 +11,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from patternmark.api.detecting import Asked, Judged, Judging
 from patternmark.caution import caution_of
-from patternmark.cli.backbone import (
-    BackboneReader,
-    ChainLayout,
-    Expectation,
-    check_backbone_options,
-)
-from patternmark.cli.combined import (
-    compare_with_keys,
-    num_fresh_keys,
-    print_combined,
-    warn_of_calibration,
-)
-from patternmark.cli.exact import Draws, Exact, Seed, drawing_of, exact_cell, judge_exactly
-from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
+from patternmark.cli.combined import print_combined, warn_of_calibration
+from patternmark.cli.exact import Draws, Exact, Seed, exact_cell
 from patternmark.cli.options import (
     DETECTION,
     EXPERT,
@@ -51,24 +39,20 @@ from patternmark.cli.options import (
     option,
     plot_file,
 )
-from patternmark.cli.output import Verbose, progress, results, say, warn
+from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
 from patternmark.core.chain import KeyChain
-from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
+from patternmark.designing.on_backbone import BackboneSetting
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.items import RecordSource, signed_for_all
 from patternmark.io.records import Problem
 from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
-_BATCH_RECORDS = 2048
-_BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
-_BATCH_SYMBOLS = 2**22
 _SAID = (TOO_LONG,)  # notes that stand beside a mark, too
 _PICTURES = 4
-
-Judged = tuple[Verdict, Item]
 
 
 def detect(
@@ -133,34 +117,31 @@ def detect(
 
     Example: patternmark detect designs.fa --key lab.key
     """
-    layout = ChainLayout(chains, fixed, tied)
-    setting = Expectation(model, weights, device, temperature, orders)
-    check_backbone_options(backbone, layout, setting, detector)
+    setting = BackboneSetting(
+        backbone or Path(), chains, fixed, tied, model, weights, device, temperature, orders
+    )
+    if backbone is None and setting != BackboneSetting(Path()):
+        raise ParameterError(
+            "--chains, --fixed, --tied, --model, --weights, --device, --temperature and "
+            "--orders need --backbone STRUCTURE"
+        )
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
-    by_keys = null == "keys"
-    if strict and (by_keys or exact or count_repeats):
-        raise ParameterError("--strict cannot be used with --null keys, --exact or --count-repeats")
-    num_fresh = num_fresh_keys(null_keys, fpr, decides=by_keys)
-    drawing = drawing_of(exact, draws, seed, loaded, by_keys=by_keys)
-    parts_null = None if by_keys else _parse_null(null)
-    aware: BackboneReader | None = None
-    if backbone is not None:
-        aware = BackboneReader(backbone, layout, setting, loaded, pattern_options=(m, parts_null))
-
-    def make_detector(key: Key) -> Detector:
-        measured = detector if aware is None else aware.statistic(key)
-        return Detector(
-            key,
-            measured,
-            m=m,
-            fpr=fpr,
-            null=parts_null,
-            mask_repeats=not count_repeats,
-            strict=strict,
-        )
-
-    judge = make_detector(loaded)
+    asked = Asked(
+        detector=detector,
+        fpr=fpr,
+        strict=strict,
+        rank=null == "keys",
+        null_keys=null_keys,
+        exact=exact,
+        draws=draws,
+        seed=seed,
+        m=m,
+        null=None if null == "keys" else _parse_null(null),
+        count_repeats=count_repeats,
+    )
+    judging = Judging(loaded, asked, source, warn, setting if backbone else None)
+    judge = judging.detector
     warn_of_calibration(key, judge)
     if plot is not None:
         from patternmark.report.plot import require_matplotlib
@@ -168,21 +149,14 @@ def detect(
         require_matplotlib()
     seen = _Seen(as_json, keeps_all=combine or not as_json)
     with progress("sequences") as bar:
-        task = bar.add_task("detecting", total=None)
-        items = aware.items(files, source.format) if aware else read_items(files, source)
-        for batch in _batches(items, _BATCH_RECORDS if aware is None else _BATCH_WITH_MODEL):
-            judged = judge_items(judge, batch)
-            judged = compare_with_keys(
-                judged, make_detector, judge, num_fresh, bar, decides=by_keys
-            )
-            judged = judge_exactly(judged, judge, drawing, bar)
+        for judged in judging.batches([Path(file) for file in files], shown_in(bar)):
             seen.add(judged)
-            bar.advance(task, len(judged))
     if not as_json and seen.verdicts:
         _print_table(seen.verdicts, judge)
     if not seen.any_judgeable:
         raise InputError("no sequence could be judged")
-    print_combined(seen.verdicts, judge, wanted=combine, as_json=as_json)
+    if combine:
+        print_combined(seen.verdicts, judge, as_json=as_json)
     if plot is not None:
         _draw(judge, seen.strongest, plot, quiet=as_json)
 
@@ -204,7 +178,7 @@ class _Seen:
             if self.as_json:
                 typer.echo(json.dumps(verdict.to_dict() | item.facts, ensure_ascii=False))
             if self.keeps_all:
-                self.verdicts.append((verdict, item))
+                self.verdicts.append(Judged(verdict, item))
             if verdict.status is Status.NOTHING_TO_SCORE:
                 warn(Problem(item.file, item.place, verdict.note))
             else:
@@ -227,38 +201,6 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         has_parts = judge.key.profile.scheme.takes_parts
         shown = "the partition" if has_parts else "part of the key"
         say(f"wrote {path} (together with the sequences it reveals {shown})")
-
-
-def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
-    """Group readable records for the detector."""
-    batch: list[Item] = []
-    symbols = 0
-    for item in items:
-        batch.append(item)
-        symbols += len(item.symbols)
-        if len(batch) >= most or symbols >= _BATCH_SYMBOLS:
-            yield batch
-            batch, symbols = [], 0
-    if batch:
-        yield batch
-
-
-def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:
-    """Judge records; native sequences of a design tool, and what to mind of a key, are noted."""
-    verdicts = judge.detect_many(
-        [item.symbols for item in batch],
-        [item.record.id for item in batch],
-        [item.scored for item in batch],
-        [item.rates for item in batch],
-    )
-    named = []
-    for verdict, item in zip(verdicts, batch, strict=True):
-        is_native = item.record.design is not None and item.record.design.is_native
-        caution = (caution_of(judge.key.profile) or "") if verdict.prediction else ""
-        note = verdict.note or ("native sequence" if is_native else caution)
-        signature = item.signed(verdict.signature)
-        named.append((replace(verdict, note=note, signature=signature), item))
-    return named
 
 
 def _print_table(judged: list[Judged], judge: Detector) -> None:
@@ -297,7 +239,7 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
     results.print(table)
     # Native sequences stand in design files for comparison.
-    tested = [v for v, item in judged if not (item.record.design and item.record.design.is_native)]
+    tested = [one.verdict for one in judged if not one.is_native]
     marked = sum(v.prediction for v in tested)
     results.print(
         f"\n{marked} of {len(tested)} sequences carry the mark of key {judge.key.key_id} "

@@ -12,7 +12,6 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -28,6 +27,7 @@ from patternmark.cli.output import Verbose, progress, results, warn
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, KeyFileError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.results import LN10, format_p
 from patternmark.search.identify import Candidate, Identification, Identifier
 
@@ -77,7 +77,7 @@ def identify(
         search.prepare()
     if search.caution:
         warn(f"{search.caution}. Confirm a key with 'patternmark detect --null keys'")
-    items = list(read_items(files, source))
+    items = list(read_items(files, source, warn))
     if not items:
         raise InputError("no sequence could be judged")
     found: list[tuple[Item, Identification]] = []

@@ -61,17 +61,6 @@ def read_lines(file: Path, consequence: str) -> list[str]:
     return lines
 
 
-def warn_of_spelled_out(file: str, places: list[str], tokenizer: str, consequence: str) -> None:
-    """Name the texts in a language that a tokenizer was not made for, once for a file."""
-    if places:
-        others = f" and {len(places) - 1} more" if len(places) > 1 else ""
-        message = (
-            f"{tokenizer} spells most words out: the text seems to be in a language that this "
-            f"tokenizer was not made for. {consequence}"
-        )
-        warn(Problem(file, places[0] + others, message, skipped=False))
-
-
 @contextmanager
 def writing(output: Path, *, append: bool) -> Iterator[BinaryIO]:
     """Open the output for bytes: they are UTF-8 whatever a terminal or a system is set to."""

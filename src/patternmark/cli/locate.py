@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -27,6 +26,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.dna import looks_like_dna
+from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.io.records import Problem
 from patternmark.results import LN10, format_p, p_value_of
 from patternmark.search.locate import Located, Locator, num_residues
@@ -71,7 +71,7 @@ def locate(
     found: list[_Found] = []
     with progress("sequences") as bar:
         task = bar.add_task("locating", total=None)
-        for item in read_items(files, source):
+        for item in read_items(files, source, warn):
             is_dna = _is_dna(item, dna, search)
             try:
                 located = _locate(search, item, is_dna)

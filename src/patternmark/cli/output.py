@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.progress import (
     DownloadColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -28,13 +30,18 @@ results = Console(width=None if sys.stdout.isatty() else 400, emoji=False)
 errors = Console(stderr=True, emoji=False)
 
 
-# The library speaks of Python's parameters: overwrite=True, format='lines'. Here they are options.
-_PARAMETER = re.compile(r"\b(?:(overwrite|resume)=True|(format)='(\w+)')")
+# The library speaks of Python's parameters, such as overwrite=True, format='lines' or weights=FILE;
+# here they are options.
+_PARAMETER = re.compile(
+    r"\b(overwrite|resume|format|tokenizer|weights|chains|null_keys|exact|draws|seed|strict|m|null|"
+    r"detector|count_repeats|backbone|fpr|fdr)=(?:True\b|'([^']*)'|([A-Z]+)\b)"
+)
+_RANK = "rank=True"  # whose option has another name
 
 
-def _flag(found: re.Match[str]) -> str:
-    switch, name, value = found.groups()
-    return f"--{switch}" if switch else f"--{name} {value}"
+def _option_in_place_of(found: re.Match[str]) -> str:
+    name, quoted, placeholder = found.groups()
+    return " ".join(filter(None, [f"--{name.replace('_', '-')}", quoted, placeholder]))
 
 
 def for_command_line(message: object) -> str:
@@ -42,8 +49,10 @@ def for_command_line(message: object) -> str:
 
     >>> for_command_line("x.fa: not FASTA: if it has one sequence per line, say format='lines'")
     'x.fa: not FASTA: if it has one sequence per line, say --format lines'
+    >>> for_command_line("exists: pass overwrite=True, or give weights=FILE")
+    'exists: pass --overwrite, or give --weights FILE'
     """
-    return _PARAMETER.sub(_flag, str(message))
+    return _PARAMETER.sub(_option_in_place_of, str(message).replace(_RANK, "--null keys"))
 
 
 def warn(message: object) -> None:
@@ -62,7 +71,7 @@ def fail(message: object) -> None:
     )
 
 
-def say(message: str) -> None:
+def say(message: object) -> None:
     """Tell a person what was done, on standard error, so that results stay clean."""
     errors.print(escape(for_command_line(message)), soft_wrap=True, highlight=False)
 
@@ -79,6 +88,20 @@ def progress(unit: str) -> Progress:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
+
+
+def shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
+    """Return what shows the progress of a function of the library: a line for each of its steps."""
+    tasks: dict[str, TaskID] = {}
+
+    def show(what: str, done: int, total: int | None) -> None:
+        if what not in tasks:
+            tasks[what] = bar.add_task(what, total=total)
+        bar.update(tasks[what], completed=done, total=total)
+        if done == total:
+            bar.remove_task(tasks.pop(what))
+
+    return show
 
 
 def progress_of_bytes() -> Progress:

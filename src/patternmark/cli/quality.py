@@ -14,9 +14,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.design import load_model
-from patternmark.cli.fitting import Fitted, fitted_records
-from patternmark.cli.items import RecordSource, read_items
 from patternmark.cli.options import (
     INPUT,
     MODEL,
@@ -28,9 +25,12 @@ from patternmark.cli.options import (
     Orders,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, warn
+from patternmark.cli.output import Verbose, progress, results, say, warn
 from patternmark.core.alphabet import PROTEIN
+from patternmark.designing.fitting import Fitted, fitted_records
+from patternmark.designing.network import load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.items import RecordSource, read_items
 from patternmark.quality.diversity import entropies
 from patternmark.quality.measured import Measured
 
@@ -99,7 +99,7 @@ def quality(
             )
         sequences = [
             item.symbols
-            for item in read_items([file], RecordSource(PROTEIN))
+            for item in read_items([file], RecordSource(PROTEIN), warn)
             if not (item.record.design and item.record.design.is_native)
         ]
         if not sequences:
@@ -213,7 +213,7 @@ class _Measuring:
         items = [
             item
             for item in fitted_records(
-                [file], self._path, self._plan, use_manifest=not self._chosen
+                [file], self._path, self._plan, warn, use_manifest=not self._chosen
             )
             if not (item.record.design and item.record.design.is_native)
         ]
@@ -235,8 +235,8 @@ class _Measuring:
 def _load(weights: str | Path, device: str) -> tuple[Any, dict[str, str]]:
     """Load published weights by their name, or a checkpoint."""
     if isinstance(weights, Path):
-        return load_model("", weights, device)
-    return load_model(weights, None, device)
+        return load_network("", weights, device, say)
+    return load_network(weights, None, device, say)
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:

@@ -8,8 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from patternmark.cli.detect import judge_items
-from patternmark.cli.items import Item, RecordSource, read_items
+from patternmark.api.detecting import judge_items
 from patternmark.cli.options import (
     AllowOpenKey,
     Fpr,
@@ -20,11 +19,12 @@ from patternmark.cli.options import (
     TokenizerFile,
     output_file,
 )
-from patternmark.cli.output import Verbose, progress, say
+from patternmark.cli.output import Verbose, progress, say, warn
 from patternmark.core.keyfile import load_key
 from patternmark.detector import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.items import Item, RecordSource, read_items
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.results import Verdict
 
@@ -50,7 +50,7 @@ def report(
     source = RecordSource(judge.key.profile.alphabet, format, tokenizer, key.parent)
     with progress("sequences") as bar:
         task = bar.add_task("judging", total=None)
-        items = list(read_items(files, source))
+        items = list(read_items(files, source, warn))
         entries = [_entry(*pair, source) for pair in judge_items(judge, items)]
         bar.advance(task, len(entries))
     if not entries:

@@ -12,8 +12,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.design import load_model
-from patternmark.cli.fitting import Fitted, fitted_records
 from patternmark.cli.options import (
     Backbone,
     Chains,
@@ -27,7 +25,9 @@ from patternmark.cli.options import (
     Tied,
     Weights,
 )
-from patternmark.cli.output import Verbose, progress, results, warn
+from patternmark.cli.output import Verbose, progress, results, say, warn
+from patternmark.designing.fitting import Fitted, fitted_records
+from patternmark.designing.network import load_network
 from patternmark.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def score(
     names = chains.split(",") if chains else None
     plan = plan_design(structure, chains=names, fixed=fixed, tied=tied)
     chosen = bool(chains or fixed or tied)
-    network, weight_facts = load_model(model, weights, device)
+    network, weight_facts = load_network(model, weights, device, say)
     scorer = _Scorer(network, structure, weight_facts, seed, orders)
     scores = []
     with progress("sequences") as bar:
         task = bar.add_task("scoring", total=None)
-        for item in fitted_records(files, backbone, plan, use_manifest=not chosen):
+        for item in fitted_records(files, backbone, plan, warn, use_manifest=not chosen):
             line = scorer.score(item)
             if as_json:
                 typer.echo(json.dumps(asdict(line)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from patternmark.cli.lines import read_lines, refuse_own_input, warn_of_spelled_out, writing
+from patternmark.cli.lines import read_lines, refuse_own_input, writing
 from patternmark.cli.options import (
     EXPERT,
     MARK,
@@ -34,6 +34,7 @@ from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.folding import fold
+from patternmark.io.items import warn_of_spelled_out
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import input_name
 from patternmark.results import Status, Verdict
@@ -165,7 +166,7 @@ def _warn_of_foreign(file: Path, lines: list[str], translator: Translator) -> No
     ]
     name = translator.vocabulary.alphabet().name
     consequence = "It is translated anyway, but expect no useful result"
-    warn_of_spelled_out(input_name(str(file)), places, name, consequence)
+    warn_of_spelled_out(warn, input_name(str(file)), places, name, consequence)
 
 
 def _mark(marker: Marker | None, translator: Translator, texts: list[str]) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from patternmark.cli.lines import warn_of_spelled_out
-from patternmark.cli.output import warn
 from patternmark.core.alphabet import SEPARATOR, Alphabet
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.io import folding
@@ -23,6 +21,8 @@ from patternmark.io.tokenizer import Tokenizer, find_tokenizer
 from patternmark.signature import joined
 
 _OF_LETTERS, _OF_TEXT = ("fasta",), ("paragraphs", "text")
+
+Warn = Callable[[object], None]  # says what does not stop the work
 
 _log = logging.getLogger(__name__)
 
@@ -89,12 +89,12 @@ class RecordSource:
         self.alphabet, self._beside = alphabet, beside
         self.of_text = not alphabet.letters
         if format not in FORMATS:
-            raise ParameterError(f"--format must be one of {', '.join(FORMATS)}, not {format!r}")
+            raise ParameterError(f"format={format!r} is not one of {', '.join(FORMATS)}")
         if format in (_OF_LETTERS if self.of_text else _OF_TEXT):
-            raise ParameterError(f"--format {format} cannot be used with a key for {alphabet.name}")
+            raise ParameterError(f"format={format!r} cannot be used with a key for {alphabet.name}")
         if tokenizer is not None and not self.of_text:
             raise ParameterError(
-                f"--tokenizer needs a key made for a tokenizer; this key is for {alphabet.name}"
+                f"tokenizer=FILE needs a key made for a tokenizer; this key is for {alphabet.name}"
             )
         self.format = cast(Format, format)
         self._file = tokenizer
@@ -106,11 +106,11 @@ class RecordSource:
         try:
             found = find_tokenizer(self.alphabet, self._file, self._beside)
         except ParameterError as error:
-            raise ParameterError(f"{error} (see --tokenizer, and keygen --alphabet)") from None
+            raise ParameterError(f"{error} (give tokenizer=FILE)") from None
         _log.debug("text is read with %s", found.file)
         return found
 
-    def symbols(self, sequence: str | list[int]) -> Symbols:
+    def symbols(self, sequence: str | ArrayLike) -> Symbols:
         """Return the symbols of a record, or say which of them does not fit."""
         if not (self.of_text and isinstance(sequence, str)):
             return Symbols(self.alphabet.encode(sequence))
@@ -132,25 +132,26 @@ class RecordSource:
         return self.tokenizer.cuts_read(record.sequence)
 
 
-def read_items(files: list[str], source: RecordSource) -> Iterator[Item]:
-    """Read records and what their manifests say of them; warn of those that cannot be used."""
+def read_items(files: Sequence[str], source: RecordSource, warn: Warn) -> Iterator[Item]:
+    """Read records with what their manifests say; `warn` hears of those that cannot be used."""
     for file in files:
         name = input_name(file)
         foreign: list[str] = []
         texts = 0  # that a key for sequences cannot read
-        for record, manifest in _records(file, source):
+        for record, manifest in _records(file, source, warn):
             try:
                 symbols, folded = source.symbols(record.sequence)
             except SequenceError as error:
                 warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
                 texts += not source.of_text and " " in record.sequence
                 continue
-            scored = _scored_by(manifest, record, symbols, name)
+            scored = _scored_by(manifest, record, symbols, name, warn)
             item = Item(name, record, symbols, scored, folded=folded)
             if not source.knows(record):
                 foreign.append(item.place)
             yield item
-        _warn_of_foreign(name, foreign, source)
+        consequence = "It is judged anyway, but a mark is unlikely"
+        warn_of_spelled_out(warn, name, foreign, source.alphabet.name, consequence)
         if texts:
             warn(
                 f"{name}: this looks like text, and the key is for {source.alphabet.name}: give "
@@ -158,14 +159,22 @@ def read_items(files: list[str], source: RecordSource) -> Iterator[Item]:
             )
 
 
-def _warn_of_foreign(file: str, places: list[str], source: RecordSource) -> None:
-    """Name the texts in a language that the key's tokenizer was not made for, once for a file."""
-    warn_of_spelled_out(
-        file, places, source.alphabet.name, "It is judged anyway, but a mark is unlikely"
-    )
+def warn_of_spelled_out(
+    warn: Warn, file: str, places: Sequence[str], tokenizer: str, consequence: str
+) -> None:
+    """Name the texts in a language that a tokenizer was not made for, once for a file."""
+    if places:
+        others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        message = (
+            f"{tokenizer} spells most words out: the text seems to be in a language that this "
+            f"tokenizer was not made for. {consequence}"
+        )
+        warn(Problem(file, places[0] + others, message, skipped=False))
 
 
-def _records(file: str, source: RecordSource) -> Iterator[tuple[Record, Manifest | None]]:
+def _records(
+    file: str, source: RecordSource, warn: Warn
+) -> Iterator[tuple[Record, Manifest | None]]:
     """Read the records of a file, each with its manifest; a file without any is warned of."""
     try:
         manifest = _manifest_of(file)
@@ -188,7 +197,11 @@ def _manifest_of(file: str) -> Manifest | None:
 
 
 def _scored_by(
-    manifest: Manifest | None, record: Record, symbols: NDArray[np.int64], file: str
+    manifest: Manifest | None,
+    record: Record,
+    symbols: NDArray[np.int64],
+    file: str,
+    warn: Warn,
 ) -> NDArray[np.bool_] | None:
     """Turn a manifest's digits into a mask along the record, separators included."""
     if manifest is None or record.design is None:

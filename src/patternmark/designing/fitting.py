@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.cli.output import warn
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
+from patternmark.designing.plan import DesignPlan
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.designs import DesignedStructure, Manifest, manifest_path, read_manifest
+from patternmark.io.items import Warn
 from patternmark.io.records import Format, Problem, Record, input_name, read_records
-
-if TYPE_CHECKING:
-    from patternmark.designing.plan import DesignPlan
+from patternmark.models.weights import file_sha256
 
 _UNKNOWN = PROTEIN.letters.index("X")
 
@@ -36,16 +34,15 @@ class Fitted:
 
 
 def fitted_records(
-    files: list[str],
+    files: Sequence[str],
     backbone: Path,
     plan: DesignPlan,
+    warn: Warn,
     *,
     use_manifest: bool,
     format: Format = "auto",
 ) -> Iterator[Fitted]:
-    """Read the records that fit the backbone; warn of the others."""
-    from patternmark.models.weights import file_sha256
-
+    """Read the records that fit the backbone; `warn` hears of the others."""
     sha256 = file_sha256(backbone)
     for file in files:
         elsewhere: Counter[str] = Counter()
@@ -147,7 +144,7 @@ def _rows_for(lengths: list[int], plan: DesignPlan) -> NDArray[np.intp]:
     raise SequenceError(
         f"it has {_sum(lengths)} residues, but chain(s) {', '.join(plan.chains)} of "
         f"{backbone.name} have {_sum(expected)}: give the backbone it was made for, and its "
-        "designed chains with --chains"
+        "designed chains with chains=LIST"
     )
 
 

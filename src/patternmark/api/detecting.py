@@ -1,0 +1,384 @@
+"""`detect`, `detect_stream` and `combine`: what one key says of many records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from secrets import randbits
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack, overload
+
+from patternmark.api.given import (
+    Given,
+    GivenKey,
+    Progress,
+    Reader,
+    ReadOptions,
+    files_of,
+    is_one,
+    items_of,
+    key_and_folder,
+    no_progress,
+)
+from patternmark.api.given import Sequence as OneSequence
+from patternmark.caution import caution_of
+from patternmark.combination import Combined
+from patternmark.combination import combine as combine_records
+from patternmark.core.chain import KeyChain
+from patternmark.core.key import Key
+from patternmark.core.reading import Reading
+from patternmark.detector import Detector
+from patternmark.errors import ParameterError
+from patternmark.evidence import DEFAULT_FPR, called_by_rank, called_exactly
+from patternmark.io.items import Item, RecordSource, Warn, signed_for_all
+from patternmark.plan.calibrate import check_num_keys, rank_p_values
+from patternmark.results import Results, Status, Verdict
+from patternmark.statistics import BACKBONE
+from patternmark.statistics.block_exact import DRAWS, EXACT
+
+if TYPE_CHECKING:
+    from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
+
+FRESH_KEYS = 999  # to compare with, where a rank among them makes the call
+BATCH_RECORDS = 2048
+BATCH_RECORDS_ON_BACKBONE = 16  # the model takes a second for each: show what is done
+BATCH_SYMBOLS = 2**22
+
+
+class Judged(NamedTuple):
+    """A verdict with the record that it is on."""
+
+    verdict: Verdict
+    item: Item
+
+    @property
+    def is_native(self) -> bool:
+        """Whether a design tool wrote the record down as the native sequence of a structure."""
+        design = self.item.record.design
+        return design is not None and design.is_native
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How records are judged; the same names as the options of `patternmark detect`.
+
+    `rank` calls by the rank among fresh keys, and `null_keys` says how many; without `rank`, it
+    adds the rank to verdicts. `exact` draws keys for every sequence: `draws` of them from `seed`.
+    """
+
+    detector: str = "auto"
+    fpr: float = DEFAULT_FPR
+    strict: bool = False
+    rank: bool = False
+    null_keys: int | None = None
+    exact: bool = False
+    draws: int | None = None
+    seed: int | None = None
+    m: int | None = None
+    null: KeyChain | None = None
+    count_repeats: bool = False
+
+    def check(self, key: Key) -> None:
+        """Refuse what does not go together."""
+        if self.strict and (self.rank or self.exact or self.count_repeats):
+            raise ParameterError(
+                "strict=True cannot be used with rank=True, exact=True or count_repeats=True"
+            )
+        if self.exact and self.rank:
+            raise ParameterError("exact=True and rank=True both decide the call: give one of them")
+        if not self.exact and (self.draws is not None or self.seed is not None):
+            raise ParameterError("draws=N and seed=N belong to exact=True")
+        if self.rank:
+            try:
+                check_num_keys(self.fresh_keys, self.fpr)
+            except ParameterError as error:
+                raise ParameterError(f"{error}: give null_keys=N") from None
+        scheme = key.profile.scheme.name
+        if self.exact and scheme not in EXACT:
+            raise ParameterError(
+                f"exact=True needs a key of the scheme {' or '.join(EXACT)}: key {key.key_id} "
+                f"has {scheme!r}; for it, compare with fresh keys: rank=True"
+            )
+
+    @property
+    def fresh_keys(self) -> int:
+        """How many fresh keys each record is compared with."""
+        return (FRESH_KEYS if self.rank else 0) if self.null_keys is None else self.null_keys
+
+
+class Judging:
+    """Reads records, judges them in batches, and adds what was asked for besides the p-value."""
+
+    def __init__(
+        self,
+        key: Key,
+        asked: Asked,
+        source: RecordSource,
+        warn: Warn,
+        backbone: BackboneSetting | None = None,
+    ) -> None:
+        asked.check(key)
+        self.key, self._asked, self._source, self._warn = key, asked, source, warn
+        self._reader = _reader_of(backbone, key, asked, warn)
+        self.detector = self._detector_of(key)
+
+    @cached_property
+    def _seed(self) -> int:
+        # A seed that is known beforehand would let someone choose a sequence that it misjudges.
+        return randbits(32) if self._asked.seed is None else self._asked.seed
+
+    def _detector_of(self, key: Key) -> Detector:
+        asked = self._asked
+        return Detector(
+            key,
+            asked.detector if self._reader is None else self._reader.statistic(key),
+            m=asked.m,
+            fpr=asked.fpr,
+            null=asked.null,
+            mask_repeats=not asked.count_repeats,
+            strict=asked.strict,
+        )
+
+    def items(self, given: Given) -> Iterator[Item]:
+        """Read what was given."""
+        if self._reader is None:
+            return items_of(given, self._source, self._warn)
+        return self._reader.items(files_of(given), self._source.format)
+
+    def batches(self, given: Given, progress: Progress = no_progress) -> Iterator[list[Judged]]:
+        """Judge what was given, one batch after another."""
+        most = BATCH_RECORDS if self._reader is None else BATCH_RECORDS_ON_BACKBONE
+        done = 0
+        for items in _batches(self.items(given), most):
+            judged = judge_items(self.detector, items)
+            judged = self._ranked(judged, progress)
+            judged = self._exactly(judged, progress)
+            done += len(judged)
+            progress("detecting", done, None)
+            yield judged
+
+    def _ranked(self, judged: list[Judged], progress: Progress) -> list[Judged]:
+        """Add the rank among fresh keys; where it decides, call by it."""
+        asked, number, done = self._asked, self._asked.fresh_keys, 0
+        if number == 0:
+            return judged
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            progress("comparing with fresh keys", done, number)
+
+        readings = readings_of(judged, self.detector)
+        ranks = rank_p_values(self._detector_of, self.key, readings, number, step)
+        return [
+            Judged(called_by_rank(one.verdict, p, number, decides=asked.rank), one.item)
+            for one, p in zip(judged, ranks, strict=True)
+        ]
+
+    def _exactly(self, judged: list[Judged], progress: Progress) -> list[Judged]:
+        """Add the p-value of each very sequence, and call by it."""
+        if not self._asked.exact:
+            return judged
+        find, draws, done = EXACT[self.key.profile.scheme.name], self._asked.draws or DRAWS, 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            progress("drawing keys", done, draws * len(judged))
+
+        found = []
+        for one, reading in zip(judged, readings_of(judged, self.detector), strict=True):
+            exact = find(
+                self.detector.statistic,  # type: ignore[arg-type]  # that of the scheme
+                reading,
+                one.verdict.statistic,
+                draws=draws,
+                seed=self._seed,
+                step=step,
+            )
+            error = exact.relative_error
+            called = called_exactly(one.verdict, exact.log_p, error, draws, self._seed)
+            found.append(Judged(called, one.item))
+        return found
+
+
+def _reader_of(
+    backbone: BackboneSetting | None, key: Key, asked: Asked, warn: Warn
+) -> BackboneReader | None:
+    """Return what reads records on their backbone, if there is one."""
+    if backbone is None:
+        if asked.detector == BACKBONE:
+            raise ParameterError("the detector 'backbone' needs backbone=STRUCTURE")
+        return None
+    if asked.detector not in ("auto", BACKBONE):
+        raise ParameterError(
+            f"backbone=STRUCTURE has its own detector: leave out detector={asked.detector!r} or it"
+        )
+    if asked.m is not None or asked.null is not None:
+        raise ParameterError("m=N and null=P cannot be used with backbone=STRUCTURE")
+    from patternmark.designing.on_backbone import BackboneReader  # noqa: PLC0415  # needs torch
+
+    return BackboneReader(backbone, key, warn)
+
+
+def _batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Group records for the detector: at most so many, and at most so many symbols."""
+    batch: list[Item] = []
+    symbols = 0
+    for item in items:
+        batch.append(item)
+        symbols += len(item.symbols)
+        if len(batch) >= most or symbols >= BATCH_SYMBOLS:
+            yield batch
+            batch, symbols = [], 0
+    if batch:
+        yield batch
+
+
+def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:
+    """Judge records; note native sequences, and what to mind about p-values of the key."""
+    verdicts = detector.detect_many(
+        [item.symbols for item in items],
+        [item.record.id for item in items],
+        [item.scored for item in items],
+        [item.rates for item in items],
+    )
+    caution = caution_of(detector.key.profile) or ""
+    found = []
+    for verdict, item in zip(verdicts, items, strict=True):
+        one = Judged(verdict, item)
+        more = "native sequence" if one.is_native else caution if verdict.prediction else ""
+        signature = item.signed(verdict.signature)
+        found.append(
+            one._replace(verdict=replace(verdict, note=verdict.note or more, signature=signature))
+        )
+    return found
+
+
+def readings_of(judged: Sequence[Judged], detector: Detector) -> list[Reading]:
+    """Return what the detector reads of records."""
+    items = [item for _, item in judged]
+    return detector.read(
+        [item.symbols for item in items],
+        [item.scored for item in items],
+        [item.rates for item in items],
+    )
+
+
+def combined(judged: Sequence[Judged], detector: Detector) -> Combined:
+    """Return one p-value for all records but native ones and those with nothing to score."""
+    used = [
+        one
+        for one in judged
+        if one.verdict.status is not Status.NOTHING_TO_SCORE and not one.is_native
+    ]
+    found = combine_records(
+        detector,
+        [item.symbols for _, item in used],
+        [item.scored for _, item in used],
+        [item.rates for _, item in used],
+        verdicts=[verdict for verdict, _ in used],
+    )
+    return replace(found, signature=signed_for_all(found.signature, (item for _, item in judged)))
+
+
+class AskedOptions(TypedDict, total=False):
+    """The fields of `Asked`, each with its default."""
+
+    detector: str
+    fpr: float
+    strict: bool
+    rank: bool
+    null_keys: int | None
+    exact: bool
+    draws: int | None
+    seed: int | None
+    m: int | None
+    null: KeyChain | None
+    count_repeats: bool
+
+
+class DetectOptions(AskedOptions, ReadOptions, total=False):
+    """What `detect`, `detect_stream` and `combine` can be told; `detect` explains each."""
+
+    backbone: BackboneSetting | Path | str | None
+
+
+def _judging(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress]:
+    loaded, folder = key_and_folder(key)
+    reader = Reader(loaded.profile.alphabet, folder, options)
+    names = AskedOptions.__annotations__
+    asked = Asked(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
+    backbone = options.get("backbone")
+    if isinstance(backbone, str | Path):
+        from patternmark.designing.on_backbone import BackboneSetting  # noqa: PLC0415  # as needed
+
+        backbone = BackboneSetting(Path(backbone))
+    return Judging(loaded, asked, reader.source, reader.warn, backbone), reader.progress
+
+
+def detect_stream(
+    records: Given, key: GivenKey, **options: Unpack[DetectOptions]
+) -> Iterator[Verdict]:
+    """Yield one verdict after another: for more records than fit into memory.
+
+    The parameters are those of `detect`.
+
+    >>> import patternmark as pm
+    >>> key = pm.Key.generate(pm.Profile())
+    >>> sum(verdict.prediction for verdict in pm.detect_stream(("MKTAYIAKQR" for _ in "ab"), key))
+    0
+    """
+    judging, progress = _judging(key, options)
+    for batch in judging.batches(records, progress):
+        yield from (verdict for verdict, _ in batch)
+
+
+@overload
+def detect(  # type: ignore[overload-overlap]  # a str is many letters, and yet one sequence
+    records: OneSequence, key: GivenKey, **options: Unpack[DetectOptions]
+) -> Verdict: ...
+@overload
+def detect(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> Results[Verdict]: ...
+def detect(
+    records: Given, key: GivenKey, **options: Unpack[DetectOptions]
+) -> Verdict | Results[Verdict]:
+    """Judge sequences by a key: one verdict for one sequence, otherwise `Results`.
+
+    `records` is a sequence (letters, a text or ids), a file (`Path`), or many of these. `key` is a
+    `Key` or the name of its file. Options:
+
+    - `fpr`: call sequences marked at p-values up to this one (0.001);
+    - `strict=True`: call by `p_any`, which holds for any sequence;
+    - `exact=True`: call by the p-value of each very sequence, from drawn keys (`draws`, `seed`);
+    - `rank=True`: call by the rank among `null_keys` fresh keys (999);
+    - `backbone`: the structure file of the designs, or a `BackboneSetting`: finds weaker marks;
+    - `detector`: another statistic than `auto`; `m`, `null` and `count_repeats` are for `pattern`;
+    - `format`, `tokenizer`: how files are read;
+    - `warn`, `progress`: functions that hear of bad records, and of how far the work is.
+
+    >>> import patternmark as pm
+    >>> key = pm.Key.generate(pm.Profile())
+    >>> pm.detect("MKTAYIAKQR", key).status
+    <Status.TOO_SHORT: 'too_short'>
+    >>> [v.id for v in pm.detect({"a": "MKTAYIAKQR", "b": "MSTNPKPQRK"}, key)]
+    ['a', 'b']
+    """
+    found = Results(detect_stream(records, key, **options))
+    return found[0] if is_one(records) else found
+
+
+def combine(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> Combined:
+    """Return one p-value for all records together, by the rule that is valid for the key.
+
+    The parameters are those of `detect`.
+
+    >>> import patternmark as pm
+    >>> key = pm.Key.generate(pm.Profile())
+    >>> pm.combine(["MKTAYIAKQR", "MSTNPKPQRK"], key).prediction
+    False
+    """
+    judging, progress = _judging(key, options)
+    judged = [one for batch in judging.batches(records, progress) for one in batch]
+    return combined(judged, judging.detector)

@@ -1,0 +1,136 @@
+"""What users give to the functions of the package: sequences, keys, and whom to tell of progress.
+
+A `str` is one sequence: letters, or a text for a key for text. A `Path` is a file. A flat list of
+whole numbers is one sequence of ids. A mapping gives sequences their ids; any other iterable holds
+sequences or files.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypedDict, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from patternmark.core.alphabet import Alphabet
+from patternmark.core.key import Key
+from patternmark.core.keyfile import load_key
+from patternmark.errors import ParameterError, PatternmarkWarning, SequenceError
+from patternmark.io.items import Item, RecordSource, Warn, read_items
+from patternmark.io.records import Record
+
+Sequence = str | list[int] | NDArray[np.integer[Any]]
+Given = Sequence | PathLike[str] | Mapping[str, Sequence] | Iterable[Any]
+GivenKey = Key | PathLike[str] | str
+
+# Hears what is being done, how far it is, and the total if it is known.
+Progress = Callable[[str, int, int | None], None]
+
+
+class ReadOptions(TypedDict, total=False):
+    """How what is given is read, and whom to tell."""
+
+    format: str
+    tokenizer: Path | str | None
+    warn: Warn
+    progress: Progress
+
+
+def no_progress(what: str, done: int, total: int | None) -> None:
+    """Tell nobody."""
+
+
+def warn_in_python(message: object) -> None:
+    """Warn as Python does: `warnings.filterwarnings` can make it an error, or silence it."""
+    warnings.warn(str(message), PatternmarkWarning, stacklevel=2)
+
+
+def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:
+    """Return a key with its secret, and the folder of its file if it was given as a file."""
+    if isinstance(key, Key):
+        return key, None
+    file = Path(key)
+    return load_key(file, with_secret=True), file.parent
+
+
+def is_one(given: Given) -> TypeGuard[Sequence]:
+    """Tell whether one sequence was given, not a file or many of them."""
+    if isinstance(given, str):
+        return True
+    if hasattr(given, "ndim"):
+        return bool(given.ndim == 1)
+    return isinstance(given, list | tuple) and bool(given) and isinstance(given[0], Integral)
+
+
+class Reader:
+    """Reads what is given, for one alphabet."""
+
+    def __init__(self, alphabet: Alphabet, folder: Path | None, options: ReadOptions) -> None:
+        tokenizer = options.get("tokenizer")
+        file = None if tokenizer is None else Path(tokenizer)
+        self.source = RecordSource(alphabet, options.get("format", "auto"), file, folder)
+        self.warn = options.get("warn", warn_in_python)
+        self.progress = options.get("progress", no_progress)
+
+    def items(self, given: Given) -> Iterator[Item]:
+        """Read what was given, one record after another."""
+        return items_of(given, self.source, self.warn)
+
+
+def items_of(given: Given, source: RecordSource, warn: Warn) -> Iterator[Item]:
+    """Read what was given, one record after another.
+
+    A bad record of a file is left out, and `warn` hears of it. A bad sequence that was given itself
+    is an error.
+    """
+    if is_one(given):
+        yield _item(given, "1", source)
+    elif isinstance(given, PathLike):
+        yield from read_items([str(given)], source, warn)
+    elif isinstance(given, Mapping):
+        for id, sequence in given.items():
+            yield _item(sequence, str(id), source)
+    else:
+        for number, one in enumerate(given, start=1):
+            if isinstance(one, PathLike):
+                yield from read_items([str(one)], source, warn)
+            else:
+                yield _item(one, str(number), source)
+
+
+def files_of(given: Given) -> list[str]:
+    """Return the names of files, where nothing but files can be read."""
+    paths = [given] if isinstance(given, PathLike) else given
+    if is_one(given) or not isinstance(paths, Iterable):
+        raise ParameterError("give files here, each as a Path")
+    files = list(paths)
+    if not all(isinstance(file, PathLike) for file in files):
+        raise ParameterError("give files here, each as a Path")
+    return [str(file) for file in files]
+
+
+def _item(sequence: Sequence, id: str, source: RecordSource) -> Item:
+    """Read one sequence that is no file."""
+    if isinstance(sequence, str):
+        _check_no_file_name(sequence, source)
+    else:
+        sequence = np.asarray(sequence)
+    try:
+        symbols, folded = source.symbols(sequence)
+    except SequenceError as error:
+        raise SequenceError(f"sequence {id!r}: {error}") from None
+    record = Record(id, sequence if isinstance(sequence, str) else [], f"sequence {id}")
+    return Item("", record, symbols, None, folded=folded)
+
+
+def _check_no_file_name(text: str, source: RecordSource) -> None:
+    """Refuse the name of a file: judged as a sequence, it would tell nothing of the file."""
+    looks_like_path = "." in text and not any(c.isspace() for c in text) and len(text) < 1000
+    if not (looks_like_path and Path(text).is_file()):
+        return
+    raise ParameterError(f"{text!r} is the name of a file: to read it give Path({text!r})")

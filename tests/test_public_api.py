@@ -6,8 +6,8 @@ import patternmark
 PUBLIC = [
     "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
     "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
-    "SequenceError", "Status", "Turns", "Verdict", "__version__", "combine", "detect",
-    "detect_stream", "load_key", "save_key",
+    "SequenceError", "Status", "Turns", "Verdict", "__version__", "calibrate",
+    "combine", "detect", "detect_stream", "identify", "load_key", "locate", "power", "save_key",
 ]  # fmt: skip
 
 

@@ -13,8 +13,9 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.evidence import called_by_rank
-from patternmark.plan.calibrate import calibrate, rank_p_values
-from patternmark.search.identify import Candidate, Identifier
+from patternmark.plan.calibrate import count_false_positives, rank_p_values
+from patternmark.search.candidates import Candidate
+from patternmark.search.identify import Identifier
 from patternmark.search.locate import Locator
 from patternmark.signature import joined, keys_part, rates_part, scored_part, short_hash
 from patternmark.statistics.block_ratio import BlockStatistic
@@ -125,7 +126,7 @@ def test_identify_signs_keys_rate_and_mask(secret: Secret, rng: np.random.Genera
     assert len(set(found)) == len(found)
     assert Identifier(keys).identify([ids], ["y"])[0].signature == found[0]
     assert "|detector:auto|" in found[0]
-    assert searches[0].identify([ids], ["x"])[0].to_table()["signature"] == found[0]
+    assert searches[0].identify([ids], ["x"])[0].to_dict()["signature"] == found[0]
 
 
 def test_locate_signs_frames_and_mask(secret: Secret, rng: np.random.Generator) -> None:
@@ -153,7 +154,7 @@ def test_combine_and_calibrate_sign(secret: Secret, rng: np.random.Generator) ->
     ]
     assert len(set(found)) == len(found)
     encoded = [PROTEIN.encode(record) for record in records]
-    counted = {calibrate(key, "phase", encoded, num_keys=n).signature for n in (2, 3)}
+    counted = {count_false_positives(key, "phase", encoded, num_keys=n).signature for n in (2, 3)}
     assert len(counted) == 2
 
 

@@ -48,9 +48,15 @@ from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
     from patternmark.api.detecting import combine, detect, detect_stream
+    from patternmark.api.planning import calibrate, power
+    from patternmark.api.searching import identify, locate
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
+    "calibrate": "planning",
+    "identify": "searching",
+    "locate": "searching",
+    "power": "planning",
     "combine": "detecting",
     "detect": "detecting",
     "detect_stream": "detecting",
@@ -75,10 +81,14 @@ __all__ = [
     "Turns",
     "Verdict",
     "__version__",
+    "calibrate",
     "combine",
     "detect",
     "detect_stream",
+    "identify",
     "load_key",
+    "locate",
+    "power",
     "save_key",
 ]
 

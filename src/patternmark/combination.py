@@ -55,7 +55,15 @@ from patternmark.core.schemes import Blocks
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov
-from patternmark.results import LN10, Verdict, finite_or_none, p_value_of
+from patternmark.results import (
+    LN10,
+    Result,
+    Status,
+    Verdict,
+    cells_of,
+    finite_or_none,
+    p_value_of,
+)
 from patternmark.signature import joined
 from patternmark.statistics.base import Measurement
 from patternmark.statistics.block_best import STRETCHES
@@ -78,8 +86,8 @@ class Rule(StrEnum):
     NONCES = "e-values, multiplied over nonces, in which every secret coin counts once"
 
 
-@dataclass(frozen=True)
-class Combined:
+@dataclass(frozen=True, repr=False)
+class Combined(Result):
     """The evidence of a whole set."""
 
     num_records: int
@@ -96,23 +104,47 @@ class Combined:
         return is_below(self.log_p, self.fpr)
 
     @property
+    def status(self) -> Status:
+        """What can be said of the set, in one word."""
+        if self.prediction:
+            return Status.MARKED
+        return Status.NO_MARK if self.groups else Status.NOTHING_TO_SCORE
+
+    @property
+    def p_value(self) -> float:
+        """The p-value of the set."""
+        return p_value_of(self.log_p)
+
+    @property
     def log10_p(self) -> float:
         return self.log_p / LN10 + 0.0  # never minus zero
 
+    @property
+    def p_any(self) -> float | None:
+        """The same where it holds for any records, whoever wrote them; None where it does not."""
+        holds = self.how is Rule.NONCES and len(self.groups) > 1
+        return self.p_value if holds else None
+
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return it as plain values, which JSON can hold."""
         return {
             "combined": True,
             "num_records": self.num_records,
             "num_groups": len(self.groups),
-            "p_value": p_value_of(self.log_p),
+            "p_value": self.p_value,
             "log10_p": finite_or_none(self.log10_p),
+            "p_any": self.p_any,
             "prediction": self.prediction,
+            "status": self.status,
             "fpr": self.fpr,
             "method": str(self.how),
             "key_id": self.key_id,
             "signature": self.signature,
         }
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        return cells_of(self, f"{self.num_records} records", key=self.key_id)
 
 
 def combine(

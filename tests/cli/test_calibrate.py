@@ -10,7 +10,7 @@ from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
-from patternmark.plan.calibrate import calibrate, fresh_key
+from patternmark.plan.calibrate import count_false_positives, fresh_key
 from tests.conftest import Outcome
 from tests.oracles import clopper_pearson
 from tests.synthetic import marked, plain, write_fasta
@@ -54,8 +54,8 @@ def test_fresh_keys_differ_and_come_again(key: Key) -> None:
 
 def test_workers_count_the_same(key: Key, rng: np.random.Generator) -> None:
     sequences = [key.profile.alphabet.encode(plain(60, rng)) for _ in range(30)]
-    one = calibrate(key, "phase", sequences, num_keys=3)
-    assert calibrate(key, "phase", sequences, num_keys=3, workers=2) == one
+    one = count_false_positives(key, "phase", sequences, num_keys=3)
+    assert count_false_positives(key, "phase", sequences, num_keys=3, workers=2) == one
 
 
 def test_the_table_and_the_picture(

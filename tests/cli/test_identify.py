@@ -9,7 +9,8 @@ from patternmark import Alphabet, Key, ParameterError, Profile, load_key, save_k
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
 from patternmark.detector import Detector
-from patternmark.search.identify import Candidate, Identifier
+from patternmark.search.candidates import Candidate
+from patternmark.search.identify import Identifier
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, write_fasta
 

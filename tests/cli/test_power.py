@@ -92,8 +92,8 @@ def test_the_picture_of_power(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give --delta, --length or both"),
-        (["--delta", "1", "--length", "9", "--tpr", "0.5"], "leave out --delta or --length"),
+        ([], "give --delta X, --length N or both"),
+        (["--delta", "1", "--length", "9", "--tpr", "0.5"], "leave out --delta X or --length N"),
         (["--delta", "1", "--tpr", "1"], "between 0 and 1"),
         (["--delta", "3", "--length", "50"], "measured for delta up to 1.5"),
         (["--delta", "1", "--length", "0"], "a length lies between"),

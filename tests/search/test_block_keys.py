@@ -13,7 +13,8 @@ from patternmark.core.secret import Secret
 from patternmark.masks import read
 from patternmark.search import block_keys
 from patternmark.search.block_keys import BlockKeyScreen
-from patternmark.search.identify import Candidate, Identifier
+from patternmark.search.candidates import Candidate
+from patternmark.search.identify import Identifier
 from patternmark.statistics.block_paths import Look, log_ratios
 from patternmark.statistics.block_ratio import MIXTURE, BlockStatistic
 from patternmark.statistics.block_screen import best_paths, best_stretches, pack
@@ -97,7 +98,7 @@ def test_coins_that_are_not_kept_give_the_same_scores(
 def searched(search: Identifier, sequence: str) -> tuple[str, bool, int]:
     """Return the best key's name, whether it is named, and how many stages went over all keys."""
     told: list[int] = []
-    search._progress = lambda done, _: told.append(done)
+    search.progress = lambda done, _: told.append(done)
     one = search.identify([search.alphabet.encode(sequence)], ["x"])[0]
     return one.best.candidate.name, one.prediction, told.count(len(search.candidates))
 

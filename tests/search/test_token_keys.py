@@ -11,7 +11,8 @@ from patternmark.core.secret import Secret
 from patternmark.detector import Detector
 from patternmark.fast import compiled
 from patternmark.search import turn_keys
-from patternmark.search.identify import Candidate, Identifier
+from patternmark.search.candidates import Candidate
+from patternmark.search.identify import Identifier
 from patternmark.search.token_keys import TokenScreen
 from patternmark.search.turn_keys import TurnKeyScreen
 from patternmark.statistics import excerpts

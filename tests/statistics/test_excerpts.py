@@ -23,7 +23,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.fast import compiled
-from patternmark.plan.calibrate import calibrate, rank_p_values
+from patternmark.plan.calibrate import count_false_positives, rank_p_values
 from patternmark.plan.power import PowerStudy
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.report.plot import plot_verdicts
@@ -155,7 +155,7 @@ def test_all_that_goes_with_a_verdict(
     )
     assert page.count("<details") == 2
     plot_verdicts(judge, verdicts, texts, str(tmp_path / "x.svg"))
-    found = calibrate(key, "auto", [texts[1]], num_keys=3)
+    found = count_false_positives(key, "auto", [texts[1]], num_keys=3)
     assert (found.num_sequences, found.num_keys) == (1, 4)
     ranks = rank_p_values(Detector, key, judge.read(texts), 9)
     assert ranks[0] == 0.1

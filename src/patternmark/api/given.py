@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import Any, NamedTuple, TypedDict, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,16 @@ from patternmark.io.records import Record
 
 Sequence = str | list[int] | NDArray[np.integer[Any]]
 Given = Sequence | PathLike[str] | Mapping[str, Sequence] | Iterable[Any]
-GivenKey = Key | PathLike[str] | str
+
+
+class KeyOfFile(NamedTuple):
+    """A key that was loaded from a file, and where that is."""
+
+    key: Key
+    file: Path
+
+
+GivenKey = Key | KeyOfFile | PathLike[str] | str
 
 # Hears what is being done, how far it is, and the total if it is known.
 Progress = Callable[[str, int, int | None], None]
@@ -54,6 +63,8 @@ def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:
     """Return a key with its secret, and the folder of its file if it was given as a file."""
     if isinstance(key, Key):
         return key, None
+    if isinstance(key, KeyOfFile):
+        return key.key, key.file.parent
     file = Path(key)
     return load_key(file, with_secret=True), file.parent
 
@@ -70,11 +81,13 @@ def is_one(given: Given) -> TypeGuard[Sequence]:
 class Reader:
     """Reads what is given, for one alphabet."""
 
+    default_warn = staticmethod(warn_in_python)
+
     def __init__(self, alphabet: Alphabet, folder: Path | None, options: ReadOptions) -> None:
         tokenizer = options.get("tokenizer")
         file = None if tokenizer is None else Path(tokenizer)
         self.source = RecordSource(alphabet, options.get("format", "auto"), file, folder)
-        self.warn = options.get("warn", warn_in_python)
+        self.warn = options.get("warn", self.default_warn)
         self.progress = options.get("progress", no_progress)
 
     def items(self, given: Given) -> Iterator[Item]:

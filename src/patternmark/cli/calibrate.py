@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from patternmark.api.given import KeyOfFile
+from patternmark.api.planning import calibrate as count_false_positives
 from patternmark.cli.options import (
     DETECTION,
     AllowOpenKey,
@@ -23,12 +24,10 @@ from patternmark.cli.options import (
     output_file,
     plot_file,
 )
-from patternmark.cli.output import Verbose, progress, results, say, warn
+from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
-from patternmark.io.items import RecordSource, read_items, signed_for_all
 from patternmark.plan.calibrate import Calibration, Rate
-from patternmark.plan.calibrate import calibrate as count_false_positives
 
 
 def calibrate(
@@ -65,20 +64,19 @@ def calibrate(
         from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
-    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
-    items = list(read_items(files, source, warn))
     with progress("keys") as bar:
-        task = bar.add_task("calibrating", total=null_keys + 1)
         found = count_false_positives(
-            loaded,
-            detector,
-            [item.symbols for item in items],
-            num_keys=null_keys,
+            [Path(file) for file in files],
+            KeyOfFile(loaded, key),
+            detector=detector,
+            null_keys=null_keys,
             workers=workers,
-            step=lambda: bar.advance(task),
+            format=format,
+            tokenizer=tokenizer,
+            warn=warn,
+            progress=shown_in(bar),
         )
-    found = replace(found, signature=signed_for_all(found.signature, items))
-    text = json.dumps(found.to_table())
+    text = json.dumps(found.to_dict())
     if as_json:
         typer.echo(text)
     else:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table
 
+from patternmark.api.searching import identified
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -23,13 +22,14 @@ from patternmark.cli.options import (
     TokenizerFile,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, warn
+from patternmark.cli.output import Verbose, progress, results, shown_in, warn
 from patternmark.core.keyfile import load_key
-from patternmark.errors import InputError, KeyFileError, ParameterError
+from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.results import LN10, format_p
-from patternmark.search.identify import Candidate, Identification, Identifier
+from patternmark.search.candidates import Candidate, keys_of_folder, sub_keys
+from patternmark.search.identify import Identification, Identifier
 
 
 def identify(
@@ -68,11 +68,9 @@ def identify(
         task = bar.add_task("loading keys", total=None)
         candidates = _candidates(keys, master, ids, allow_open_key)
         bar.advance(task, len(candidates))
-        alphabet = candidates[0].key.profile.alphabet  # of all: the search refuses a mixture
+        search = Identifier(candidates, fpr=fpr)
         beside = keys if keys is not None else master.parent if master else None
-        source = RecordSource(alphabet, format, tokenizer, beside)
-        watch = _Watch()
-        search = Identifier(candidates, fpr=fpr, progress=watch)
+        source = RecordSource(search.alphabet, format, tokenizer, beside)
         bar.update(task, description="deriving schedules")
         search.prepare()
     if search.caution:
@@ -82,33 +80,12 @@ def identify(
         raise InputError("no sequence could be judged")
     found: list[tuple[Item, Identification]] = []
     with progress("done") as bar:
-        task = bar.add_task("identifying sequences", total=len(items))
-        watch.show_in(bar)
-        for at in range(0, len(items), 32):
-            some = items[at : at + 32]
-            named = search.identify(
-                [item.symbols for item in some],
-                [item.record.id for item in some],
-                [item.scored for item in some],
-            )
-            for item, one in zip(some, named, strict=True):
-                found.append((item, replace(one, signature=item.signed(one.signature))))
-                if as_json:
-                    typer.echo(json.dumps(found[-1][1].to_table(**item.facts)))
-            bar.advance(task, len(some))
+        for item, one in identified(search, items, shown_in(bar)):
+            found.append((item, one))
+            if as_json:
+                typer.echo(json.dumps(one.to_dict() | item.facts))
     if not as_json:
         _print_table(found, search)
-
-
-class _Watch:
-    """Shows how far a thorough search is, which takes a while, over a batch of sequences."""
-
-    def show_in(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("searching thoroughly", visible=False)
-
-    def __call__(self, done: int, keys: int) -> None:
-        self._bar.update(self._task, completed=done, total=keys, visible=done < keys)
 
 
 def _candidates(
@@ -119,38 +96,12 @@ def _candidates(
     if folder is not None:
         if ids is not None:
             raise ParameterError("--ids needs --master")
-        return keys_of_folder(folder, allow_open)
+        return keys_of_folder(folder, warn, allow_open=allow_open)
     assert master is not None  # noqa: S101
     if ids is None:
         raise ParameterError("--master needs --ids: a file of names, or their number")
     key = load_key(master, allow_open=allow_open, with_secret=True)
-    return [Candidate(key.derive(name), name) for name in _names(ids)]
-
-
-def keys_of_folder(
-    folder: Path, allow_open: bool, refused: list[str] | None = None
-) -> list[Candidate]:
-    """Load every key of a folder; warn of those that cannot be used, and name them in `refused`."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
-    candidates: list[Candidate] = []
-    file_of: dict[str, Path] = {}
-    for file in sorted(folder.glob("*.key")):
-        try:
-            key = load_key(file, allow_open=allow_open, with_secret=True)
-        except KeyFileError as error:
-            warn(error)
-            if refused is not None:
-                refused.append(str(error))
-            continue
-        if key.key_id in file_of:
-            warn(f"{file}: the same key as {file_of[key.key_id]}; counted once")
-            continue
-        file_of[key.key_id] = file
-        candidates.append(Candidate(key, file.stem, str(file)))
-    if not candidates:
-        raise InputError(f"{folder}: contains no key file (*.key) that can be used")
-    return candidates
+    return sub_keys(key, _names(ids))
 
 
 def _names(text: str) -> list[str]:

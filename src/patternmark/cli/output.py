@@ -34,7 +34,7 @@ errors = Console(stderr=True, emoji=False)
 # here they are options.
 _PARAMETER = re.compile(
     r"\b(overwrite|resume|format|tokenizer|weights|chains|null_keys|exact|draws|seed|strict|m|null|"
-    r"detector|count_repeats|backbone|fpr|fdr)=(?:True\b|'([^']*)'|([A-Z]+)\b)"
+    r"detector|count_repeats|backbone|fpr|fdr|tpr|delta|length|dna)=(?:True\b|'([^']*)'|([A-Z]+)\b)"
 )
 _RANK = "rank=True"  # whose option has another name
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from patternmark.api.planning import GOAL, check_sought, least_that_suffices
 from patternmark.cli.keys import check_options
 from patternmark.cli.options import (
     DETECTION,
@@ -24,9 +25,8 @@ from patternmark.cli.options import (
 from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import SCHEMES, Blocks, Scheme
-from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.plan.power import DRAWS, LONGEST, Power, PowerStudy
+from patternmark.plan.power import DRAWS, Power, PowerStudy
 from patternmark.statistics.rates import DELTAS
 
 _LENGTHS = (50, 75, 100, 150, 200, 300, 400)
@@ -70,15 +70,8 @@ def power(
 
     Example: patternmark power --length 150 --tpr 0.99
     """
-    if delta is None and length is None:
-        raise ParameterError("give --delta, --length or both")
-    if delta is not None and length is not None and tpr is not None:
-        raise ParameterError(
-            "--tpr is a goal: leave out --delta or --length, which is then chosen to reach it"
-        )
-    target = 0.95 if tpr is None else tpr
-    if not 0.0 < target < 1.0:
-        raise ParameterError(f"--tpr must lie between 0 and 1, not {target:g}")
+    check_sought(delta, length, tpr)
+    target = GOAL if tpr is None else tpr
     profile = Profile(scheme=_scheme(scheme, block=block, nonces=nonces))
     if plot is not None:
         from patternmark.report.plot import require_matplotlib
@@ -91,7 +84,7 @@ def power(
             bar.update(task, description=what, advance=1)
 
         study = PowerStudy(profile, fpr, draws=draws, seed=seed, step=step)
-        found = _answer(study, delta, length, target)
+        found = least_that_suffices(study, delta, length, target)
         curves = study.curves(_deltas(delta), _LENGTHS) if plot is not None else []
     facts: dict[str, Any] = {
         "scheme": scheme,
@@ -101,8 +94,8 @@ def power(
         "target_tpr": None if delta is not None and length is not None else target,
     }
     if as_json:
-        table = facts | found.to_table()
-        typer.echo(json.dumps(table | {"curves": [[p.to_table() for p in c] for c in curves]}))
+        table = facts | found.to_dict()
+        typer.echo(json.dumps(table | {"curves": [[p.to_dict() for p in c] for c in curves]}))
     else:
         _print(found, facts)
     if plot is not None:
@@ -117,21 +110,6 @@ def _scheme(name: str, **sizes: int | None) -> Scheme:
     given = {size: number for size, number in sizes.items() if number is not None}
     check_options(name, given)
     return SCHEMES[name](**given)  # type: ignore[arg-type]  # options were checked
-
-
-def _answer(study: PowerStudy, delta: float | None, length: int | None, target: float) -> Power:
-    if delta is not None and length is not None:
-        return study.power(delta, length)
-    if delta is not None:
-        found = study.least_length(delta, target)
-        limit = f"{LONGEST} residues do not reach"
-    else:
-        assert length is not None  # noqa: S101
-        found = study.least_delta(length, target)
-        limit = f"delta {DELTAS[-1]:g}, the largest that was measured, does not reach"
-    if found is None:
-        raise ParameterError(f"{limit} a rate of {target:g} at an FPR of {study.fpr:g}")
-    return found
 
 
 def _deltas(delta: float | None) -> list[float]:

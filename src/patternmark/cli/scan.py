@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from patternmark.cli.identify import keys_of_folder
 from patternmark.cli.options import (
     DETECTION,
     EXPERT,
@@ -29,8 +28,9 @@ from patternmark.cli.output import (
     say,
     warn,
 )
-from patternmark.errors import ParameterError
+from patternmark.errors import KeyFileError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.search.candidates import keys_of_folder
 
 if TYPE_CHECKING:
     from patternmark.scanning.file_scan import Scan
@@ -111,10 +111,17 @@ def scan(
         raise ParameterError(f"{output}: is a folder: give --output the name of a file")
     files = expand(inputs, output)
     refused: list[str] = []
+
+    def hear(message: object) -> None:
+        warn(message)
+        if isinstance(message, KeyFileError):
+            refused.append(str(message))
+
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
         place = _device(device)
-        screen = KeySet([c.key for c in keys_of_folder(keys, allow_open_key, refused)], place)
+        candidates = keys_of_folder(keys, hear, allow_open=allow_open_key)
+        screen = KeySet([candidate.key for candidate in candidates], place)
         bar.advance(task, len(screen.keys))
     work = output.with_name(f"{output.name}.scan")
     plan = Scan(files, screen, work, workers, sequence_column)

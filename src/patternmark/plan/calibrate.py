@@ -29,6 +29,7 @@ from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import rank_p_value
 from patternmark.intervals import rate_interval
+from patternmark.results import Result
 from patternmark.signature import joined
 
 NOMINAL = (0.1, 0.01, 0.001, 1e-4, 1e-5)
@@ -54,8 +55,8 @@ class Rate:
         return cls(nominal, trials, hits, hits / trials, *rate_interval(hits, trials))
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Result):
     """Rates over all keys, of the key itself, and of the key that has most false positives."""
 
     key_id: str
@@ -68,8 +69,18 @@ class Calibration:
     worst_key: tuple[Rate, ...]
     worst_key_id: str
 
-    def to_table(self) -> dict[str, Any]:
-        """Return it for JSON."""
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        of_key = {f"{rate.nominal:g}": f"{rate.fpr:.3g}" for rate in self.own_key}
+        return {
+            "key": self.key_id,
+            "sequences": str(self.num_sequences),
+            "keys": str(self.num_keys),
+            **{f"called at {nominal}": share for nominal, share in of_key.items()},
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which JSON can hold."""
         return {
             "key_id": self.key_id,
             "detector": self.detector,
@@ -91,7 +102,7 @@ def fresh_key(key: Key, number: int) -> Key:
     return Key.of(Secret(secret), key.profile)
 
 
-def calibrate(
+def count_false_positives(
     key: Key,
     detector: str,
     sequences: Sequence[NDArray[np.int64]],

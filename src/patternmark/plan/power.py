@@ -21,6 +21,7 @@ from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
 from patternmark.plan.simulate import marked_sequences, rates_at
+from patternmark.results import Result
 from patternmark.statistics.rates import DELTAS
 
 LONGEST = 4000
@@ -30,8 +31,8 @@ _DELTA_STEP = 0.01
 Step = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Power:
+@dataclass(frozen=True, repr=False)
+class Power(Result):
     """The share of marked sequences that is found, with its 95 % interval."""
 
     delta: float
@@ -42,9 +43,17 @@ class Power:
     hits: int
     trials: int
 
-    def to_table(self) -> dict[str, Any]:
-        """Return it for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which JSON can hold."""
         return asdict(self)
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        return {
+            "delta": f"{self.delta:g}",
+            "length": str(self.length),
+            "found": f"{self.tpr:.1%} ({self.low:.1%} to {self.high:.1%})",
+        }
 
 
 class PowerStudy:

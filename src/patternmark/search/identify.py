@@ -31,8 +31,9 @@ from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
-from patternmark.results import LN10, p_value_of
+from patternmark.results import LN10, Result, Status, cells_of, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen
+from patternmark.search.candidates import Candidate
 from patternmark.search.letter_keys import KeyScreen, LetterShortlist, Progress
 from patternmark.search.token_keys import TokenScreen
 from patternmark.search.turn_keys import TurnKeyScreen
@@ -50,15 +51,6 @@ Readings = Sequence[Sequence[Reading]]  # of every group of keys, the records
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A key that may have marked the sequence, and where it comes from."""
-
-    key: Key
-    name: str
-    file: str | None = None
-
-
-@dataclass(frozen=True)
 class Suspect:
     """A candidate with the p-value of its own test, and corrected for the number of keys."""
 
@@ -66,8 +58,9 @@ class Suspect:
     number: int  # among the candidates
     log_p_of_key: float
     log_p: float
+    log_p_any: float | None = None  # corrected, too
 
-    def to_table(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {
             "key_id": self.candidate.key.key_id,
@@ -79,8 +72,8 @@ class Suspect:
         }
 
 
-@dataclass(frozen=True)
-class Identification:
+@dataclass(frozen=True, repr=False)
+class Identification(Result):
     """The best key for one sequence and the next best."""
 
     id: str
@@ -98,6 +91,27 @@ class Identification:
         return is_below(self.best.log_p, self.fpr)
 
     @property
+    def status(self) -> Status:
+        """What can be said of the sequence, in one word."""
+        if self.prediction:
+            return Status.MARKED
+        return Status.NO_MARK if self.num_tokens_scored else Status.NOTHING_TO_SCORE
+
+    @property
+    def p_value(self) -> float:
+        """The p-value of the best key, corrected for the number of keys."""
+        return p_value_of(self.best.log_p)
+
+    @property
+    def log10_p(self) -> float:
+        return self.best.log_p / LN10 + 0.0  # never minus zero
+
+    @property
+    def p_any(self) -> float | None:
+        """The same with the bound that holds for any sequence; None where the key has none."""
+        return None if self.best.log_p_any is None else p_value_of(self.best.log_p_any)
+
+    @property
     def note(self) -> str:
         if not self.num_tokens_scored:
             return "nothing to score"
@@ -109,22 +123,29 @@ class Identification:
         caution = caution_of(self.best.candidate.key.profile)
         return "; ".join([*notes, *([caution] if caution else [])])
 
-    def to_table(self, **more: Any) -> dict[str, Any]:
-        """Return it for JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which JSON can hold."""
         return {
             "id": self.id,
             "length": self.length,
             "num_tokens_scored": self.num_tokens_scored,
             "prediction": self.prediction,
-            **self.best.to_table(),
-            "runner_up": self.runner_up and self.runner_up.to_table(),
+            "status": self.status,
+            **self.best.to_dict(),
+            "p_any": self.p_any,
+            "runner_up": self.runner_up and self.runner_up.to_dict(),
             "num_keys": self.num_keys,
             "correction": "bonferroni",
             "fpr": self.fpr,
             "note": self.note,
             "signature": self.signature,
-            **more,
         }
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        best = self.best.candidate
+        name = best.name if self.prediction else ""
+        return cells_of(self, self.id, by=name, key=best.key.key_id, note=self.note)
 
 
 class Identifier:
@@ -136,13 +157,13 @@ class Identifier:
         *,
         fpr: float = DEFAULT_FPR,
         shortlist: int = SHORTLIST,
-        progress: Progress | None = None,
     ) -> None:
-        """`progress` is told how many keys a thorough screen is through with, of how many."""
         if not candidates:
             raise ParameterError("there are no keys to choose from")
         self.candidates = list(candidates)
-        self.fpr, self._shortlist, self._progress = checked_fpr(fpr), shortlist, progress
+        self.fpr, self._shortlist = checked_fpr(fpr), shortlist
+        # Hears with how many keys a thorough screen is done, and of how many.
+        self.progress: Progress | None = None
         self.alphabet = self.candidates[0].key.profile.alphabet
         for other in self.candidates:
             if other.key.profile.alphabet != self.alphabet:
@@ -228,18 +249,21 @@ class Identifier:
 
     def _suspects(self, readings: Readings) -> list[list[Suspect]]:
         """Return each record's tested keys, best first."""
-        found: list[dict[int, tuple[float, float]]] = [{} for _ in readings[0]]
+        found: list[dict[int, Measurement]] = [{} for _ in readings[0]]
         for stage in range(_STAGES):
             open_ = [r for r, row in enumerate(found) if self._is_open(readings[0][r], row)]
             self._test(self._picked(stage, readings, open_), readings, found)
-        ordered = [sorted((*order, number) for number, order in row.items()) for row in found]
-        return [[self._suspect(log_p, number) for log_p, _, number in row] for row in ordered]
+        ordered = [sorted(row, key=lambda number: _order(row[number], number)) for row in found]
+        return [
+            [self._suspect(row[number], number) for number in numbers]
+            for row, numbers in zip(found, ordered, strict=True)
+        ]
 
-    def _is_open(self, reading: Reading, found: dict[int, tuple[float, float]]) -> bool:
+    def _is_open(self, reading: Reading, found: dict[int, Measurement]) -> bool:
         """Whether a record is worth a further search, or any."""
         if not found:
             return True
-        best = self._corrected(min(log_p for log_p, _ in found.values()))
+        best = self._corrected(min(measured.log_p for measured in found.values()))
         return reading.num_scored > 0 and not is_below(best, self.fpr)
 
     def _picked(self, stage: int, readings: Readings, records: list[int]) -> dict[int, list[int]]:
@@ -250,7 +274,7 @@ class Identifier:
         for group, of_group in zip(self._groups, readings, strict=True):
             some = [of_group[record] for record in records]
             for record, numbers in zip(
-                records, group.picked(stage, some, self._progress), strict=True
+                records, group.picked(stage, some, self.progress), strict=True
             ):
                 for number in numbers:
                     records_of.setdefault(number, []).append(record)
@@ -260,7 +284,7 @@ class Identifier:
         self,
         records_of: dict[int, list[int]],
         readings: Readings,
-        found: list[dict[int, tuple[float, float]]],
+        found: list[dict[int, Measurement]],
     ) -> None:
         """Test keys in full against the records they were picked for, unless that was done."""
         for number, records in records_of.items():
@@ -270,10 +294,12 @@ class Identifier:
                 own = readings[self._group_of[number]]
                 measured = statistic.measure([own[record] for record in fresh])
                 for record, measurement in zip(fresh, measured, strict=True):
-                    found[record][number] = _order(measurement)
+                    found[record][number] = measurement
 
-    def _suspect(self, log_p: float, number: int) -> Suspect:
-        return Suspect(self.candidates[number], number, log_p, self._corrected(log_p))
+    def _suspect(self, found: Measurement, number: int) -> Suspect:
+        for_any = None if found.log_p_any is None else self._corrected(found.log_p_any)
+        own = self.candidates[number]
+        return Suspect(own, number, found.log_p, self._corrected(found.log_p), for_any)
 
     def _corrected(self, log_p: float) -> float:
         return float(bonferroni(log_p, len(self.candidates)))
@@ -289,9 +315,9 @@ class Identifier:
         return self._detectors[number]
 
 
-def _order(found: Measurement) -> tuple[float, float]:
+def _order(found: Measurement, number: int) -> tuple[float, float, int]:
     """Best first; where p-values are 1 alike, by the statistic."""
-    return found.log_p, -found.statistic
+    return found.log_p, -found.statistic, number
 
 
 class _Group:

@@ -59,7 +59,7 @@ class Segment:
     log_p: float
     search: int  # from 1
 
-    def to_table(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {
             "start": self.start,

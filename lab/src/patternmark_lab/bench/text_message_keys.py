@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from patternmark.core.key import Key
 from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
-from patternmark.search.identify import Candidate, Identification, Identifier
+from patternmark.search.candidates import Candidate
+from patternmark.search.identify import Identification, Identifier
 from patternmark.translation.translator import Translator
 from patternmark_lab.bench.text_edits import NONE, edited
 

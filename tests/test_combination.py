@@ -174,8 +174,8 @@ def test_unmarked_records_stay_unmarked_together(
 TOKENS = vocabulary(2000)
 OF_TEXTS = {
     "paper": Profile(TOKENS, scheme=Paper()),
-    "turns": Profile.for_text(TOKENS),
-    "nonces": Profile.for_text(TOKENS, nonces=3),
+    "turns": Profile(TOKENS),
+    "nonces": Profile(TOKENS, Turns(nonces=3)),
 }
 
 

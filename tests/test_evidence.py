@@ -107,7 +107,7 @@ def test_a_p_value_for_any_sequence_reaches_the_verdict(secret: Secret) -> None:
 def test_who_has_a_p_value_for_any_sequence(
     detector: str, secret: Secret, rng: np.random.Generator
 ) -> None:
-    key = Key.of(secret, Profile.for_text(TOKENS))
+    key = Key.of(secret, Profile(TOKENS))
     ids = text(TOKENS, 60, rng, Marker(key, delta=2.0))
     verdict = Detector(key, detector).detect(ids)
     # That of `auto` is of another ratio, in which repeats count in full.
@@ -133,7 +133,7 @@ def test_who_has_a_p_value_for_any_sequence(
 def test_detect_shows_the_column_where_there_is_something_to_show(
     scheme: str, run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator
 ) -> None:
-    profile = Profile.for_text(TOKENS) if scheme == "turns" else Profile(TOKENS, scheme=Paper())
+    profile = Profile(TOKENS) if scheme == "turns" else Profile(TOKENS, scheme=Paper())
     save_key(Key.of(secret, profile), tmp_path / "t.key")
     file = tmp_path / "x.jsonl"
     file.write_text("".join(f"{text(TOKENS, n, rng).tolist()}\n" for n in (50, 400)))

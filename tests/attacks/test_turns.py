@@ -16,7 +16,7 @@ ALL = np.arange(SIZE)
 
 
 def a_key(number: int) -> Key:
-    return Key.of(Secret(bytes([number]) * 32), Profile.for_text(vocabulary(SIZE)))
+    return Key.of(Secret(bytes([number]) * 32), Profile(vocabulary(SIZE)))
 
 
 def coins(key: Key) -> np.ndarray:

@@ -152,7 +152,7 @@ def test_keys_it_is_not_made_for(
     done = run("audit", designs, "--key", tmp_path / "tokens.key")
     assert done.status == 2
     assert "marks on proteins" in done.err
-    save_key(Key.of(secret, Profile.for_text(tokens)), tmp_path / "turns.key")
+    save_key(Key.of(secret, Profile(tokens)), tmp_path / "turns.key")
     done = run("audit", designs, "--key", tmp_path / "turns.key")
     assert done.status == 2
     assert "of the schemes paper and blocks" in done.err

@@ -23,7 +23,7 @@ def test_the_mark_is_added_inside_the_product_as_behind_it(
     dtype: torch.dtype, inside: bool
 ) -> None:
     states, table = states_and_table(dtype)
-    marker = Marker(Key.generate(Profile.for_text(WORDS)), delta=2.5)
+    marker = Marker(Key.generate(Profile(WORDS)), delta=2.5)
     keys = marker.key_sequences([12, 9], seed=3)  # the second has no key at its end
     rng = np.random.default_rng(0)
     at = torch.from_numpy(rng.integers(2, size=50)), torch.from_numpy(rng.integers(12, size=50))

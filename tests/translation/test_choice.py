@@ -14,7 +14,7 @@ from patternmark.models.mask_predict import Candidates
 from patternmark.translation.choice import MarkedLines
 
 WORDS = Alphabet.from_symbols("words", [f"w{i}" for i in range(2000)], range(5))
-PROFILES = {"paper": Profile(alphabet=WORDS, scheme=Paper()), "turns": Profile.for_text(WORDS)}
+PROFILES = {"paper": Profile(alphabet=WORDS, scheme=Paper()), "turns": Profile(WORDS)}
 LIKE = torch.zeros(1)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from patternmark import Detector, Key, Marker, Profile
-from patternmark.core.schemes import Paper
+from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 from patternmark.models.mask_predict import mask_predict
@@ -37,7 +37,7 @@ def translator() -> Translator:
 
 
 def a_key(**others: object) -> Key:
-    profile = Profile.for_text(translator().vocabulary.alphabet(), **others)
+    profile = Profile(translator().vocabulary.alphabet(), **others)
     return Key.of(Secret(bytes(range(32))), profile)
 
 
@@ -137,7 +137,7 @@ def test_long_lines_are_translated_in_pieces_and_the_keys_run_on() -> None:
 
 def test_without_a_seed_lines_get_fresh_keys_and_nonces_can_be_chosen() -> None:
     alphabet = translator().vocabulary.alphabet()
-    key = Key.of(Secret(bytes(range(32))), Profile.for_text(alphabet, nonces=8))
+    key = Key.of(Secret(bytes(range(32))), Profile(alphabet, Turns(nonces=8)))
     marker, once = Marker(key, delta=1e4), replace(FAST, length_beam=1)
     lines = [LINES[0], LINES[2], LINES[0]]
     made = translator().translate(lines, once, marker, seed=3, sure=1.0, nonces=[5, 2, 7])

@@ -29,7 +29,7 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key, save_key
 from patternmark.core.partition import MASS_TOLERANCE
-from patternmark.core.profile import TEXT_DELTA, Profile
+from patternmark.core.profile import Profile, default_delta
 from patternmark.core.promote import DeltaAt
 from patternmark.core.schemes import (
     DEFAULT_PATTERN_LENGTH,
@@ -158,7 +158,7 @@ def keygen(
     profile = Profile(
         alphabet=symbols,
         scheme=_MAKERS[name](given, symbols),
-        delta=_delta(delta, symbols),
+        delta=default_delta(symbols) if delta is None else delta,
         delta_at=cast(DeltaAt, delta_at),
     )
     key = Key.generate(profile, _parse_parts(parts))
@@ -223,12 +223,6 @@ def _turns(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
 
 
 _MAKERS = {Blocks.name: _blocks, Turns.name: _turns, Paper.name: _paper}
-
-
-def _delta(delta: float | None, alphabet: Alphabet) -> float:
-    if delta is not None:
-        return delta
-    return TEXT_DELTA if alphabet.has_many_symbols else 1.0
 
 
 def _write_key(key: Key, output: Path) -> None:

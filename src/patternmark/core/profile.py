@@ -9,40 +9,44 @@ from typing import Any
 
 from patternmark.core.alphabet import PROTEIN, Alphabet
 from patternmark.core.promote import DELTA_AT, DeltaAt, check_delta
-from patternmark.core.schemes import Scheme, Turns, default_scheme, scheme_of
+from patternmark.core.schemes import Scheme, default_scheme, scheme_of
 from patternmark.core.tables import Table
 from patternmark.errors import ParameterError
 
+PROTEIN_DELTA = 1.0
 TEXT_DELTA = 2.0  # found in about nine of ten texts of 100 tokens (docs/results/translation.md)
+
+
+def default_delta(alphabet: Alphabet) -> float:
+    """Return the strength of a mark where none is given."""
+    return TEXT_DELTA if alphabet.has_many_symbols else PROTEIN_DELTA
 
 
 @dataclass(frozen=True)
 class Profile:
     """What a key file says besides its secret.
 
-    Without a scheme it has the default of its alphabet: `Blocks` for proteins, `Turns` for text.
+    Scheme and delta have the defaults of the alphabet: `Blocks` and 1 for proteins, `Turns` and 2
+    for text.
 
-    >>> Profile().scheme, Profile().delta_at
-    (Blocks(block=3, nonces=32), 'logits')
+    >>> Profile().scheme, Profile().delta
+    (Blocks(block=3, nonces=32), 1.0)
     """
 
     alphabet: Alphabet = PROTEIN
-    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ puts the default in its place
-    delta: float = 1.0
+    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ puts defaults in their place
+    delta: float = None  # type: ignore[assignment]
     delta_at: DeltaAt = "logits"
 
     def __post_init__(self) -> None:
         if self.scheme is None:
             object.__setattr__(self, "scheme", default_scheme(self.alphabet))
+        if self.delta is None:
+            object.__setattr__(self, "delta", default_delta(self.alphabet))
         self.scheme.check(self.alphabet)
         check_delta(self.delta)
         if self.delta_at not in DELTA_AT:
             raise ParameterError(f"delta_at is one of {', '.join(DELTA_AT)}, not {self.delta_at!r}")
-
-    @classmethod
-    def for_text(cls, alphabet: Alphabet, *, delta: float = TEXT_DELTA, **sizes: int) -> Profile:
-        """Return the usual parameters for texts; `sizes` are those of `Turns`."""
-        return cls(alphabet, Turns(**sizes), delta)
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
         """Return the parameters as plain tables: what the key file holds and the key id covers."""

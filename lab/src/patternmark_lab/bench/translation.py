@@ -187,7 +187,7 @@ def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key
     """Return keys of both schemes for a model's tokens."""
     profiles = {
         Paper.name: Profile(alphabet, Paper()),
-        Turns.name: Profile.for_text(alphabet),
+        Turns.name: Profile(alphabet),
     }
     master = Secret(seed.to_bytes(32, "big"))
     return {

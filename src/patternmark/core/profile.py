@@ -18,16 +18,16 @@ TEXT_DELTA = 2.0  # found in about nine of ten texts of 100 tokens (docs/results
 
 @dataclass(frozen=True)
 class Profile:
-    """What a key file says besides its secret.
+    """All public parameters of a key: what a key file contains besides the secret.
 
-    Without a scheme it has the default of its alphabet: `Blocks` for proteins, `Turns` for text.
+    The default scheme depends on the alphabet: `Blocks` for proteins, `Turns` for text.
 
     >>> Profile().scheme, Profile().delta_at
     (Blocks(block=3, nonces=32), 'logits')
     """
 
     alphabet: Alphabet = PROTEIN
-    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ puts the default in its place
+    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ sets the default
     delta: float = 1.0
     delta_at: DeltaAt = "logits"
 
@@ -37,7 +37,8 @@ class Profile:
         self.scheme.check(self.alphabet)
         check_delta(self.delta)
         if self.delta_at not in DELTA_AT:
-            raise ParameterError(f"delta_at is one of {', '.join(DELTA_AT)}, not {self.delta_at!r}")
+            allowed = " or ".join(DELTA_AT)
+            raise ParameterError(f"delta_at must be {allowed}, not {self.delta_at!r}")
 
     @classmethod
     def for_text(cls, alphabet: Alphabet, *, delta: float = TEXT_DELTA, **sizes: int) -> Profile:
@@ -45,7 +46,7 @@ class Profile:
         return cls(alphabet, Turns(**sizes), delta)
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters as plain tables: what the key file holds and the key id covers."""
+        """Return the parameters as plain tables: the content of a key file except the secret."""
         return {
             "alphabet": {
                 "name": self.alphabet.name,
@@ -59,12 +60,12 @@ class Profile:
 
     @cached_property
     def canonical(self) -> str:
-        """The tables as JSON text, sorted and without spaces: thousands of keys may share it."""
+        """The tables as JSON text, sorted and without spaces; cached for thousands of keys."""
         return json.dumps(self.to_tables(), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_tables(cls, tables: dict[str, Any]) -> Profile:
-        """Read what `to_tables` wrote; refuse unknown fields, which could change the mark."""
+        """Read what `to_tables` returned; refuse unknown fields, which could change the mark."""
         tables = dict(tables)
         alphabet = _alphabet(Table("alphabet", tables))
         scheme = scheme_of(tables)
@@ -88,7 +89,7 @@ def _alphabet(table: Table) -> Alphabet:
     if alphabet.name == PROTEIN.name:
         if alphabet.sha256 != PROTEIN.sha256:
             raise ParameterError(
-                "the key was made for another 'protein' alphabet than this version's "
+                "the key was made for another 'protein' alphabet than that of this version "
                 f"({alphabet.sha256[:12]}, here {PROTEIN.sha256[:12]})"
             )
         return PROTEIN

@@ -263,7 +263,7 @@ def _of_texts(
             (slice(0, chain.stop - chain.start),),
             times=None if reading.times is None else reading.times[chain],
         )
-        for chain in reading.spoken
+        for chain in reading.scored_chains
     ]
     found = detector.measure(texts)
     if reading.times is not None:  # e-values multiply, small ones too: see `statistics.texts`

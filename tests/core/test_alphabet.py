@@ -69,9 +69,9 @@ def test_hash_depends_on_order_and_on_what_is_scored() -> None:
         make("x", ["ab"], []),
     ]
     assert len({a.sha256 for a in variants}) == 4
-    with pytest.raises(ParameterError, match="'a' stands twice"):
+    with pytest.raises(ParameterError, match="'a' is listed twice"):
         make("x", ["a", "b", "a"], [])
-    with pytest.raises(ParameterError, match=r"unscored ids must be 0\.\.1"):
+    with pytest.raises(ParameterError, match=r"unscored ids must lie in 0\.\.1"):
         make("x", ["a", "b"], [2])
 
 

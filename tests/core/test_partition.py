@@ -102,11 +102,11 @@ def test_adopted_parts_are_taken_as_they_are() -> None:
     ("parts", "message"),
     [
         (["ACDEFGHIKLMNPQRSTVWY"], "at least 2 parts"),
-        (["ACDEFGHIK", "MNPQRSTVWY"], "no part holds 'L'"),
-        (["ACDEFGHIKL", "LMNPQRSTVWY"], "'L' stands in two parts"),
+        (["ACDEFGHIK", "MNPQRSTVWY"], "no part contains 'L'"),
+        (["ACDEFGHIKL", "LMNPQRSTVWY"], "'L' is in two parts"),
         (["ACDEFGHIKL", "MNPQRSTVWYX"], "'X', which is never scored"),
         (["ACDEFGHIKLMNPQRSTVWY", ""], "part 2 is empty"),
-        (["AC", "DE"], "no part holds 'F', 'G', 'H', 'I', 'K' and 11 more"),
+        (["AC", "DE"], "no part contains 'F', 'G', 'H', 'I', 'K' and 11 more"),
     ],
 )
 def test_parts_that_are_no_partition_are_refused(parts: list[str], message: str) -> None:

@@ -181,7 +181,7 @@ def test_what_is_prepared_stays_beside_tensors(
         logits = torch.tensor(plain, dtype=kind)
         bias = marker.prepare(torch.tensor(keys), 0.7, like=logits)
         assert bias.promoted.dtype == torch.bool
-        assert bias.beside(logits).promoted is bias.promoted  # nothing is copied again
+        assert bias.to_device_of(logits).promoted is bias.promoted  # nothing is copied again
         precise = {torch.float64: 1e-12, torch.float32: 1e-6}.get(kind, 0.05)
         for marked, wanted in (
             (bias.add_to(logits), expected),

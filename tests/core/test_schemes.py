@@ -43,15 +43,15 @@ def test_foreign_parameters_are_refused(make: type, parameters: dict[str, object
         (lambda: Blocks(nonces=-3), "not -3"),
         (lambda: Turns(period=7), "a period is an even number"),
         (lambda: Turns(block=3), "a block is an even number that divides the period"),
-        (lambda: Turns(starts=3), "starts divide the period"),
+        (lambda: Turns(starts=3), "starts must divide the period"),
         (lambda: Turns(nonces=0), "nonces are a whole number"),
         (lambda: Turns(nonces=2**17), "nonces are a whole number from 1 to 65536"),
         (lambda: Paper(pattern_length=0), "at least 2 keys, not 0"),
         (lambda: Paper(patterns=((0, 1),)), "pattern_length is 5, but the patterns have 2 keys"),
         (lambda: Profile(TOKENS, Blocks()), "'blocks' marks proteins, not alphabet 'tokens'"),
-        (lambda: Profile(PROTEIN, Turns()), "'turns' marks text: take 'blocks'"),
+        (lambda: Profile(PROTEIN, Turns()), "'turns' marks text: use 'blocks'"),
         (lambda: Profile(delta=-1.0), "delta must be"),
-        (lambda: Profile(delta_at="nowhere"), "delta_at is one of"),  # type: ignore[arg-type]
+        (lambda: Profile(delta_at="nowhere"), "delta_at must be"),  # type: ignore[arg-type]
     ],
 )
 def test_parameters_out_of_their_domain_are_refused(make: object, message: str) -> None:

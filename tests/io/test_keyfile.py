@@ -185,10 +185,10 @@ EDITS = {
     "T type": ('"favoured"', '[["a"]]', "list of whole numbers"),
     "T name": ('"favoured"', '"best"', '"favoured" or a list'),
     "l": ("num_keys = 2", "num_keys = 3", "num_keys is 3, but the chain has 2 keys"),
-    "newer": ("version = 1", "version = 2", "reads up to 1: upgrade patternmark"),
+    "newer": ("version = 1", "version = 2", "reads versions up to 1: upgrade patternmark"),
     "no version": ("version = 1\n", "", "no valid version"),
     "no format": ("format = ", "shape = ", "not a patternmark key file"),
-    "scheme": ('name = "paper"', 'name = "novel"', "scheme 'novel' is not known"),
+    "scheme": ('name = "paper"', 'name = "novel"', "scheme 'novel' is unknown"),
     "alphabet": ('sha256 = "e00b', 'sha256 = "0000', "another 'protein' alphabet"),
     "extra field": ("[promotion]", "[promotion]\ngamma = 1", "unknown field 'gamma'"),
     "extra table": ("[promotion]", "[other]\nx = 1\n[promotion]", r"unknown table \[other\]"),
@@ -197,10 +197,10 @@ EDITS = {
     "type": ("delta = 1.0", 'delta = "1.0"', "delta has the wrong type"),
     "negative": ("delta = 1.0", "delta = -1.0", "delta must be a number of 0 or more"),
     "infinite": ("delta = 1.0", "delta = inf", "delta must be a number of 0 or more"),
-    "where": ('"logits"', '"nowhere"', "delta_at is one of logits, tempered"),
+    "where": ('"logits"', '"nowhere"', "delta_at must be logits or tempered"),
     "hex": ('key = "0011', 'key = "zz11', "64 hexadecimal digits"),
     "short": (SECRET_HEX, SECRET_HEX[:10], "64 hexadecimal digits"),
-    "secret table": ("[secret]", "[secret]\nhint = 1", r"table \[secret\] holds"),
+    "secret table": ("[secret]", "[secret]\nhint = 1", r"table \[secret\] may only contain"),
     "bad parts": ("[secret]", "[secret]\nparts = 3", "'parts' in .* must be a list"),
     "twice": ("[secret]", "[secret]\nx = 1\n[promotion]\ndelta = 1.0", "not valid TOML"),
     "secret twice": ("[promotion]", "[secret]\n[promotion]", r"unknown table \[secret\]"),
@@ -231,7 +231,7 @@ def test_tables_may_stand_in_any_order(key: Key, key_file: Path) -> None:
 
 
 def test_what_cannot_be_read_or_written_is_named(tmp_path: Path, key: Key) -> None:
-    with pytest.raises(KeyFileError, match="no such key file"):
+    with pytest.raises(KeyFileError, match="this key file does not exist"):
         load_key(tmp_path / "absent.key")
     with pytest.raises(KeyFileError, match="Is a directory"):
         load_key(tmp_path)

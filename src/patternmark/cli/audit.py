@@ -182,7 +182,7 @@ def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> li
         if item.record.design is not None and item.record.design.is_native:
             continue
         reading = read(item.symbols, PROTEIN, item.scored, mask_repeats=masks_repeats)
-        for rows in reading.chains[:1] if first_only else reading.spoken:
+        for rows in reading.chains[:1] if first_only else reading.scored_chains:
             symbols = reading.symbols[rows]
             if np.count_nonzero(symbols >= 0) >= _LEAST_RESIDUES:
                 chains.append(_Chain(symbols, None if item.rates is None else item.rates[:, rows]))

@@ -1,4 +1,4 @@
-"""What a symbol is: amino acids or the ids of a tokenizer, and which of them are never scored."""
+"""Alphabets: the symbols of a sequence (amino acids or token ids), and which are never scored."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError, SequenceError
 
-# All sentinels of the package stand here. Symbols and keys are numbers from 0.
+# All sentinels of the package are defined here. Symbols and position keys are numbers from 0.
 SEPARATOR = -1  # between the chains of one record: not a symbol, and no pattern crosses it
-UNREAD = -1  # a position of a reading that says nothing; finds the last column of a table
-NO_KEY = -1  # a position that carries no key: fixed, prompt, or an unscored symbol
-NO_COIN = -2  # a symbol that rests on no secret coin, where SEPARATOR keeps its meaning
-NO_SYMBOL = -2  # a character that no symbol is written with
+UNREAD = -1  # a position that a detector does not count; as an index: the last column of a table
+NO_KEY = -1  # a position without a key: fixed, part of the prompt, or an unscored symbol
+NO_COIN = -2  # a symbol without a secret coin, in arrays where -1 is SEPARATOR
+NO_SYMBOL = -2  # a character that stands for no symbol
 
-FEW_SYMBOLS = 64  # up to this size a schedule is laid out whole; of larger ones, what is used
-MANY_SYMBOLS = 512  # from this size on a sequence meets most symbols seldom or never
+SMALL_ALPHABET = 64  # symbols up to which whole schedules are computed, not only what is used
+LARGE_ALPHABET = 512  # symbols from which on most of them are rare or absent in one sequence
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Alphabet:
     size: int
     unscored: tuple[int, ...]
     sha256: str
-    letters: str = ""  # one character per id, where sequences are written in letters
+    letters: str = ""  # one character per id; empty if sequences are token ids
     unscored_aliases: str = ""  # further characters that are read as the first unscored symbol
     separators: str = ""  # characters between the chains of one record, read as SEPARATOR
 
@@ -52,13 +52,17 @@ class Alphabet:
         written_in_letters: bool = False,
         **characters: str,
     ) -> Alphabet:
-        """Make an alphabet of the symbols in their id order; `characters` are further fields."""
+        """Make an alphabet from its symbols in the order of their ids.
+
+        `characters` sets the fields `unscored_aliases` and `separators`.
+        """
         if len(set(symbols)) != len(symbols):
             twice = next(s for i, s in enumerate(symbols) if s in symbols[:i])
-            raise ParameterError(f"alphabet {name!r}: symbol {twice!r} stands twice")
+            raise ParameterError(f"alphabet {name!r}: symbol {twice!r} is listed twice")
         ids = tuple(sorted(set(unscored)))
         if ids and not (ids[0] >= 0 and ids[-1] < len(symbols)):
-            raise ParameterError(f"alphabet {name!r}: unscored ids must be 0..{len(symbols) - 1}")
+            allowed = f"unscored ids must lie in 0..{len(symbols) - 1}"
+            raise ParameterError(f"alphabet {name!r}: {allowed}")
         content = json.dumps({"symbols": list(symbols), "unscored": ids}, separators=(",", ":"))
         digest = hashlib.sha256(content.encode()).hexdigest()
         letters = "".join(symbols) if written_in_letters else ""
@@ -72,7 +76,7 @@ class Alphabet:
     @cached_property
     def _is_scored(self) -> NDArray[np.bool_]:
         is_scored = np.ones(self.size + 1, dtype=bool)
-        is_scored[[*self.unscored, SEPARATOR]] = False  # SEPARATOR, -1, finds the last
+        is_scored[[*self.unscored, SEPARATOR]] = False  # SEPARATOR is -1: the last entry
         return is_scored
 
     def is_scored(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -85,11 +89,11 @@ class Alphabet:
 
     @property
     def has_many_symbols(self) -> bool:
-        """Whether a sequence meets most symbols seldom or never, as text does its tokens."""
-        return self.num_scored >= MANY_SYMBOLS
+        """Whether most symbols are rare or absent in one sequence, like the tokens of a text."""
+        return self.num_scored >= LARGE_ALPHABET
 
     def encode(self, sequence: str | ArrayLike) -> NDArray[np.int64]:
-        """Turn letters (either case) or ids into ids, or say which symbol does not fit."""
+        """Turn letters (either case) or ids into ids; SequenceError names a wrong symbol."""
         if isinstance(sequence, str):
             return self._encode_letters(sequence)
         raw = np.asarray(sequence)
@@ -110,13 +114,13 @@ class Alphabet:
         >>> PROTEIN.decode([10, 8, 20, -1, 18])
         'MKX/W'
         """
-        written = self.letters + self.separators[:1]  # SEPARATOR, -1, finds the last
+        written = self.letters + self.separators[:1]  # SEPARATOR is -1: the last character
         return "".join(written[i] for i in np.asarray(ids).tolist())
 
     def _encode_letters(self, text: str) -> NDArray[np.int64]:
         if not self.letters:
             raise SequenceError(
-                f"alphabet {self.name!r} is made of token ids, not letters: turn text into ids "
+                f"alphabet {self.name!r} consists of token ids, not letters: turn text into ids "
                 "with its tokenizer (patternmark.io.tokenizer)"
             )
         code_points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
@@ -140,9 +144,9 @@ class Alphabet:
         return table
 
 
-_LAST_CODE_POINT = 128  # letters are ASCII; every other code point lands here, on no symbol
+_LAST_CODE_POINT = 128  # letters are ASCII; all other code points are looked up here: NO_SYMBOL
 
-# The order of ProteinMPNN. B, Z, J (ambiguous), U, O (rare), stops and gaps read as X: no key.
+# The order of ProteinMPNN. B, Z, J (ambiguous), U, O (rare), stops and gaps are read as X.
 PROTEIN = Alphabet.from_symbols(
     "protein",
     "ACDEFGHIKLMNPQRSTVWYX",
@@ -152,7 +156,7 @@ PROTEIN = Alphabet.from_symbols(
     separators="/:",
 )
 
-# How often each letter occurs in UniProtKB/Swiss-Prot, in hundredths of a percent; X never.
+# How often each letter occurs in UniProtKB/Swiss-Prot, in hundredths of a percent; X counts as 0.
 PROTEIN_BACKGROUND = (
     825, 138, 546, 672, 386, 707, 227, 591, 580, 965,
     241, 406, 474, 393, 553, 665, 536, 686, 110, 292, 0,

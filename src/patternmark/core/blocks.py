@@ -1,16 +1,16 @@
-"""The default scheme for proteins: blocks of one half, each block with coins of its own.
+"""The default scheme for proteins: each block promotes one half of the amino acids by its coins.
 
-A block of a few positions promotes one half of the amino acids; the next block promotes a fresh
-one. Letters come in public pairs, and of each pair a secret coin says which letter a block
-promotes. So a lost or inserted residue only moves the border of a block.
+A block is a few neighbouring positions that promote the same half; the next block has a half of
+its own. The letters form public pairs, and for each pair a secret coin of the block says which of
+the two it promotes. So a lost or inserted residue only moves the border of a block.
 
-This module alone knows which secret bit stands for which block and pair. A chain of a record has a
-stream of its own, and a nonce selects one of R independent schedules in it:
+Only this module knows which secret bit belongs to which block and pair. Each chain of a record has
+a stream of its own, and a nonce selects one of R independent schedules in it:
 
     word number j R + r of the stream of a chain  =  the coins of block j under nonce r
 
 A word is two bytes, big-endian. Its bit p (the lowest is bit 0) is 1 where the block promotes the
-first letter of pair p. The stream never comes round, so a longer chain meets fresh coins.
+first letter of pair p. The stream never repeats, so a longer chain uses new coins.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 
-# The matching of the 20 amino acids of which a mark shows most: `patternmark bench exchanges`
-# measures for each pair how much a letter says about its coin in designs of ProteinMPNN.
+# The matching of the 20 amino acids that makes marks easiest to find: `patternmark bench exchanges`
+# measures for each pair how much a letter tells about its coin in designs of ProteinMPNN.
 PROTEIN_PAIRS = ("AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST")
-MAX_BLOCKS = 2**20  # of a chain
-MAX_CHAINS = 2**16  # of a record
+MAX_BLOCKS = 2**20  # in a chain
+MAX_CHAINS = 2**16  # in a record
 _WORD_BYTES = 2
 
 
 @cache
 def pair_of_letter() -> NDArray[np.int64]:
-    """Return the number of each letter's pair, -1 where it has none: [V]."""
+    """Return the number of each letter's pair, or -1 if it has none: [V]."""
     return _by_letter([(number, number) for number in range(len(PROTEIN_PAIRS))], other=-1)
 
 
@@ -67,7 +67,7 @@ class BlockSchedule:
         self.block, self.nonces = block, nonces
 
     def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
-        """Return the coins of the first blocks of a chain, ten bits a word: [blocks, R]."""
+        """Return the coins of the first blocks of a chain, ten bits in each word: [blocks, R]."""
         if not 0 <= chain < MAX_CHAINS:
             raise ParameterError(f"a record has up to {MAX_CHAINS} chains, not {chain + 1}")
         label = f"blocks/{PROTEIN.sha256}/{self.block}/{self.nonces}/{chain}"
@@ -75,11 +75,11 @@ class BlockSchedule:
         return octets.view(">u2").astype(np.uint16).reshape(blocks, self.nonces)
 
     def halves(self, chain: int, blocks: int) -> NDArray[np.int8]:
-        """Return +1 where a block promotes a letter, -1 where not, 0 for X: [R, blocks, V]."""
+        """Return +1 for letters that a block promotes, -1 for others, 0 for X: [R, blocks, V]."""
         return halves_of(self.words(chain, blocks)).transpose(1, 0, 2)
 
     def keys(self, chain: int, nonce: int | NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """Return the numbers of the keys along a chain: [length]; of nonces [n, 1]: [n, length]."""
+        """Return the position keys of a chain: [length]; for nonces [n, 1]: [n, length]."""
         first = (chain * self.nonces + nonce) * MAX_BLOCKS
         return np.asarray(first + np.arange(length) // self.block)
 
@@ -100,7 +100,7 @@ class BlockSchedule:
 
 
 def halves_of(words: NDArray[np.uint16]) -> NDArray[np.int8]:
-    """Return what the coins of words promote: [...] -> [..., V], +1, -1, or 0 for X."""
+    """Return +1 for letters that the coins promote, -1 for others, 0 for X: [...] -> [..., V]."""
     pair, side = pair_of_letter(), side_of_letter()
     coins = (words[..., None] >> np.maximum(pair, 0).astype(np.uint16)) & np.uint16(1)
     return np.asarray((2 * coins.astype(np.int8) - 1) * side.astype(np.int8))

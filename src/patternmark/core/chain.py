@@ -1,7 +1,7 @@
-"""The Markov chain over keys: where key sequences come from, and what a null model is.
+"""Markov chains over keys: they generate key sequences, and they describe the null hypothesis.
 
-The paper's generator draws its keys from a chain (A, Q); under the null hypothesis the recovered
-keys follow a chain as well, with uniform transitions. Both are a :class:`KeyChain`.
+The paper's generator draws its keys from a chain (A, Q). Under the null hypothesis the recovered
+keys follow a chain too, with uniform transitions. Both are a :class:`KeyChain`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from patternmark.errors import ParameterError
 
-MAX_FAVOURED = 100_000  # patterns
+MAX_FAVOURED = 100_000  # patterns in a target set that is derived from the chain
 _SUM_TOLERANCE = 1e-9
 
 
@@ -46,34 +46,35 @@ class KeyChain:
 
     @classmethod
     def of(cls, transition: Iterable[Iterable[float]], initial: Iterable[float]) -> KeyChain:
-        """Make a chain from anything that looks like a matrix and a vector."""
+        """Make a chain from any iterables of numbers: rows of a matrix, and a vector."""
         try:
             rows = tuple(tuple(float(x) for x in row) for row in transition)
             start = tuple(float(x) for x in initial)
         except (TypeError, ValueError):
-            raise ParameterError("A is a list of rows of numbers, Q a list of numbers") from None
+            wanted = "A must be a list of rows of numbers, and Q a list of numbers"
+            raise ParameterError(wanted) from None
         return cls(rows, start)
 
     @classmethod
     def alternating(cls) -> KeyChain:
-        """Make the paper's chain: two keys in turn, either of them first."""
+        """Make the paper's chain: two keys alternate, and either may be first."""
         return cls.cycle(2)
 
     @classmethod
     def cycle(cls, num_keys: int) -> KeyChain:
-        """Make the chain 0, 1, ..., l-1, 0, ... from a uniform start."""
+        """Make the chain 0, 1, ..., l-1, 0, ... that begins with any key, all equally likely."""
         shift = np.roll(np.eye(num_keys), 1, axis=1)
         return cls.of(shift, [1.0 / num_keys] * num_keys)
 
     @classmethod
     def independent(cls, probabilities: Iterable[float]) -> KeyChain:
-        """Keys drawn independently of each other: the null of given part probabilities."""
+        """Make a chain of independent keys: the null for parts of these probabilities."""
         row = [float(p) for p in probabilities]
         return cls.of([row] * len(row), row)
 
     @classmethod
     def uniform(cls, num_keys: int) -> KeyChain:
-        """The paper's null hypothesis: every key equally likely at every position."""
+        """Make the chain of the paper's null hypothesis: at every position all keys are equal."""
         return cls.independent([1.0 / num_keys] * num_keys)
 
     @property
@@ -82,7 +83,7 @@ class KeyChain:
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether the first key decides all the others, as in a cycle."""
+        """Whether the first key determines all the others, as in a cycle."""
         return all(1.0 in row for row in self.transition)
 
     def draw_first(self, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -90,29 +91,30 @@ class KeyChain:
         return np.searchsorted(_cumulative(self.initial), uniforms, side="right")
 
     def follow(self, first: int, uniforms: Iterable[float]) -> NDArray[np.int64]:
-        """Return the first key and those after it, one for each number in [0, 1)."""
+        """Return the first key and the keys after it, one for each number in [0, 1)."""
         keys = [first]
         for number in uniforms:
             keys.append(bisect_right(self._cumulative_rows[keys[-1]], number))
         return np.array(keys, dtype=np.int64)
 
     def orbits(self, length: int) -> NDArray[np.int64]:
-        """Return where a deterministic chain goes from each first key: [l, length]."""
+        """Return the keys of a deterministic chain from each first key on: [l, length]."""
         keys = np.arange(self.num_keys)[:, None]
-        jump = self.likeliest_next()  # where each key leads in as many steps as `keys` has
+        jump = self.likeliest_next()  # for each key, the one that follows keys.shape[1] steps later
         while keys.shape[1] < length:
             keys = np.concatenate([keys, jump[keys]], axis=1)
             jump = jump[jump]
         return keys[:, :length]
 
     def likeliest_next(self) -> NDArray[np.intp]:
-        """Return the key the chain is most likely to move to, for each key."""
+        """Return the most likely next key for each key: [l]."""
         return np.array([np.argmax(row) for row in self.transition])
 
     def favoured_steps(self, length: int) -> NDArray[np.bool_]:
-        """Return which steps are likelier than by chance (1/l): [l, l].
+        """Return which steps are likelier than chance (1/l): [l, l].
 
-        Refuse the chain if no pattern of this length has such steps alone, or too many have.
+        Raise ParameterError if no pattern of this length consists of such steps, or if more than
+        MAX_FAVOURED do.
         """
         if length < 2:
             raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
@@ -125,7 +127,7 @@ class KeyChain:
                 many = f"more than {MAX_FAVOURED} patterns of length {length}"
                 raise ParameterError(f"this chain favours {many}: choose a smaller m {advice}")
         if not patterns_from.any():
-            none = "no pattern over chance (its rows are uniform)"
+            none = "no pattern more than chance does (its rows are uniform)"
             raise ParameterError(f"this chain favours {none}: choose another matrix A {advice}")
         return steps
 
@@ -135,16 +137,16 @@ class KeyChain:
 
 
 def check_patterns(patterns: Collection[Sequence[int]], num_keys: int) -> int:
-    """Return the length m of the patterns of a target set T, or say why it cannot be one."""
+    """Return the length m of the patterns of a target set T; raise ParameterError if T is wrong."""
     if not patterns:
-        raise ParameterError("the target set T holds no pattern")
+        raise ParameterError("the target set T is empty: name at least one pattern")
     lengths = sorted({len(pattern) for pattern in patterns})
     if len(lengths) > 1:
         raise ParameterError(f"the target set T mixes lengths {lengths}: all need one length m")
     if lengths[0] < 1:
-        raise ParameterError("a target pattern has at least one key")
+        raise ParameterError("a target pattern is empty: it needs at least one key")
     if len(set(patterns)) != len(patterns):
-        raise ParameterError("the target set T holds a pattern twice")
+        raise ParameterError("the target set T contains a pattern twice")
     for pattern in patterns:
         if not all(0 <= key < num_keys for key in pattern):
             raise ParameterError(f"pattern {list(pattern)} uses a key outside 0..{num_keys - 1}")
@@ -162,6 +164,6 @@ def _check_distribution(row: tuple[float, ...], size: int, what: str) -> None:
 
 def _cumulative(row: tuple[float, ...]) -> list[float]:
     sums = np.cumsum(row)
-    # Rounding must not leave room above the last possible key.
+    # Rounding must not leave a gap below 1, or a uniform number could select an impossible key.
     sums[np.max(np.flatnonzero(row)) :] = 1.0
     return [float(s) for s in sums]

@@ -34,7 +34,7 @@ class Key:
     key_id: str
     secret: Secret | None = None
     parts: Parts | None = None  # a partition adopted from elsewhere: as secret as the secret
-    # 256 bits of which the id is the beginning: an id of 64 bits can be made to fit two secrets.
+    # 256 bits that begin with the key id. Two secrets can be made to share 64 bits, but not 256.
     # None in a public half that was written without it.
     commitment: str | None = None
 
@@ -45,7 +45,7 @@ class Key:
 
     @classmethod
     def of(cls, secret: Secret, profile: Profile, parts: _GivenParts = None) -> Key:
-        """Make a key from its secret, its parameters and, if adopted, its parts."""
+        """Make a key from a secret, its parameters and, if they were adopted, its parts."""
         adopted: Parts | None = None
         if parts is not None:
             if not profile.scheme.takes_parts:
@@ -54,7 +54,7 @@ class Key:
             adopted = tuple(p if isinstance(p, str) else tuple(p) for p in parts)
         commitment = commitment_to(secret, profile, adopted)
         key = cls(profile, commitment[:KEY_ID_DIGITS], secret, adopted, commitment)
-        _ = key.schedule  # refuses parts or a background that do not fit the alphabet
+        _ = key.schedule  # raises if the parts or the background do not fit the alphabet
         return key
 
     @cached_property
@@ -65,31 +65,31 @@ class Key:
 
     @property
     def circle(self) -> Circle:
-        """The schedule of a scheme whose keys come round: that of the paper, or of text."""
-        return of_kind(self.profile.scheme, self.schedule, CIRCLES, "keys that come round")
+        """The schedule of a scheme whose position keys repeat in a circle: `paper` or `turns`."""
+        return of_kind(self.profile.scheme, self.schedule, CIRCLES, "keys that repeat in a circle")
 
     @property
     def blocks(self) -> BlockSchedule:
-        """The schedule of a scheme of blocks."""
+        """The schedule of the scheme `blocks`."""
         return of_kind(self.profile.scheme, self.schedule, BlockSchedule, "blocks of one half")
 
     @property
     def partition(self) -> Partition:
-        """Which key promotes which symbol, where parts split the alphabet: the paper's scheme."""
+        """The schedule of the paper's scheme, in which parts split the alphabet."""
         return of_kind(self.profile.scheme, self.schedule, Partition, "parts")
 
     def require_secret(self) -> Secret:
-        """Return the secret, or say that this is only the public half."""
+        """Return the secret; raise KeyFileError if this is only the public half."""
         if self.secret is None:
-            need = "marking and detecting need the key file itself"
-            raise KeyFileError(f"key {self.key_id} is a public half, without its secret: {need}")
+            need = "marking and detecting need the key file with the secret"
+            raise KeyFileError(f"key {self.key_id} is only a public half: {need}")
         return self.secret
 
     def derive(self, id: str) -> Key:
-        """Return the sub-key of a name: a secret derived from this one's, the same parameters.
+        """Return the sub-key `id`: a key with the same parameters and a derived secret.
 
-        Who holds this key can derive it again; who holds the sub-key learns nothing of this key
-        nor of other sub-keys.
+        Anyone who has this key can derive the sub-key again. The sub-key reveals nothing about this
+        key or about other sub-keys.
 
         >>> master = Key.generate(Profile())
         >>> master.derive("team-7").key_id == master.derive("team-7").key_id != master.key_id
@@ -98,16 +98,16 @@ class Key:
         secret = self.require_secret()
         if self.parts is not None:
             raise ParameterError(
-                f"key {self.key_id} has adopted parts, which no secret determines: all its "
+                f"key {self.key_id} has adopted parts, which do not depend on the secret: all its "
                 "sub-keys would make the same mark. Derive from a key without adopted parts"
             )
         if not id.isprintable() or not id.strip() or id != id.strip():
-            advice = "give printable characters, no blanks around them"
-            raise ParameterError(f"{id!r} is no name for a sub-key: {advice}")
+            advice = "use printable characters, without blanks at either end"
+            raise ParameterError(f"{id!r} cannot be the name of a sub-key: {advice}")
         return Key.of(Secret(secret.subkey(f"sub-key/{id}")), self.profile)
 
     def public(self) -> Key:
-        """Return the public half: the same id and parameters, neither secret nor parts."""
+        """Return the public half: the same id and parameters, without secret and parts."""
         return Key(self.profile, self.key_id, commitment=self.commitment)
 
     def __repr__(self) -> str:
@@ -117,11 +117,11 @@ class Key:
 
 
 def commitment_to(secret: Secret, profile: Profile, parts: Parts | None) -> str:
-    """Return the fingerprint of secret and parameters: 256 bits in hexadecimal; the id begins it.
+    """Return a fingerprint of secret and parameters: 256 bits in hexadecimal, first the key id.
 
-    It is keyed with the secret, so it can be published: nobody else can compute it, and it gives
-    no handle on adopted parts, which a bare hash of some 92,378 splits would. Nobody, its owner
-    included, finds two secrets with the same one.
+    It may be published, because it is keyed with the secret: nobody else can compute it. So nobody
+    can guess adopted parts from it; with a bare hash, trying 92,378 splits would be enough. Not
+    even the owner can find two secrets with the same fingerprint.
     """
     adopted = json.dumps(parts, separators=(",", ":"))
     canonical = f'{{"parts":{adopted},"public":{profile.canonical}}}'

@@ -1,8 +1,8 @@
 """Key files: one TOML file with the secret and every public parameter.
 
-A key file is refused when others may read it, when it was edited (its key id no longer fits its
-contents), when it comes from a newer version, and when any field is unknown or missing. Nothing
-of its table [secret] ever enters a message.
+A key file is refused if other users may read it, if it was edited (its key id no longer fits its
+contents), if a newer version wrote it, or if a field is unknown or missing. No message ever
+contains anything from the table [secret].
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PUBLIC_HEADER = """\
 """
 
 _PUBLIC_TABLES = re.compile(rb"\n\[.*(?=\n\[secret\])", re.DOTALL)
-_OWN_FIELDS = {"format", "version", "key_id", "commitment", "secret"}  # may differ in sub-keys
+_FIELDS_OF_ONE_KEY = {"format", "version", "key_id", "commitment", "secret"}  # not shared
 _COMMITMENT = re.compile("[0-9a-f]{64}")
 
 _log = logging.getLogger(__name__)
@@ -43,9 +43,9 @@ _log = logging.getLogger(__name__)
 def load_key(
     path: str | os.PathLike[str], *, allow_open: bool = False, with_secret: bool = False
 ) -> Key:
-    """Read a key file or a public half; refuse a secret that others may read.
+    """Read a key file or a public half; refuse a secret that other users may read.
 
-    `with_secret` refuses a public half, where marking or detecting is the purpose.
+    `with_secret` also refuses a public half, which can neither mark nor detect.
     """
     file = Path(path)
     try:
@@ -53,7 +53,7 @@ def load_key(
         mode = stat.S_IMODE(file.stat().st_mode)
     except FileNotFoundError:
         advice = "make one with 'patternmark keygen'"
-        raise KeyFileError(f"{file}: there is no such key file ({advice})") from None
+        raise KeyFileError(f"{file}: this key file does not exist ({advice})") from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be read: {error.strerror}") from None
     try:
@@ -65,7 +65,7 @@ def load_key(
     if key.secret is not None and os.name == "posix" and mode & 0o077 and not allow_open:
         raise KeyFileError(
             f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
-            "or allow an open key file if another mechanism guards it"
+            "or allow an open key file if the file is protected in another way"
         )
     _log.debug("loaded key %s from %s", key.key_id, file)
     return key
@@ -79,8 +79,8 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        why = "is not overwritten, since a lost key cannot be replaced"
-        raise KeyFileError(f"{file}: exists already and {why}") from None
+        why = "a lost key cannot be replaced; choose another name"
+        raise KeyFileError(f"{file}: exists already and is not overwritten: {why}") from None
     except OSError as error:
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
     try:
@@ -108,7 +108,7 @@ def dump_key(key: Key) -> str:
 
 
 def _line(field: str, value: Any) -> str:
-    # Strings, numbers and lists of them are written alike in JSON and in TOML.
+    # JSON and TOML write strings, numbers and lists of them in the same way.
     return f"{field} = {json.dumps(value, ensure_ascii=False)}"
 
 
@@ -120,7 +120,7 @@ def _parse(content: bytes) -> Key:
     if not isinstance(version, int) or version < 1:
         raise KeyFileError("the key file has no valid version")
     if version > VERSION:
-        here = f"this patternmark reads up to {VERSION}: upgrade patternmark"
+        here = f"this patternmark reads versions up to {VERSION}: upgrade patternmark"
         raise KeyFileError(f"the key file has version {version}, {here}")
     stated_id = tables.pop("key_id", None)
     if not isinstance(stated_id, str):
@@ -146,18 +146,18 @@ def _parse(content: bytes) -> Key:
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Read TOML, but return the public tables unread if they stand together before [secret]."""
+    """Read TOML, but leave the public tables unread if they come together before [secret]."""
     public = _PUBLIC_TABLES.search(content)
     if public is not None:
         own = _toml(content[: public.start()] + content[public.end() :])
-        if own.keys() <= _OWN_FIELDS:
+        if own.keys() <= _FIELDS_OF_ONE_KEY:
             return own, public[0]
     return _toml(content), b""
 
 
 @lru_cache(maxsize=64)
 def _profile_of(public: bytes) -> Profile:
-    """Read public tables, once for all sub-keys that share them: there may be thousands."""
+    """Read public tables once for all sub-keys that share them: there may be thousands."""
     return Profile.from_tables(_toml(public))
 
 
@@ -170,7 +170,7 @@ def _toml(content: bytes) -> dict[str, Any]:
 
 def _with_secret(profile: Profile, hidden: Any) -> Key:
     if not isinstance(hidden, dict) or not set(hidden) <= {"key", "parts"}:
-        raise KeyFileError("the table [secret] holds 'key' and, if adopted, 'parts' alone")
+        raise KeyFileError("the table [secret] may only contain 'key' and, if adopted, 'parts'")
     try:
         secret = Secret(bytes.fromhex(hidden["key"]))
     except (KeyError, TypeError, ValueError):

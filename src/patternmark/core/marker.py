@@ -1,4 +1,4 @@
-"""Mark what a model generates: draw the keys, then promote their parts at every step."""
+"""Mark what a model generates: draw position keys, then promote their symbols at every step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patternmark.errors import ParameterError
 
 
 class Marker:
-    """The generator's half of a key: it knows no model and no order of generation.
+    """What a generator does with a key; independent of the model and the order of generation.
 
     >>> from patternmark import Key, Marker, Profile
     >>> marker = Marker(Key.generate(Profile()))
@@ -29,12 +29,12 @@ class Marker:
 
     def __init__(self, key: Key, *, delta: float | None = None, payload: int | None = None) -> None:
         self.key = key
-        self.payload = None if payload is None else _checked_payload(key, payload)
+        self.payload = None if payload is None else _check_payload(key, payload)
         self.delta = check_delta(key.profile.delta if delta is None else delta)
         self._secret = key.require_secret()
 
     def with_delta(self, delta: float) -> Marker:
-        """Return one of another strength."""
+        """Return a marker with the same key and payload and this strength."""
         return self if delta == self.delta else Marker(self.key, delta=delta, payload=self.payload)
 
     def key_sequence(
@@ -43,7 +43,7 @@ class Marker:
         """Draw the keys of one sequence: [length].
 
         The same secret, seed, index and chain give the same keys on every machine, whatever else is
-        in the batch, and a longer sequence begins like a shorter one.
+        in the batch. A longer sequence begins with the keys of a shorter one.
         """
         return np.asarray(self.key_sequences([length], seed, [index], chain=chain)[0])
 
@@ -58,14 +58,14 @@ class Marker:
     ) -> NDArray[np.int64]:
         """Draw the keys of a batch, padded with NO_KEY: [batch, longest].
 
-        Without a seed, every call draws others. `chain` is the number of the chain in its record,
-        from 0. All chains of a record have one nonce: that in `nonces`, or else the payload, or
+        Without a seed, every call draws new keys. `chain` is the number of the chain in its record,
+        from 0. All chains of a record share one nonce: that in `nonces`, or else the payload, or
         else the one that the secret draws for the seed and the sequence's index.
         """
         longest = max(lengths, default=0)
         numbers = list(range(len(lengths))) if indices is None else list(indices)
         label = f"{fresh_seed() if seed is None else seed}"
-        chosen = self.nonces(label, numbers) if nonces is None else _checked(self.key, nonces)
+        chosen = self.nonces(label, numbers) if nonces is None else _check_nonces(self.key, nonces)
         draw = Draw(longest, label, numbers, chosen, chain)
         keys = self.key.profile.scheme.draw_keys(self._secret, draw)
         if min(lengths, default=0) < longest:
@@ -73,25 +73,25 @@ class Marker:
         return keys
 
     def nonces(self, seed: int | str, indices: Sequence[int]) -> NDArray[np.int64]:
-        """Return the nonces of sequences of a seed, whatever their chains: [batch]."""
+        """Return the nonces of sequences with these indices under a seed: [batch]."""
         if self.payload is not None:
             return np.full(len(indices), self.payload, dtype=np.int64)
         drawn = self._secret.uniforms(f"nonce/{seed}", indices)
         return (drawn * self.key.profile.scheme.nonces).astype(np.int64)
 
     def sampler_seed(self, seed: int | str) -> int:
-        """Return a seed for a sampler's own randomness, which depends on the secret.
+        """Return a seed for the sampler's own randomness that depends on the secret.
 
-        Anyone could run a sampler with a public seed again, and then every letter tells far more
-        about what its key promotes.
+        With a public seed anyone could run the sampler again, and then every letter would reveal
+        far more about what its key promotes.
         """
         return int.from_bytes(self._secret.subkey(f"sampler/{seed}")[:8], "big") >> 1
 
     def prepare(self, keys: Any, temperature: float, *, like: Any = None) -> Promotion:
         """Return the bias of positions with these keys [...], to be added at every step.
 
-        `like` is an array of logits, or any tensor, on the device where the bias is to be kept.
-        Only the keys that occur are worked out, so that the size of the vocabulary matters little.
+        `like` is an array of logits, or any tensor on the device that shall store the bias. Only
+        the keys that occur are computed, so the size of the schedule matters little.
 
         >>> from patternmark import Key, Marker, Profile
         >>> marker = Marker(Key.generate(Profile()))
@@ -105,7 +105,7 @@ class Marker:
         used, row_of = different_keys(keys, self.key.profile.scheme.num_keys)
         promoted = np.zeros((len(used) + 1, self.key.profile.alphabet.size), dtype=bool)
         promoted[:NO_KEY] = self.key.schedule.promoted_rows(used)
-        return Promotion(promoted, row_of, self.strength(temperature)).beside(like)
+        return Promotion(promoted, row_of, self.strength(temperature)).to_device_of(like)
 
     def bias(self, keys: Any, *, temperature: float) -> NDArray[np.float64]:
         """Return what to add to the raw logits of positions with these keys: [..., V]."""
@@ -117,17 +117,17 @@ class Marker:
         return strength_of(self.delta, self.key.profile.delta_at, temperature)
 
     def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
-        """Return raw logits [..., V] with the parts of `keys` [...] promoted (Eq. 1).
+        """Return raw logits [..., V] with the symbols of `keys` [...] promoted (Eq. 1).
 
         Divide the result by `temperature` as the sampler always does. Works for numpy and torch.
-        For many steps with the same keys, `prepare` them once.
+        For many steps with the same keys, call `prepare` once.
         """
         return self.prepare(keys, temperature, like=logits).add_to(logits)
 
 
-def _checked_payload(key: Key, payload: int) -> int:
+def _check_payload(key: Key, payload: int) -> int:
     if isinstance(payload, bool) or not isinstance(payload, int | np.integer):
-        raise ParameterError(f"a payload is a whole number, not {payload!r}")
+        raise ParameterError(f"a payload must be a whole number, not {payload!r}")
     nonces = key.profile.scheme.nonces
     if nonces > 1 and 0 <= payload < nonces:
         return int(payload)
@@ -136,7 +136,7 @@ def _checked_payload(key: Key, payload: int) -> int:
     raise ParameterError(f"key {key.key_id} carries {carries}, not {payload}: {advice}")
 
 
-def _checked(key: Key, nonces: Sequence[int]) -> NDArray[np.int64]:
+def _check_nonces(key: Key, nonces: Sequence[int]) -> NDArray[np.int64]:
     given, last = np.asarray(nonces, dtype=np.int64), key.profile.scheme.nonces - 1
     bad = given[(given < 0) | (given > last)]
     if bad.size:

@@ -14,8 +14,8 @@ from patternmark.core.alphabet import NO_KEY, SEPARATOR, Alphabet
 from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 
-MASS_TOLERANCE = 0.01  # a part's share of the mass may miss 1/l by this fraction of it
-_PATIENCE = 16  # shuffles that are tried before the tolerance doubles
+MASS_TOLERANCE = 0.01  # how far a part's share of the mass may be from 1/l, relative to 1/l
+_TRIES_PER_TOLERANCE = 16  # shuffles that are tried before the tolerance doubles
 
 Parts = tuple[str | tuple[int, ...], ...]  # letters, or token ids
 
@@ -38,7 +38,7 @@ class Partition:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """The keys a sequence may begin with: any."""
+        """The keys that a sequence may begin with: all."""
         return np.arange(self.num_parts)
 
     @cached_property
@@ -47,7 +47,7 @@ class Partition:
         return self.promoted_rows(self.starts)
 
     def promoted(self, nonce: int) -> NDArray[np.bool_]:
-        """Return the same; there is only one nonce."""
+        """Return `members`, because this scheme has only one nonce."""
         del nonce
         return self.members
 
@@ -67,12 +67,12 @@ class Partition:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """How often chance agrees with each key: its share of the scored symbols, [l]."""
+        """The share of the scored symbols that each key promotes: [l]."""
         return np.asarray(self.sizes / self.sizes.sum())
 
     @property
     def is_fair(self) -> bool:
-        """Whether every key promotes as many symbols as any other, or one more."""
+        """Whether the numbers of symbols that two keys promote differ by at most one."""
         return int(self.sizes.max() - self.sizes.min()) <= 1
 
     def masses(self, background: Sequence[float]) -> NDArray[np.float64]:
@@ -81,25 +81,25 @@ class Partition:
         return np.asarray(mass / mass.sum())
 
     def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether positions at these distances may meet the same secret: all may."""
+        """Return whether positions at these distances may share a secret bit: all may."""
         return np.ones(len(lags), dtype=bool)
 
-    def __repr__(self) -> str:  # membership is as secret as the key it comes from
+    def __repr__(self) -> str:  # the parts are as secret as the key
         return f"Partition({self.num_parts} parts of {self.sizes.tolist()} symbols, hidden)"
 
 
 def derive_partition(
     secret: Secret, alphabet: Alphabet, num_parts: int, background: Sequence[int] | None = None
 ) -> Partition:
-    """Deal the keyed shuffle of the scored symbols out to the parts in turn.
+    """Shuffle the scored symbols with the secret and deal them out to the parts in turn.
 
-    With a background, shuffles are tried in order until every part's mass is within 1 % of 1/l;
-    every 16 shuffles the tolerance doubles, since one symbol may outweigh a part. All partitions
-    that meet the bound are equally likely.
+    With a background, shuffles are tried in order until every part's mass is within 1 % of 1/l.
+    After every 16 shuffles the tolerance doubles, because one symbol may outweigh a part. All
+    partitions that meet the bound are equally likely.
     """
     if not 2 <= num_parts <= alphabet.num_scored:
         name, most = alphabet.name, alphabet.num_scored
-        wrong = f"it splits into 2 to {most} parts, not {num_parts}"
+        wrong = f"it can be split into 2 to {most} parts, not {num_parts}"
         raise ParameterError(f"alphabet {name!r} has {most} scored symbols: {wrong}")
     label = f"partition/{alphabet.sha256}/{num_parts}"
     if background is None:
@@ -110,13 +110,13 @@ def derive_partition(
         # In whole numbers, so that every machine accepts the same attempt.
         mass = [int(m) for m in candidate.members @ weights]
         error = max(abs(m * num_parts - sum(mass)) for m in mass) / sum(mass)
-        if error <= MASS_TOLERANCE * 2 ** (attempt // _PATIENCE):
+        if error <= MASS_TOLERANCE * 2 ** (attempt // _TRIES_PER_TOLERANCE):
             break
     return candidate
 
 
 def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) -> Partition:
-    """Use parts chosen elsewhere: every scored symbol in exactly one of them."""
+    """Make a partition from given parts; every scored symbol must be in exactly one of them."""
     if len(parts) < 2:
         raise ParameterError("a partition needs at least 2 parts, such as ACDEFGHIKL,MNPQRSTVWY")
     part_of = np.full(alphabet.size, NO_KEY, dtype=np.int64)
@@ -127,18 +127,18 @@ def adopt_partition(parts: Sequence[str | Sequence[int]], alphabet: Alphabet) ->
         unscored = ids[~alphabet.is_scored(ids)]
         if unscored.size:
             name = _symbol_name(alphabet, int(unscored[0]))
-            raise ParameterError(f"part {key + 1} holds {name}, which is never scored")
+            raise ParameterError(f"part {key + 1} contains {name}, which is never scored")
         used, times = np.unique(ids, return_counts=True)
         again = used[(times > 1) | (part_of[used] != NO_KEY)]
         if again.size:
             name = _symbol_name(alphabet, int(again[0]))
-            raise ParameterError(f"{name} stands in two parts, or twice in one")
+            raise ParameterError(f"{name} is in two parts, or twice in one")
         part_of[ids] = key
     missing = alphabet.scored[part_of[alphabet.scored] == NO_KEY]
     if missing.size:
         names = ", ".join(_symbol_name(alphabet, int(s)) for s in missing[:5])
         more = f" and {missing.size - 5} more" if missing.size > 5 else ""
-        raise ParameterError(f"no part holds {names}{more}: every scored symbol needs one")
+        raise ParameterError(f"no part contains {names}{more}: every scored symbol needs one")
     return Partition(part_of, len(parts))
 
 
@@ -155,7 +155,7 @@ def _check_background(background: Sequence[int], alphabet: Alphabet) -> NDArray[
         size = alphabet.size
         raise ParameterError(f"a background is a list of {size} whole numbers, one for each symbol")
     if np.any(weights < 0) or np.any(weights > 2**31) or weights[alphabet.scored].sum() == 0:
-        raise ParameterError("background weights lie in 0..2^31 and cannot all be 0")
+        raise ParameterError("background weights must lie in 0..2^31 and must not all be 0")
     return weights.astype(np.int64)
 
 

@@ -24,17 +24,17 @@ def default_delta(alphabet: Alphabet) -> float:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a key file says besides its secret.
+    """All public parameters of a key: what a key file contains besides the secret.
 
-    Scheme and delta have the defaults of the alphabet: `Blocks` and 1 for proteins, `Turns` and 2
-    for text.
+    The defaults depend on the alphabet: `Blocks` and a delta of 1 for proteins, `Turns` and 2 for
+    text.
 
     >>> Profile().scheme, Profile().delta
     (Blocks(block=3, nonces=32), 1.0)
     """
 
     alphabet: Alphabet = PROTEIN
-    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ puts defaults in their place
+    scheme: Scheme = None  # type: ignore[assignment]  # __post_init__ sets the defaults
     delta: float = None  # type: ignore[assignment]
     delta_at: DeltaAt = "logits"
 
@@ -46,10 +46,11 @@ class Profile:
         self.scheme.check(self.alphabet)
         check_delta(self.delta)
         if self.delta_at not in DELTA_AT:
-            raise ParameterError(f"delta_at is one of {', '.join(DELTA_AT)}, not {self.delta_at!r}")
+            allowed = " or ".join(DELTA_AT)
+            raise ParameterError(f"delta_at must be {allowed}, not {self.delta_at!r}")
 
     def to_tables(self) -> dict[str, dict[str, Any]]:
-        """Return the parameters as plain tables: what the key file holds and the key id covers."""
+        """Return the parameters as plain tables: the content of a key file except the secret."""
         return {
             "alphabet": {
                 "name": self.alphabet.name,
@@ -63,12 +64,12 @@ class Profile:
 
     @cached_property
     def canonical(self) -> str:
-        """The tables as JSON text, sorted and without spaces: thousands of keys may share it."""
+        """The tables as JSON text, sorted and without spaces; cached for thousands of keys."""
         return json.dumps(self.to_tables(), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_tables(cls, tables: dict[str, Any]) -> Profile:
-        """Read what `to_tables` wrote; refuse unknown fields, which could change the mark."""
+        """Read what `to_tables` returned; refuse unknown fields, which could change the mark."""
         tables = dict(tables)
         alphabet = _alphabet(Table("alphabet", tables))
         scheme = scheme_of(tables)
@@ -92,7 +93,7 @@ def _alphabet(table: Table) -> Alphabet:
     if alphabet.name == PROTEIN.name:
         if alphabet.sha256 != PROTEIN.sha256:
             raise ParameterError(
-                "the key was made for another 'protein' alphabet than this version's "
+                "the key was made for another 'protein' alphabet than that of this version "
                 f"({alphabet.sha256[:12]}, here {PROTEIN.sha256[:12]})"
             )
         return PROTEIN

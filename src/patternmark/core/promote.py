@@ -7,8 +7,8 @@ divides its logits by a temperature T, so *where* delta is added decides what it
     delta_at = "tempered"   softmax(logits / T + delta)      Eq. 1 on the sampled distribution
 
 The second is the first with delta * T, so there is one operation: add a bias to raw logits. It
-works for numpy arrays and torch tensors, which name most operations alike. Torch is never imported
-from here: where there is a tensor, torch has been imported already.
+works for numpy arrays and torch tensors, which share the names of most operations. This module
+never imports torch: whoever passes a tensor has imported torch already.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ DELTA_AT: tuple[str, ...] = get_args(DeltaAt)
 
 
 def check_delta(delta: float) -> float:
-    """Return a strength, or refuse a number that cannot be one."""
+    """Return delta unchanged; raise ParameterError if it is negative or not finite."""
     if not (isfinite(delta) and delta >= 0):
         raise ParameterError(f"delta must be a number of 0 or more, not {delta}")
     return delta
 
 
 def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
-    """Return what is added to raw logits, for a sampler that divides them by a temperature."""
+    """Return the bias for raw logits that a sampler then divides by this temperature."""
     if not temperature > 0:
         advice = "for greedy decoding add the bias to the logits and take the argmax"
         raise ParameterError(f"a temperature must be positive, not {temperature}: {advice}")
@@ -47,31 +47,33 @@ def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
 class Promotion:
     """The bias of a batch's positions, ready to be added at every step of a sampler.
 
-    It holds one byte for each symbol and each *different* key of the batch, where the logits are.
+    It takes one byte for each symbol and each *different* key of the batch, on the device of the
+    logits.
     """
 
-    promoted: Any  # [k + 1, V] bool: the symbols of each different key; none in the last row
+    promoted: Any  # [k + 1, V] bool: what each different key promotes; nothing in the last row
     row_of: Any  # [...] whole numbers: the row of each position
     strength: float
 
-    def beside(self, logits: Any) -> Promotion:
-        """Return it as arrays of the kind of `logits`, on their device."""
+    def to_device_of(self, logits: Any) -> Promotion:
+        """Return this bias as tensors on the device of `logits`, if these are a tensor."""
         if not is_tensor(logits):
             return self
-        return Promotion(beside(self.promoted, logits), beside(self.row_of, logits), self.strength)
+        promoted, row_of = (to_device_of(array, logits) for array in (self.promoted, self.row_of))
+        return Promotion(promoted, row_of, self.strength)
 
     def add_to(self, logits: Any, positions: Any = None) -> Any:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
 
-        `positions` is any index or mask of the keys' own shape: for the logits of the positions
-        that are decoded now, such as `logits[mask]`, give the `mask`. The result has the kind,
-        dtype and device of `logits`.
+        `positions` is any index or mask into an array of the keys' shape: if `logits` are those of
+        the positions that are decoded now, such as `logits[mask]`, pass the `mask`. The result has
+        the library, dtype and device of `logits`.
         """
         if not is_tensor(logits):
             logits = np.asarray(logits)
             if not np.issubdtype(logits.dtype, np.floating):
                 logits = logits.astype(np.float64)
-        own = self.beside(logits)
+        own = self.to_device_of(logits)
         rows = own.row_of if positions is None else own.row_of[positions]
         if tuple(logits.shape) != (*rows.shape, own.promoted.shape[1]):
             raise ParameterError(
@@ -85,15 +87,15 @@ class Promotion:
 
 
 def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the different keys, ascending, and the place of each position's among them.
+    """Return the different keys, ascending, and for each position the place of its key in them.
 
-    The place of NO_KEY is after the last. A tensor is copied from its device.
+    NO_KEY has the place after the last. A tensor is copied from its device.
     """
     index = keys.detach().cpu().numpy() if is_tensor(keys) else np.asarray(keys)
     if index.size and not (
         np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
     ):
-        raise ParameterError(f"keys are whole numbers from 0 to {num_keys - 1}, or NO_KEY")
+        raise ParameterError(f"keys must be whole numbers from 0 to {num_keys - 1}, or NO_KEY")
     used, place = np.unique(index.astype(np.int64), return_inverse=True)
     place = place.reshape(index.shape)
     if used.size and used[0] == NO_KEY:
@@ -103,12 +105,12 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
 
 
 def is_tensor(array: Any) -> bool:
-    """Tell whether it is a torch tensor."""
+    """Return whether this is a torch tensor."""
     return hasattr(array, "new_tensor")
 
 
-def beside(array: Any, like: Any) -> Any:
-    """Return an array as one of the kind of `like`, on its device; without a like, in numpy."""
+def to_device_of(array: Any, like: Any) -> Any:
+    """Return an array as a tensor on the device of `like`; as a numpy array if `like` is none."""
     if is_tensor(like):
         return sys.modules["torch"].as_tensor(array, device=like.device)
     return np.asarray(array)

@@ -1,4 +1,4 @@
-"""What of a sequence a detector may read: scored symbols, each piece of news once."""
+"""Select the positions that a detector counts: scored symbols, without repeats and copies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from patternmark.core.alphabet import SEPARATOR, UNREAD, Alphabet
 
 
 class Reading(NamedTuple):
-    """A record's symbols, UNREAD where they say nothing, and its chains as slices of them.
+    """A record's symbols, UNREAD where they do not count, and its chains as slices of them.
 
-    `rates` [levels, n] tell, where a model could, how often each symbol should agree with its key.
-    `times` [n] tell, where all symbols of a text are read, how often each stands in the record.
+    `rates` [levels, n]: how often each symbol should agree with its key, if a model computed it.
+    `times` [n]: how often each symbol occurs in the record, if all symbols of a text are read.
     """
 
     symbols: NDArray[np.int64]
@@ -30,12 +30,12 @@ class Reading(NamedTuple):
 
     @property
     def parts(self) -> list[NDArray[np.int64]]:
-        """The symbols of each chain that says something."""
-        return [self.symbols[chain] for chain in self.spoken]
+        """The symbols of each chain that has scored positions."""
+        return [self.symbols[chain] for chain in self.scored_chains]
 
     @property
-    def spoken(self) -> list[slice]:
-        """The chains that say something."""
+    def scored_chains(self) -> list[slice]:
+        """The chains that have scored positions."""
         return [chain for chain in self.chains if np.any(self.symbols[chain] != UNREAD)]
 
 
@@ -47,11 +47,11 @@ def read_many(
     *,
     drop_copies: bool = True,
 ) -> list[Reading]:
-    """Read the symbols of records.
+    """Turn encoded records into readings.
 
-    Unscored symbols and positions that are not `scored` say nothing, nor do `repeats`: positions
-    that a scheme's p-value would count twice (see `masks`). `drop_copies` leaves chains out that
-    are copies of an earlier one.
+    Unscored symbols do not count, nor do positions outside `scored`, nor `repeats`: positions that
+    would count the same evidence twice (see `masks`). `drop_copies` leaves out chains that copy an
+    earlier chain.
     """
     masks = [None] * len(records) if repeats is None else repeats
     readings = []

@@ -1,19 +1,19 @@
-"""The schemes of a mark, each an object that owns its parameters and knows how keys are drawn.
+"""The three schemes: each is an object with the parameters of a mark, and draws position keys.
 
     Paper     the paper's: keys follow a Markov chain, each promotes one part of the alphabet
-    Blocks    the default for proteins: blocks of one half with secret coins (see `blocks`)
+    Blocks    the default for proteins: each block promotes a half by secret coins (see `blocks`)
     Turns     the default for tokens of text: halves and complements take turns (see `turns`)
 
-No code outside asks which scheme it has. It uses what every scheme offers:
+No other code asks which scheme it has. It uses what every scheme offers:
 
-    name, signature       the name alone, and with all sizes for the signatures of verdicts
-    nonces                how many independent schedules there are; a nonce may carry a payload
+    name, signature       the name alone, and the name with all sizes for signatures of verdicts
+    nonces                the number of independent schedules; a nonce may carry a payload
     num_keys, chance      keys are 0..num_keys-1; how often a symbol agrees with its key by chance
-    is_cycle              whether keys follow each other in a circle, from any start or some
+    is_cycle              whether the keys repeat in a circle
     has_default_shape     whether the simulated nulls that ship with the package hold for it
-    masks_repeats         whether p-values need repeated evidence to be left out
-    takes_parts           whether a partition may be adopted from elsewhere
-    check(alphabet)       refuses an alphabet that the scheme is not made for
+    masks_repeats         whether repeats must be left out so that p-values hold
+    takes_parts           whether parts that were chosen elsewhere can be adopted
+    check(alphabet)       raises ParameterError if the scheme is not made for this alphabet
     tables()              the parameters as the tables of a key file
     schedule(secret, alphabet, parts)    which symbols each key promotes
     draw_keys(secret, draw)              the keys of a batch of sequences: [batch, length]
@@ -42,7 +42,7 @@ DEFAULT_BLOCK = 3
 MAX_NONCES = 2**12
 MAX_TURN_KEYS = 2**25  # period times nonces: a payload of 16 bits with the usual period
 
-Circle = Partition | TurnSchedule  # schedules whose keys follow each other in a circle
+Circle = Partition | TurnSchedule  # schedules whose keys repeat in a circle
 CIRCLES: tuple[type[Circle], ...] = (Partition, TurnSchedule)
 Schedule = Circle | BlockSchedule
 _Kind = TypeVar("_Kind")
@@ -52,7 +52,7 @@ class Draw(NamedTuple):
     """Which keys to draw: those of one chain in each sequence of a batch."""
 
     length: int
-    label: str  # selects the randomness, together with the number of a sequence
+    label: str  # with the number of a sequence, it selects the randomness
     numbers: Sequence[int]  # of the sequences
     nonces: NDArray[np.int64]  # the schedule of each sequence
     chain: int  # the number of the chain in its record
@@ -65,7 +65,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Paper:
-    """PATTERN-MARK as published: a chain of few keys, each with one part of the alphabet."""
+    """PATTERN-MARK as published: a Markov chain of a few keys, each promotes one part."""
 
     name: ClassVar[str] = "paper"
     masks_repeats: ClassVar[bool] = True
@@ -73,13 +73,13 @@ class Paper:
     nonces: ClassVar[int] = 1
 
     chain: KeyChain = field(default_factory=KeyChain.alternating)
-    background: tuple[int, ...] | None = None  # parts of equal mass under it; None: equal count
+    background: tuple[int, ...] | None = None  # makes parts of equal mass; None: equal size
     pattern_length: int = DEFAULT_PATTERN_LENGTH
-    patterns: tuple[tuple[int, ...], ...] | None = None  # None: those the chain favours
+    patterns: tuple[tuple[int, ...], ...] | None = None  # None: those that the chain favours
 
     def __post_init__(self) -> None:
         if self.patterns is None:
-            self.chain.favoured_steps(self.pattern_length)  # refuses a chain without patterns
+            self.chain.favoured_steps(self.pattern_length)  # raises if there are no patterns
             return
         length = check_patterns(self.patterns, self.num_keys)
         if length != self.pattern_length:
@@ -135,7 +135,7 @@ class Paper:
     def draw_keys(self, secret: Secret, draw: Draw) -> NDArray[np.int64]:
         label, length = draw.chain_label, draw.length
         first = self.chain.draw_first(secret.uniforms(f"key start/{label}", draw.numbers))
-        if self.chain.is_deterministic:  # no further randomness: one look-up for the whole batch
+        if self.chain.is_deterministic:  # nothing else is random: one look-up for the whole batch
             return self.chain.orbits(length)[first]
         keys = np.empty((len(draw.numbers), length), dtype=np.int64)
         for row, number in enumerate(draw.numbers):
@@ -145,8 +145,8 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class _OfSizes:
-    """What schemes share whose parameters are a few sizes, and whose coins are fair."""
+class _CoinScheme:
+    """What `Blocks` and `Turns` share: their parameters are a few sizes, their coins are fair."""
 
     name: ClassVar[str]
     takes_parts: ClassVar[bool] = False
@@ -162,14 +162,14 @@ class _OfSizes:
 
 
 @dataclass(frozen=True)
-class Blocks(_OfSizes):
-    """Blocks of one half for proteins: secret, hardy, and exact for any sequence."""
+class Blocks(_CoinScheme):
+    """Blocks that promote one half each, for proteins: hard to learn, and robust to edits."""
 
     name: ClassVar[str] = "blocks"
     masks_repeats: ClassVar[bool] = False
     is_cycle: ClassVar[bool] = False
 
-    block: int = DEFAULT_BLOCK  # positions that promote one half; chosen by `bench secrecy`
+    block: int = DEFAULT_BLOCK  # positions that share a half; chosen by `bench secrecy`
     nonces: int = 32
 
     def __post_init__(self) -> None:
@@ -186,7 +186,7 @@ class Blocks(_OfSizes):
 
     def check(self, alphabet: Alphabet) -> None:
         if alphabet != PROTEIN:
-            other = f"alphabet {alphabet.name!r}: take 'turns' or 'paper'"
+            other = f"alphabet {alphabet.name!r}: use 'turns' or 'paper'"
             raise ParameterError(f"the scheme 'blocks' marks proteins, not {other}")
 
     def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> BlockSchedule:
@@ -194,13 +194,13 @@ class Blocks(_OfSizes):
         return BlockSchedule(secret, block=self.block, nonces=self.nonces)
 
     def draw_keys(self, secret: Secret, draw: Draw) -> NDArray[np.int64]:
-        # Nothing is random: the nonce decides everything.
+        # Nothing is random: the nonce determines all keys.
         schedule = self.schedule(secret, PROTEIN, None)
         return schedule.keys(draw.chain, draw.nonces[:, None], draw.length)
 
 
 @dataclass(frozen=True)
-class Turns(_OfSizes):
+class Turns(_CoinScheme):
     """Halves of a vocabulary that take turns with their complements, for tokens of text."""
 
     name: ClassVar[str] = "turns"
@@ -208,8 +208,8 @@ class Turns(_OfSizes):
     is_cycle: ClassVar[bool] = True
 
     period: int = 512  # keys of one nonce
-    block: int = 128  # keys in a row that promote one half or its complement, in turn
-    starts: int = 1  # how many keys a sequence may begin with: each costs a short text evidence
+    block: int = 128  # keys in a row that alternate between one half and its complement
+    starts: int = 1  # keys that a sequence may begin with; more of them weaken short texts
     nonces: int = 1
 
     def __post_init__(self) -> None:
@@ -219,7 +219,7 @@ class Turns(_OfSizes):
         if block < 2 or block % 2 or period % block:
             raise ParameterError(f"a block is an even number that divides the period, not {block}")
         if starts < 1 or period % starts:
-            raise ParameterError(f"starts divide the period of {period}, which {starts} does not")
+            raise ParameterError(f"starts must divide the period {period}; {starts} does not")
         _check_whole("nonces are", self.nonces, MAX_TURN_KEYS // period)
 
     @property
@@ -232,7 +232,7 @@ class Turns(_OfSizes):
 
     def check(self, alphabet: Alphabet) -> None:
         if alphabet == PROTEIN:
-            raise ParameterError("the scheme 'turns' marks text: take 'blocks' for proteins")
+            raise ParameterError("the scheme 'turns' marks text: use 'blocks' for proteins")
 
     def schedule(self, secret: Secret, alphabet: Alphabet, parts: Parts | None) -> TurnSchedule:
         del parts  # always derived
@@ -252,30 +252,30 @@ SCHEMES: dict[str, type[Paper] | type[Blocks] | type[Turns]] = {
 
 
 def default_scheme(alphabet: Alphabet) -> Scheme:
-    """Return the safe choice for an alphabet."""
+    """Return the default for an alphabet: `Blocks` for proteins, `Turns` for all others."""
     return Blocks() if alphabet == PROTEIN else Turns()
 
 
 def of_kind(
     scheme: Scheme, schedule: Schedule, kind: type[_Kind] | tuple[type[_Kind], ...], what: str
 ) -> _Kind:
-    """Return a schedule of some kind, or say that keys of its scheme do not have it."""
+    """Return the schedule if it is of this kind, or else raise ParameterError."""
     if not isinstance(schedule, kind):
         raise ParameterError(f"a key of the scheme {scheme.name!r} has no {what}")
     return schedule
 
 
 def scheme_of(tables: dict[str, Any]) -> Scheme:
-    """Take the tables of a scheme out of those of a key file, and return what they describe."""
+    """Take the tables of a scheme out of those of a key file, and return the scheme."""
     table = Table("scheme", tables)
     name = table.take("name", str)
     if name == "hardened":
         raise ParameterError(
-            "this key was made by an unreleased version (scheme 'hardened'), whose marks are no "
-            "longer read: make a new key with 'patternmark keygen' and mark anew"
+            "this key was made by an unreleased version (scheme 'hardened'), whose marks can no "
+            "longer be read: make a new key with 'patternmark keygen' and mark again with it"
         )
     if name not in SCHEMES:
-        raise ParameterError(f"scheme {name!r} is not known: this version has {', '.join(SCHEMES)}")
+        raise ParameterError(f"scheme {name!r} is unknown: this version has {', '.join(SCHEMES)}")
     if name == Paper.name:
         return _paper_of(table, Table("detection", tables))
     sizes = {item.name: table.take(item.name, int) for item in fields(SCHEMES[name])}
@@ -298,7 +298,7 @@ def _paper_of(scheme: Table, detection: Table) -> Paper:
         patterns = tuple(whole_numbers(pattern, "a pattern") for pattern in patterns)
     elif patterns != "favoured":
         raise ParameterError(
-            '[detection] patterns is "favoured" or a list such as [[0, 1], [1, 0]]'
+            '[detection] patterns must be "favoured" or a list such as [[0, 1], [1, 0]]'
         )
     scheme.finish()
     detection.finish()

@@ -1,13 +1,13 @@
-"""From one 256-bit secret to every keyed choice, the same on every machine.
+"""Derive every secret choice of a key from its 256-bit secret, the same on every machine.
 
     extract   master    = HMAC-SHA256("patternmark v1", secret)            (HKDF-Extract)
     expand    subkey    = HMAC-SHA256(master, label || 0x01)               (HKDF-Expand, one block)
     stream    block[i]  = HMAC-SHA256(subkey, i as 8 bytes, big-endian)    four 64-bit words a block
-    octets              = SHAKE256(subkey)               for schedules, which take many: far faster
+    octets              = SHAKE256(subkey)         for schedules, which need many bytes: far faster
 
-Every use has its own label, so no two of them share words. A permutation is the stable order of
-such words: no random generator of a library or a device is involved, and a port in any language
-needs HMAC-SHA256, SHAKE256 and a sort (see ``vectors/``).
+Every use has its own label, so no two uses share words. A permutation is the order in which a
+stable sort puts such words. No random generator of a library or a device is used: a port to any
+language needs HMAC-SHA256, SHAKE256 and a stable sort (see ``vectors/``).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from patternmark.errors import ParameterError
 SECRET_BYTES = 32
 _EXTRACT_SALT = b"patternmark v1"
 _WORDS_PER_BLOCK = 4
-_HASH_BLOCK = 64  # bytes that SHA-256 takes in at a time
-_SEED_BITS = 63  # a signed 64-bit number: what torch, numpy and every reader of JSON can hold
+_HASH_BLOCK = 64  # bytes in an input block of SHA-256
+_SEED_BITS = 63  # so that a seed fits the signed 64-bit numbers of torch, numpy and JSON readers
 
 
 def fresh_seed() -> int:
-    """Draw a seed from the operating system's generator: for runs that need not repeat."""
+    """Draw a seed from the operating system, for runs that need not be repeatable."""
     return secrets.randbits(_SEED_BITS)
 
 
@@ -57,7 +57,7 @@ class Secret:
         return cls(secrets.token_bytes(SECRET_BYTES))
 
     def reveal_hex(self) -> str:
-        """Return the secret itself: for the key file's writer and nobody else."""
+        """Return the secret itself; only code that writes key files may call this."""
         return self._raw.hex()
 
     def subkey(self, label: str) -> bytes:
@@ -65,7 +65,7 @@ class Secret:
         return hmac.digest(self._master, label.encode() + b"\x01", "sha256")
 
     def words(self, label: str, which: int | Sequence[int]) -> NDArray[np.uint64]:
-        """Return 64-bit words of the stream `label`: the first `which`, or those of its numbers."""
+        """Return 64-bit words of the stream `label`: the first `which`, or those numbered so."""
         subkey = self.subkey(label)
         if isinstance(which, int):
             return _words(subkey, range(-(-which // _WORDS_PER_BLOCK)))[:which]
@@ -75,15 +75,15 @@ class Secret:
         return np.take(words, block_of * _WORDS_PER_BLOCK + places % _WORDS_PER_BLOCK)
 
     def octets(self, label: str, count: int) -> NDArray[np.uint8]:
-        """Return the first bytes that SHAKE256 makes of the subkey named `label`."""
+        """Return the first `count` bytes of SHAKE256 of the subkey `label`."""
         return np.frombuffer(shake_256(self.subkey(label)).digest(count), dtype=np.uint8)
 
     def uniforms(self, label: str, which: int | Sequence[int]) -> NDArray[np.float64]:
-        """Return numbers in [0, 1), as `words` does words: the upper 53 bits of each."""
+        """Return the upper 53 bits of each of these `words` as a number in [0, 1)."""
         return (self.words(label, which) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def permutation(self, label: str, size: int) -> NDArray[np.intp]:
-        """Return 0..size-1 shuffled: the stable order of `size` words."""
+        """Return 0..size-1 shuffled: the order in which a stable sort puts `size` words."""
         return np.argsort(self.words(label, size), kind="stable")
 
     def __repr__(self) -> str:
@@ -96,10 +96,10 @@ class Secret:
 
 
 def _words(subkey: bytes, blocks: Iterable[int]) -> NDArray[np.uint64]:
-    """Return the words of the stream's blocks, four of each.
+    """Return the words of these blocks of a stream, four for each block.
 
-    HMAC hashes the padded key before every message. Here that is done once: a shuffle of 262,144
-    tokens takes a third of the time.
+    HMAC hashes the padded key before every message. This function hashes it once, so a shuffle of
+    262,144 tokens takes a third of the time.
     """
     padded = subkey.ljust(_HASH_BLOCK, b"\0")
     inner, outer = (sha256(bytes(octet ^ pad for octet in padded)) for pad in (0x36, 0x5C))

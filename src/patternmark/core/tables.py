@@ -1,4 +1,4 @@
-"""Read the tables of a key file: every field by name and type, none left over."""
+"""Read the tables of a key file: take each field by name and type, refuse unknown fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from patternmark.errors import ParameterError
 
 
 class Table:
-    """One table of a key file: fields are taken out, and none may be left over."""
+    """One table of a key file: `take` each known field, then `finish` to refuse unknown ones."""
 
     def __init__(self, name: str, tables: dict[str, Any]) -> None:
         self._name = name
@@ -18,7 +18,7 @@ class Table:
         self._content = dict(content)
 
     def take(self, field: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-        """Return a field, or refuse one that is missing or of another type."""
+        """Return a field; raise ParameterError if it is missing or has the wrong type."""
         value = self._content.pop(field, default)
         if value is ...:
             raise ParameterError(f"[{self._name}] has no field {field!r}")
@@ -27,14 +27,14 @@ class Table:
         return value
 
     def finish(self) -> None:
-        """Refuse fields that nobody took: they could change the mark."""
+        """Raise ParameterError if a field was not taken: an unknown one could change the mark."""
         if self._content:
             field = next(iter(self._content))
             raise ParameterError(f"[{self._name}] has an unknown field {field!r}")
 
 
 def whole_numbers(value: Any, what: str) -> tuple[int, ...]:
-    """Return a list of whole numbers as a tuple, or refuse it."""
+    """Return a list of whole numbers as a tuple; raise ParameterError if it is anything else."""
     if not isinstance(value, list) or not all(type(number) is int for number in value):
         raise ParameterError(f"{what} must be a list of whole numbers")
     return tuple(value)

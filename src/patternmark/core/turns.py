@@ -1,16 +1,16 @@
 """The default scheme for text: halves of a vocabulary and their complements take turns.
 
 The keys of a nonce follow each other in a circle. In every block of keys each token has a secret
-fair coin: they make a half of the tokens, and the keys of the block take turns between it and its
-complement. A mask-predict model can move a word to a position whose half holds it, and what one key
-gains from a frequent token, the next loses. Blocks are long, so that a reader who lost his place by
-a few tokens still knows the block.
+fair coin. The coins of a block select a half of the tokens, and the keys of the block alternate
+between this half and its complement. So a mask-predict model can move a word to a position that
+promotes it, and a frequent token that helps one key hurts the next. Blocks are long, so that a
+detector that is off by a few tokens still looks at the right block.
 
-The coins of a nonce are those of nonce 0, turned by a set of coins for every bit of it that is 1:
-many can be told apart quickly, and any two still share no more than chance does.
+The coins of a nonce are those of nonce 0, and each bit of the nonce that is 1 flips them by a set
+of coins of its own. So many nonces can be tested quickly, and any two are still independent.
 
-A schedule is far too large to be written out: 512 keys of 262,144 tokens. What is asked for is
-derived from packed coins: rows of some keys (to mark), columns of some tokens (to detect).
+A schedule is far too large to be written out: 512 keys of 262,144 tokens. Only what is asked for is
+derived from packed coins: rows of some keys (to mark), or columns of some tokens (to detect).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TurnSchedule:
         self._secret, self._alphabet = secret, alphabet
         self.period, self.block, self.nonces = period, block, nonces
         self.starts = np.arange(starts) * (period // starts)
-        self.shares = np.array([0.5])  # of chance: every coin is fair
+        self.shares = np.array([0.5])  # agreement by chance: every coin is fair
         self.num_blocks = period // block
         self.nonce_bits = (nonces - 1).bit_length()
         self.bits = self.num_blocks * alphabet.num_scored  # secret coins of one nonce
@@ -62,7 +62,7 @@ class TurnSchedule:
         keys = np.asarray(keys, dtype=np.int64)
         scored, each = self._alphabet.scored, self._alphabet.num_scored
         rows = np.zeros((len(keys), self._alphabet.size), dtype=bool)
-        # Symbols that stand together are written much faster than by their numbers.
+        # If the scored symbols have consecutive ids, writing to a slice is much faster.
         together = each > 0 and scored[-1] - scored[0] + 1 == each
         where = slice(scored[0], scored[-1] + 1) if together else scored
         half_of = keys // self.block  # blocks, nonce by nonce
@@ -80,14 +80,14 @@ class TurnSchedule:
         return self._coins_of(self._set(None), symbols)
 
     def turning_coins(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which bits of a nonce turn the coins of some scored symbols: [blocks, len(symbols)]."""
+        """Which bits of a nonce flip the coins of some scored symbols: [blocks, len(symbols)]."""
         turns = np.zeros((self.num_blocks, len(symbols)), dtype=np.int64)
         for bit in range(self.nonce_bits):
             turns |= self._coins_of(self._set(bit), symbols).astype(np.int64) << bit
         return turns
 
     def reuses(self, lags: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether positions at these distances may meet one block: neighbours, or after a round."""
+        """Whether positions at these distances may share a block, in this circle or a later one."""
         past, near = lags % self.period, 2 * self.block
         return np.asarray((past < near) | (past > self.period - near))
 
@@ -99,7 +99,7 @@ class TurnSchedule:
         return np.asarray(packed[number >> 3] >> (~number & 7).astype(np.uint8) & 1, dtype=bool)
 
     def _of_nonce(self, nonce: int) -> NDArray[np.uint8]:
-        """Return the coins of a nonce, block by block, eight a byte: [bytes]."""
+        """Return the coins of a nonce, block by block, eight in each byte: [bytes]."""
         coins = self._set(None)
         for bit in range(self.nonce_bits):
             if nonce >> bit & 1:
@@ -107,7 +107,7 @@ class TurnSchedule:
         return coins
 
     def _set(self, bit: int | None) -> NDArray[np.uint8]:
-        """Return the coins of nonce 0, or those that a bit of a nonce adds: [bytes]."""
+        """Return the coins of nonce 0, or those by which a bit of a nonce flips them: [bytes]."""
         if bit not in self._known_coins:
             label = self._label if bit is None else f"{self._label}/bit {bit}"
             self._known_coins[bit] = self._secret.octets(label, -(-self.bits // 8))

@@ -15,7 +15,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import FEW_SYMBOLS, UNREAD
+from patternmark.core.alphabet import SMALL_ALPHABET, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Circle
@@ -115,7 +115,7 @@ class Layouts(Sequence[NDArray[np.bool_]]):
 
 def needs_excerpts(key: Key) -> bool:
     """Whether a key's alphabet is too large to be laid out whole."""
-    return key.profile.alphabet.size > FEW_SYMBOLS
+    return key.profile.alphabet.size > SMALL_ALPHABET
 
 
 def excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt | None, list[Reading]]:

@@ -80,7 +80,7 @@ class BackboneStatistic:
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
         """Return the tail that decided; of several chains, that of Fisher's method."""
         del statistic  # of one chain it is computed again, in steps
-        found = [self._best(reading, chain) for chain in reading.spoken]
+        found = [self._best(reading, chain) for chain in reading.scored_chains]
         if len(found) != 1:
             return NullCurve.of_combined([one.log_p for one in found])
         one = found[0]
@@ -92,7 +92,7 @@ class BackboneStatistic:
         return NullCurve.of_tail(in_nats, tails, observed, "weighted agreement")
 
     def _judge(self, reading: Reading) -> Measurement:
-        found = [self._best(reading, chain) for chain in reading.spoken]
+        found = [self._best(reading, chain) for chain in reading.scored_chains]
         if not found:
             return Measurement(0.0, None, 0.0, 0.0)
         floors = [min(one.null.log_floor + one.log_chances, 0.0) for one in found]

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.core.alphabet import FEW_SYMBOLS, UNREAD
+from patternmark.core.alphabet import SMALL_ALPHABET, UNREAD
 from patternmark.fast.compiled import kernels
 
 Value = TypeVar("Value", bound=np.generic)
@@ -156,7 +156,7 @@ def whole_sums(
     windows: NDArray[np.int8],
 ) -> Callable[[NDArray[np.int64], int], NDArray[np.int64]]:
     """Return what adds up whole numbers laid `around`, in the faster of two ways."""
-    if windows.shape[1] > FEW_SYMBOLS:
+    if windows.shape[1] > SMALL_ALPHABET:
         return partial(looked_up, windows)
     once = np.moveaxis(windows[..., : windows.shape[2] // 2], 1, 2)
     sums = PhaseSums(once.astype(np.float64))

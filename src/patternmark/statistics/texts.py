@@ -129,7 +129,7 @@ class TextStatistic(AnyTextStatistic):
         log_p, floor = (self._log_p_natural(ratio, scored) for ratio in (total, most))
         result = []
         for i, (reading, bound) in enumerate(zip(readings, found, strict=True)):
-            if reading.num_scored == 0 or len(reading.spoken) > 1:
+            if reading.num_scored == 0 or len(reading.scored_chains) > 1:
                 result.append(bound)
                 continue
             if self._holds_for_any and reading.times is not None and bound.log_p <= log(PROVEN_P):

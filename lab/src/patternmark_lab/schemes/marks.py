@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import NO_KEY
-from patternmark.core.promote import beside, is_tensor
+from patternmark.core.promote import is_tensor, to_device_of
 from patternmark.errors import ParameterError
 from patternmark.models.canvas import Canvas, library_of
 from patternmark_lab.schemes.rules import NO_LIST, Picked, Rule
@@ -36,16 +36,16 @@ class Stack:
         tables = [] if self.rule is None else [scheme.table() for scheme in schemes]
         # Weighted sums are taken of floats; else a byte is enough, and there are many.
         kind = np.float32 if getattr(self.rule, "weighted", False) else np.uint8
-        self.table = beside(_under_one_another(tables, self.symbols, kind), like)
+        self.table = to_device_of(_under_one_another(tables, self.symbols, kind), like)
         sizes = [len(table) for table in tables] or [0] * len(schemes)
-        self.first = beside(np.cumsum([0, *sizes])[:-1], like)
+        self.first = to_device_of(np.cumsum([0, *sizes])[:-1], like)
         self.strength = self._strength(schemes)
         self.shifts = getattr(self.rule, "shifts", False)
-        self.scored = beside(schemes[0].alphabet.is_scored(np.arange(self.symbols)), like)
+        self.scored = to_device_of(schemes[0].alphabet.is_scored(np.arange(self.symbols)), like)
 
     def _strength(self, schemes: Sequence[Scheme]) -> Any:
         strength = np.array([scheme.strength for scheme in schemes], dtype=np.float32)
-        return beside(strength, self.table)
+        return to_device_of(strength, self.table)
 
     def at_strength_of(self, schemes: Sequence[Scheme]) -> Stack:
         """Return these lists at the strengths of schemes that differ in delta alone."""
@@ -61,14 +61,16 @@ class Stack:
     def marks(self, which: Sequence[int], keys: NDArray[np.int64] | None = None) -> Marks:
         """Return the marks of N sequences: the scheme of each, and their keys [N, L] if any."""
         numbers = np.asarray(which, dtype=np.int64)
-        which = beside(numbers, self.table)
+        which = to_device_of(numbers, self.table)
         table, rows = self.table, None
         if self.rule is None:
             if keys is None:
                 raise ParameterError(
                     "this scheme promotes by position: give the keys of its positions"
                 )
-            table, rows = (beside(array, self.table) for array in self._laid_out(numbers, keys))
+            table, rows = (
+                to_device_of(array, self.table) for array in self._laid_out(numbers, keys)
+            )
         return Marks(self, table, self.first[which], self.strength[which], rows)
 
     def _laid_out(

@@ -75,7 +75,7 @@ def test_a_tempered_delta_follows_the_temperatures(secret: Secret) -> None:
         step = torch.tensor(left)
         tilt = cool(prompt, processor(prompt, zeros, cur_step=step), cur_step=step)
         assert float(tilt.max()) == pytest.approx(2.0, abs=1e-5)
-    with pytest.raises(ParameterError, match="tell the temperatures"):
+    with pytest.raises(ParameterError, match="give the temperatures"):
         PatternMarkDiffusionProcessor(marker)
 
 

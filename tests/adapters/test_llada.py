@@ -159,11 +159,11 @@ def test_the_end_of_the_text_can_be_held_back(secret: Secret) -> None:
 
 def test_steps_that_do_not_fit_are_refused(secret: Secret) -> None:
     marker, bert, prompt = Marker(words_key(secret)), tiny_bert(), prompts(1, 4)
-    with pytest.raises(ParameterError, match="12 is no multiple of block_length 5"):
+    with pytest.raises(ParameterError, match="12 is not a multiple of block_length 5"):
         llada_generate(bert, prompt, marker, mask_id=MASK, gen_length=12, block_length=5)
-    with pytest.raises(ParameterError, match="7 steps do not divide evenly among 2 blocks"):
+    with pytest.raises(ParameterError, match=r"steps 7 must be a multiple of .* blocks, 2"):
         llada_generate(bert, prompt, marker, mask_id=MASK, gen_length=8, block_length=4, steps=7)
-    with pytest.raises(ParameterError, match="remasking is low_confidence or random, not 'none'"):
+    with pytest.raises(ParameterError, match="must be low_confidence or random, not 'none'"):
         llada_generate(bert, prompt, marker, mask_id=MASK, remasking="none")
 
 

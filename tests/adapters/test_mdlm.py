@@ -63,9 +63,9 @@ def test_masks_settle_as_the_schedule_says(secret: Secret, schedule: object) -> 
 def test_bad_schedules_are_refused(secret: Secret) -> None:
     marker, bert = Marker(words_key(secret)), tiny_bert()
     for schedule in (lambda time: time, lambda time: 1.0):
-        with pytest.raises(ParameterError, match="rises from 0 at time 1 to 1 at time 0"):
+        with pytest.raises(ParameterError, match="must rise from 0 at time 1 to 1 at time 0"):
             mdlm_generate(
                 bert, prompts(1, 0), marker, mask_id=MASK, length=8, steps=4, schedule=schedule
             )
-    with pytest.raises(ParameterError, match="one step or more, not 0"):
+    with pytest.raises(ParameterError, match="steps must be at least 1, not 0"):
         mdlm_generate(bert, prompts(1, 0), marker, mask_id=MASK, length=8, steps=0)

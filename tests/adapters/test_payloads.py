@@ -201,8 +201,8 @@ def test_a_server_refuses_a_wrong_number_when_it_starts(
     save_key(words_key(secret, scheme="turns"), tmp_path / "one.key")
     for file, number, message in (
         ("text.key", "65536", "payloads from 0 to 65535, not 65536"),
-        ("text.key", "4.5", "PATTERNMARK_PAYLOAD is a whole number, not '4.5'"),
-        ("text.key", "yes", "PATTERNMARK_PAYLOAD is a whole number, not 'yes'"),
+        ("text.key", "4.5", "PATTERNMARK_PAYLOAD must be a whole number, not '4.5'"),
+        ("text.key", "yes", "PATTERNMARK_PAYLOAD must be a whole number, not 'yes'"),
         ("one.key", "3", "carries no payload"),
     ):
         wrong = {"PATTERNMARK_KEY": str(tmp_path / file), "PATTERNMARK_PAYLOAD": number}

@@ -128,11 +128,11 @@ def test_order_agnostic_sampling_takes_any_model(strong_key: Key) -> None:
 
 def test_bad_input_is_refused(key: Key, secret: Secret) -> None:
     esm = tiny_esm()
-    with pytest.raises(SequenceError, match="template 2: '1' is no letter of this model"):
+    with pytest.raises(SequenceError, match="template 2: '1' is not a letter of this model"):
         esm_generate(esm, ["__", "M1_"], Marker(key))
-    with pytest.raises(ParameterError, match="order is random or confidence, not 'left'"):
+    with pytest.raises(ParameterError, match="order must be random or confidence, not 'left'"):
         esm_generate(esm, ["__"], Marker(key), order="left")
-    with pytest.raises(ParameterError, match="one residue or more, not 0"):
+    with pytest.raises(ParameterError, match="per_step must be at least 1, not 0"):
         esm_generate(esm, ["__"], Marker(key), per_step=0)
     with pytest.raises(ParameterError, match="make a key with 'patternmark keygen' for proteins"):
         esm_generate(esm, ["__"], Marker(words_key(secret)))

@@ -65,13 +65,14 @@ def test_rows_are_shared_and_forgotten_when_they_are_too_many(
         marks.open(slot, f"text {slot}", payload=3)
         marks.cover({slot: 8})
     shared = len(marks._promoted)
-    assert shared <= 1 + 8 + serving._AHEAD  # of one text
-    monkeypatch.setattr(serving, "_KEPT_BYTES", 300 * NUM_TOKENS)
+    assert shared <= 1 + 8 + serving._POSITIONS_AHEAD  # of one text
+    monkeypatch.setattr(serving, "_CACHED_BYTES", 300 * NUM_TOKENS)
     for slot in range(64):
         marks.open(slot, f"text {slot}", payload=slot)
         marks.cover({slot: 8})
-        assert len(marks._promoted) < 300 + 8 + serving._AHEAD
-    marks.cover(dict.fromkeys(range(64), 8 + serving._AHEAD + 1))  # all at once, after forgetting
+        assert len(marks._promoted) < 300 + 8 + serving._POSITIONS_AHEAD
+    every = dict.fromkeys(range(64), 8 + serving._POSITIONS_AHEAD + 1)
+    marks.cover(every)  # all at once, after forgetting
     for slot in (0, 63):
         want = expected(marker, f"text {slot}", [0, 9], slot)
         np.testing.assert_allclose(bias_of(marks, slot, [0, 9]), want)
@@ -109,7 +110,7 @@ def test_the_environment_says_what_a_server_marks_with(secret: Secret, tmp_path:
     assert (own.marker.delta, own.marker.payload) == (1.5, 17)
     with pytest.raises(ParameterError, match="PATTERNMARK_KEY is not set"):
         ServerKey.from_environment({})
-    with pytest.raises(ParameterError, match="PATTERNMARK_DELTA is a number, not 'much'"):
+    with pytest.raises(ParameterError, match="PATTERNMARK_DELTA must be a number, not 'much'"):
         ServerKey.from_environment(set_by | {"PATTERNMARK_DELTA": "much"})
 
 
@@ -117,13 +118,13 @@ def test_requests_name_payloads_only_where_they_may(secret: Secret, tmp_path: Pa
     save_key(words_key(secret, scheme="turns", nonces=256), tmp_path / "text.key")
     set_by = {"PATTERNMARK_KEY": str(tmp_path / "text.key")}
     asked = {"patternmark_payload": 8}
-    with pytest.raises(ParameterError, match="not for requests to choose"):
+    with pytest.raises(ParameterError, match="requests may not choose"):
         ServerKey.from_environment(set_by).payload_of(asked)
     allowing = ServerKey.from_environment(set_by | {"PATTERNMARK_PAYLOAD": "request"})
     assert (allowing.payload_of(asked), allowing.payload_of(None)) == (8, None)
     with pytest.raises(ParameterError, match="payloads from 0 to 255, not 256"):
         allowing.payload_of({"patternmark_payload": 256})
-    with pytest.raises(ParameterError, match="is a whole number, not '8'"):
+    with pytest.raises(ParameterError, match="must be a whole number, not '8'"):
         allowing.payload_of({"patternmark_payload": "8"})
     save_key(words_key(secret), tmp_path / "one.key")
     with pytest.raises(ParameterError, match="carries no payload"):

@@ -91,9 +91,9 @@ def test_beams_share_the_keys_of_their_sequence(secret: Secret) -> None:
     config = PatternMarkConfig(key, num_beams=3)
     marked = generate(model, prompt, 96, watermarking_config=config, **beams)
     assert max(p_values(key, marked, 10)) < 1e-6
-    with pytest.raises(ParameterError, match="for beam search tell num_beams"):
+    with pytest.raises(ParameterError, match="for beam search give num_beams"):
         generate(model, prompt, 60, watermarking_config=PatternMarkConfig(key), **beams)
-    with pytest.raises(ParameterError, match="3 rows are no whole number of 2 beams"):
+    with pytest.raises(ParameterError, match="3 rows are not a multiple of 2 beams"):
         generate(model, prompt, 4, watermarking_config=PatternMarkConfig(key, num_beams=2))
 
 

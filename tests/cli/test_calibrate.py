@@ -82,7 +82,7 @@ def test_detect_minds_a_bad_calibration(
     run("calibrate", bad, "--key", key_file, *ARGUMENTS, "-o", beside)
     warned = run(*detect)
     assert warned.status == 0
-    assert "of 60 unmarked sequences marked at a nominal 1.0%" in warned.err
+    assert "of 60 unmarked sequences marked at a nominal rate of 1.0%" in warned.err
     assert run(*detect[:4], "--detector", "slip", "--json").err == ""  # another detector
     content = json.loads(beside.read_text()) | {"key_id": "0" * 16}
     beside.write_text(json.dumps(content))

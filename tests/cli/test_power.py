@@ -96,7 +96,7 @@ def test_the_picture_of_power(run: Run, tmp_path: Path) -> None:
         (["--delta", "1", "--length", "9", "--tpr", "0.5"], "leave out --delta X or --length N"),
         (["--delta", "1", "--tpr", "1"], "between 0 and 1"),
         (["--delta", "3", "--length", "50"], "measured for delta up to 1.5"),
-        (["--delta", "1", "--length", "0"], "a length lies between"),
+        (["--delta", "1", "--length", "0"], "the length must be from 1"),
         (["--length", "8", "--fpr", "1e-9"], "does not reach"),
         (["--delta", "1", "--length", "50", "--nonces", "2"], "--nonces goes with --scheme blocks"),
         (["--delta", "1", "--length", "50", "--block", "2"], "--block goes with --scheme blocks"),

@@ -277,7 +277,7 @@ def test_a_teacher_does_not_translate(run: Run, text_key: Path, tmp_path: Path) 
     (folder / "config.json").write_text(json.dumps(config))
     done = run("translate", SPEECH, "--key", text_key, "--weights", folder, "-o", tmp_path / "out")
     assert done.status == 2
-    assert f"{folder}: a teacher, which writes word by word and bears no mark" in done.err
+    assert f"{folder}: this is a teacher, which writes from left to right" in done.err
 
 
 def test_a_missing_package_is_named(

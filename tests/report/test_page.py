@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_refused(key: Key, detector: Detector) -> None:
         render_report(detector, [other], title="x")
     good = entry(detector, "MKV" * 20)
     bad = ReportEntry(good.verdict, good.sequence, np.ones(3, dtype=bool))
-    with pytest.raises(ParameterError, match="3 marks for 60 positions"):
+    with pytest.raises(ParameterError, match="3 entries for 60 positions"):
         render_report(detector, [bad], title="x")
 
 
@@ -254,6 +254,6 @@ def test_a_page_of_block_marks_shows_what_agrees(secret: Secret, rng: np.random.
     page = Page(render_report(detector, [entry(detector, rng.integers(0, 20, 90))], title="x"))
     assert "which symbols were promoted where" in page.text
     assert "learns the partition" not in page.text
-    assert "a repeat of what stands before" not in page.text  # all of them count
+    assert "a repeat of an earlier stretch" not in page.text  # all of them count
     _, styles = page.coloured()
     assert {"p0", "p1"} <= set(styles) <= {"p0", "p1", "u"}

@@ -124,7 +124,7 @@ def test_any_shape(
     profile = Profile(scheme=Blocks(block=block, nonces=nonces))
     letters, begins = segments_of(np.random.default_rng(seed), lengths, unknown)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_KEPT_BYTES", 2**27 if is_kept else 0)
+        patch.setattr(blocks, "_CACHED_BYTES", 2**27 if is_kept else 0)
         check(keys_of(profile, 3, str(seed)), letters, begins, level)
 
 
@@ -228,7 +228,7 @@ def test_more_pairs_than_there_is_room_for(
     letters, begins = segments_of(rng, [120] * 60)
     found, tallies = [], []
     for room in (2**16, 0, 5):
-        monkeypatch.setattr(blocks, "_PAIRS", room)
+        monkeypatch.setattr(blocks, "_HITS_AT_ONCE", room)
         tally = np.zeros(LEVELS, dtype=np.int64)
         found.append(BlockGroup(keys).passing(letters, begins, 1, tally).tolist())
         tallies.append(tally.tolist())
@@ -263,7 +263,7 @@ def test_what_is_refused(key: Key, rng: np.random.Generator) -> None:
     with pytest.raises(ParameterError, match="up to 2048"):
         group.passing(letters, begins, 5, tally)
     for wrong in ([0, LONGEST + 2], [5, 4], [-1, 4], []):
-        with pytest.raises(ParameterError, match="one after the other"):
+        with pytest.raises(ParameterError, match="non-decreasing"):
             group.passing(letters, np.array(wrong, dtype=np.int64), 5, tally)
     with pytest.raises(ParameterError, match="from 0 to 26"):
         group.passing(letters + 26, np.array([0, 9]), 5, tally)

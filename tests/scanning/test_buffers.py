@@ -58,7 +58,7 @@ def test_a_stream_that_gives_little_is_read_on() -> None:
 
 def test_buffers_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "PIECE", 100)
-    monkeypatch.setattr(sizes, "STREAMED", 10)
+    monkeypatch.setattr(sizes, "STREAM_READ", 10)
     buffers = Buffers()
     first = buffers.take()
     first.append(b"abc")

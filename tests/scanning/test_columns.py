@@ -46,7 +46,7 @@ KINDS = [
 def test_columns(
     kind: Any, has_ids: bool, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sizes, "ROWS", batch)
+    monkeypatch.setattr(sizes, "COLUMN_ROWS", batch)
     names = [f"p{i}" for i in range(len(SEQUENCES))]
     columns = {
         "sequence": arrow.array(SEQUENCES, kind),

@@ -42,7 +42,7 @@ USUAL = {
 def test_the_same_pairs_and_tally(
     device: str, at_once: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "_VALUES", at_once)
+    monkeypatch.setattr(gpu, "_PRODUCT_ENTRIES", at_once)
     keys = [a_key(number) for number in range(1, 200)]
     sequences = [drawn(rng, int(n)) for n in rng.integers(0, 400, 300)]
     sequences += [marked(rng, key, 200) for key in keys[:3]] + [drawn(rng, 2048), "A" * 2048]
@@ -145,7 +145,13 @@ def test_one_residue_decides(device: str, rng: np.random.Generator) -> None:
 
 @on_devices
 @pytest.mark.parametrize(
-    ("name", "size"), [("_PRODUCT", 2**14), ("_SIGNS", 1), ("_SUMS", 5000), ("_COMPARED", 40)]
+    ("name", "size"),
+    [
+        ("_PRODUCT_ENTRIES", 2**14),
+        ("_SIGN_ENTRIES", 1),
+        ("_SUM_ENTRIES", 5000),
+        ("_COMPARED_PAIRS", 40),
+    ],
 )
 def test_block_keys_and_segments_in_chunks(
     name: str, size: int, device: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
@@ -188,7 +194,7 @@ def test_what_is_refused(rng: np.random.Generator) -> None:
     letters, begins = segments_of(rng, [LONGEST + 1])
     with pytest.raises(ParameterError, match="up to 2048"):
         screen.passing(letters, begins, 5, tally)
-    with pytest.raises(ParameterError, match="one after the other"):
+    with pytest.raises(ParameterError, match="non-decreasing"):
         screen.passing(letters, np.array([5, 4]), 5, tally)
     with pytest.raises(ParameterError, match="level"):
         screen.passing(letters, begins, 0, tally)

@@ -160,7 +160,7 @@ def test_pieces_and_workers_change_nothing(
     written = []
     for number, (piece, workers) in enumerate([(2**25, 1), (3000, 1), (3000, 3), (500, 2)]):
         monkeypatch.setattr(sizes, "PIECE", piece)
-        monkeypatch.setattr(sizes, "STREAMED", min(piece, 777))
+        monkeypatch.setattr(sizes, "STREAM_READ", min(piece, 777))
         work = tmp_path / f"w{number}"
         scan = Scan((str(tmp_path / "a.fa"), str(tmp_path / "a.gz")), KeySet(KEYS), work, workers)
         scan.begin(resume=False)
@@ -232,7 +232,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_scanned(
     output = tmp_path / "h.parquet"
     done = run("scan", inputs, "--keys", folder, "-o", output, "--json")
     assert done.status == 3
-    for said in ("byte 0 is no letter", "'1' is no letter", "b.fa.gz", "cut off", "c.parquet"):
+    for said in (
+        "byte 0 is not a letter",
+        "'1' is not a letter",
+        "b.fa.gz",
+        "cut off",
+        "c.parquet",
+    ):
         assert said in done.err, said
     (manifest,) = done.objects
     assert len(manifest["skipped"]) == 4

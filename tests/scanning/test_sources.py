@@ -119,11 +119,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def set_sizes(piece: int, read: int, longest: int = 2**28) -> None:
         monkeypatch.setattr(sizes, "PIECE", piece)
-        monkeypatch.setattr(sizes, "STREAMED", read)
-        monkeypatch.setattr(sizes, "BEYOND", read)
+        monkeypatch.setattr(sizes, "STREAM_READ", read)
+        monkeypatch.setattr(sizes, "OVERHANG_READ", read)
         monkeypatch.setattr(sizes, "LONGEST_RECORD", longest)
-        monkeypatch.setattr(sizes, "COMPRESSED", 11)
-        monkeypatch.setattr(sizes, "ZSTD", 11)
+        monkeypatch.setattr(sizes, "GZIP_READ", 11)
+        monkeypatch.setattr(sizes, "ZSTD_READ", 11)
 
     return set_sizes
 

@@ -385,10 +385,10 @@ def _without(name: str) -> State:
         (fairseq_state() | {"decoder.layers.0.fc1.weight": torch.ones(20, 16)}, {},
          r"'decoder.layers.0.fc1.weight' has the shape \(20, 16\), not \(24, 16\)"),
         (mask_predict_state() | {"encoder.layers.0.self_attn.in_proj_bias": torch.ones(16)}, {},
-         r"'encoder.layers.0.self_attn.in_proj_bias' of shape \(16,\) is not of three parts"),
+         r"'encoder.layers.0.self_attn.in_proj_bias' of shape \(16,\) cannot be split"),
         (fairseq_state() | {"decoder.output_projection.weight": torch.ones(44, 16)}, {},
          "'decoder.output_projection.weight' differs .*share one table"),
-        (fairseq_state(), {"activation_fn": "swish"}, "activation 'swish': not known"),
+        (fairseq_state(), {"activation_fn": "swish"}, "activation 'swish', which is not supported"),
         (fairseq_state(), {"src_embedding_copy": True}, "src_embedding_copy"),
         (fairseq_state(), {"encoder_attention_heads": 4}, "same number of heads"),
         (fairseq_state(), {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
@@ -457,7 +457,7 @@ def test_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"dict.en.txt, dict.ro.txt differ"):
         open_published(file)
     (tmp_path / "dict.ro.txt").unlink()
-    with pytest.raises(CheckpointError, match=r"has 46 symbols .* the checkpoint 45"):
+    with pytest.raises(CheckpointError, match=r"has 46 symbols .* the checkpoint has 45"):
         open_published(file)
 
 
@@ -465,5 +465,5 @@ def test_a_source_that_is_too_long_is_named(tmp_path: Path) -> None:
     model = load(tmp_path, mask_predict_state())
     longest = [7] * (made.POSITIONS - 1)
     assert translate_ids(model, [longest], Decoding(2, 2))[0]
-    with pytest.raises(SequenceError, match="source 2 has 64 tokens, this model reads 63"):
+    with pytest.raises(SequenceError, match="source 2 has 64 tokens, but this model reads 63"):
         translate_ids(model, [longest, [*longest, 7]], Decoding(2, 2))

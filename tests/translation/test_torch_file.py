@@ -182,7 +182,7 @@ def test_a_tensor_larger_than_its_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "not a whole torch file"), (b"text\n", "torch file"), (pickle.dumps(3), "not a torch")],
+    [(b"", "not a complete torch"), (b"text\n", "torch file"), (pickle.dumps(3), "not a torch")],
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "a.pt"

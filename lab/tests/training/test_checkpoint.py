@@ -142,7 +142,7 @@ def test_a_vocabulary_of_another_size_is_refused(network: CMLM, tmp_path: Path) 
     assert found.content == codec().content
     other = TextCodec(train_bpe((text for pair in PAIRS for text in pair), 300))
     other.save(tmp_path / "tokenizer.json")
-    with pytest.raises(CheckpointError, match=r"has 300 entries, and the model 320: put the"):
+    with pytest.raises(CheckpointError, match=r"has 300 entries, but the model has 320: replace"):
         load_both(tmp_path)
 
 

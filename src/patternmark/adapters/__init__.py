@@ -1,1 +1,1 @@
-"""The mark for other people's programs, which run as they are."""
+"""Add the mark to other people's programs, which need no changes."""

@@ -1,7 +1,7 @@
 """Per-residue bias files for ProteinMPNN, LigandMPNN and foundry, which run unmodified.
 
 Each of them samples from softmax((logits + bias) / T) and reads the bias of each residue from a
-file, so a file that holds the bias of one key sequence is all that a marked sequence needs:
+file. So a file with the bias of one key sequence is enough to mark a sequence:
 
     ProteinMPNN   --bias_by_res_jsonl      {"1abc": {"A": [[21 numbers for each row], ...]}}
     LigandMPNN    --bias_AA_per_residue    {"A12": {"G": 1.0, "L": 1.0}, "A12A": {...}}
@@ -9,10 +9,10 @@ file, so a file that holds the bias of one key sequence is all that a marked seq
     foundry       --bias_per_residue       {"A12": {"GLY": 1.0, "LEU": 1.0}, "A12A": {...}}
                   inputs of --config_json  [{"structure_path": ..., "bias_per_residue": {...}}]
 
-ProteinMPNN keeps the last line of its file alone, so all structures stand in one; it looks up
-every designed chain, and counts gaps in the numbering as rows. The other two name residues by
-chain, author number and insertion code. In foundry "A12" means A12A and A12B as well until a
-later entry says otherwise, so the order of the entries matters: as in the structure, A12 first.
+ProteinMPNN uses only the last line of its file, so all structures must be on one line. It needs an
+entry for every designed chain, and counts gaps in the numbering as rows. The other two name
+residues by chain, author number and insertion code. In foundry, "A12" also sets A12A and A12B
+unless a later entry replaces it. So the entries must be in the order of the structure, A12 first.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _NUMBER = re.compile(r"-?\d+")
 
 @dataclass(frozen=True, eq=False)
 class Biased:
-    """A structure and what is to be added to the logits of its residues."""
+    """A structure and the bias of its residues."""
 
     file: Path
     plan: DesignPlan
-    bias: NDArray[np.float64]  # [L, 21]; zero where nothing is designed
+    bias: NDArray[np.float64]  # [L, 21]; zero for residues that are not designed
 
     @classmethod
     def of(
@@ -63,18 +63,21 @@ class Biased:
         seed: int | None = None,
         nonce: int | None = None,
     ) -> Biased:
-        """Draw one key sequence: a fresh one, or that of the first design of a seed."""
+        """Draw one key sequence: a random one, or the one of the first design with a seed."""
         if marker.key.profile.alphabet != PROTEIN:
             name = marker.key.profile.alphabet.name
-            raise ParameterError(f"key {marker.key.key_id} marks alphabet {name!r}, not proteins")
+            raise ParameterError(
+                f"key {marker.key.key_id} marks alphabet {name!r}, not proteins: give a key for "
+                "proteins"
+            )
         if marker.delta == 0:
-            raise ParameterError("delta is 0: a bias file would mark nothing")
+            raise ParameterError("delta is 0: a bias file would mark nothing: give a positive one")
         chosen = fresh_seed() if seed is None else seed
         keys = plan.keys(marker, chosen, [0], None if nonce is None else [nonce])[0]
         return cls(file, plan, marker.bias(keys, temperature=temperature))
 
     def promoted(self) -> dict[str, dict[str, float]]:
-        """Return {"A12": {"G": 1.0}}: the letters with a bias, for residues in their order."""
+        """Return {"A12": {"G": 1.0}}: the letters with a bias, for each residue in order."""
         backbone = self.plan.backbone
         named = {}
         for row in np.flatnonzero(self.bias.any(axis=1)):
@@ -86,39 +89,39 @@ class Biased:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that takes per-residue bias: how it names things, and what it is given."""
+    """A program that accepts per-residue bias: how it names chains and residues, and its usage."""
 
     name: str
-    content: Callable[[Sequence[Biased]], Any]  # what JSON says of these structures
-    key: Callable[[Path], str]  # how it tells structures apart
-    chain_id: re.Pattern[str]  # chains it can name
-    residue: re.Pattern[str]  # residues it can name
+    content: Callable[[Sequence[Biased]], Any]  # the content of the JSON file
+    key: Callable[[Path], str]  # the name by which it distinguishes structures
+    chain_id: re.Pattern[str]  # chains that it can name
+    residue: re.Pattern[str]  # residues that it can name
     usage: str  # how to pass the bias of one structure
     usage_of_several: str
 
     def text(self, structures: Sequence[Biased]) -> str:
-        """Return the contents of the file, or say why this program cannot use it."""
+        """Return the contents of the file; raise an error if the program could not use it."""
         seen: dict[str, Path] = {}
         for structure in structures:
-            self._refuse(structure)
+            self._check_structure(structure)
             key = self.key(structure.file)
             if key in seen:
                 raise InputError(
-                    f"{structure.file}: {self.name} cannot tell it from {seen[key]}: rename or "
-                    "leave out one of them"
+                    f"{structure.file}: {self.name} cannot tell it from {seen[key]}: rename one of "
+                    "them or leave it out"
                 )
             seen[key] = structure.file
         return json.dumps(self.content(structures)) + "\n"
 
     def nameless(self, structure: Biased) -> list[str]:
-        """List residues that get no bias, because this program cannot name them."""
+        """Return the residues that get no bias because this program cannot name them."""
         return [r for r in structure.promoted() if not self.residue.fullmatch(r)]
 
-    def _refuse(self, structure: Biased) -> None:
+    def _check_structure(self, structure: Biased) -> None:
         if structure.file.name.lower().removesuffix(".gz").endswith(_MMCIF_SUFFIXES):
             raise InputError(
                 f"{structure.file}: {self.name} does not find residues of an mmCIF file by the "
-                "author's numbers: convert it to PDB, and give that file to both"
+                f"author's numbers: convert it to PDB, and give that file here and to {self.name}"
             )
         for chain in structure.plan.chains:
             if not self.chain_id.fullmatch(chain):
@@ -134,7 +137,7 @@ class Tool:
 
 
 def _proteinmpnn_name(file: Path) -> str:
-    """Return the name ProteinMPNN gives a structure: that of the file less four characters."""
+    """Return ProteinMPNN's name of a structure: the file name without its last four characters."""
     return re.sub(r"\.gz$", "", file.name, flags=re.IGNORECASE)[:-4]
 
 
@@ -146,13 +149,13 @@ def _proteinmpnn(structures: Sequence[Biased]) -> dict[str, dict[str, list[list[
 
 
 def _rows(structure: Biased, chain: str) -> list[list[float]]:
-    """Return a row for each residue of a chain and for each number left out."""
+    """Return a row for each residue of a chain and for each missing number."""
     backbone = structure.plan.backbone
     rows: list[list[float]] = []
     previous: int | None = None
     for row in range(*backbone.chain(chain).indices(structure.plan.length)):
         number = int(_NUMBER.match(backbone.residue_labels[row])[0])  # type: ignore[index]
-        if previous is not None:  # a long jump, which our reader does not fill, this parser does
+        if previous is not None:  # ProteinMPNN fills every gap; our reader leaves long ones open
             rows += [[0.0] * PROTEIN.size] * (number - previous - 1)
         rows.append(structure.bias[row].tolist())
         previous = number
@@ -177,7 +180,7 @@ def _foundry_bias(structure: Biased) -> dict[str, dict[str, float]]:
     return {
         residue: {_THREE_LETTERS[letter]: value for letter, value in letters.items()}
         for residue, letters in structure.promoted().items()
-        if _FOUNDRY_RESIDUE.fullmatch(residue)  # it ends with an error at any other
+        if _FOUNDRY_RESIDUE.fullmatch(residue)  # any other name is an error in foundry
     }
 
 
@@ -216,7 +219,7 @@ TOOLS = {
 
 
 def write_private(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Write a file that only its owner can read, all or nothing."""
     if path.exists() and not overwrite:
         raise InputError(f"{path}: already exists: choose another file, or pass overwrite=True")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -1,7 +1,7 @@
 """A hook for Dream's `diffusion_generate`.
 
-Dream calls `generation_logits_hook_func(step, x, logits)` at every step, after it has moved the
-logits so that those at i belong to token i, and before temperature, truncation and confidence.
+Dream calls `generation_logits_hook_func(step, x, logits)` at every step, before temperature,
+truncation and confidence. The logits are already shifted, so that those at i belong to token i.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def dream_hook(
     seed: int | str | None = None,
     first_index: int = 0,
 ) -> LogitsHook:
-    """Return the function to hand to `diffusion_generate` as `generation_logits_hook_func`.
+    """Return the function to pass to `diffusion_generate` as `generation_logits_hook_func`.
 
-    `prompt_length` counts the columns of the prompt, padding on the left among them; `temperature`
-    is the one given to `diffusion_generate`. Row i has the keys of `seed` and `first_index + i`;
-    without a seed each hook draws its own: make one for each generation.
+    `prompt_length` is the number of columns of the prompt, including padding on the left;
+    `temperature` is that of `diffusion_generate`. Row i has the keys of `seed` and
+    `first_index + i`. Without a seed, each hook has random keys: make one for each generation.
     """
-    biases: dict[tuple[int, ...], LogitBias] = {}  # of a canvas [B, L], made once
-    chosen = fresh_seed() if seed is None else seed  # one for all steps
+    biases: dict[tuple[int, ...], LogitBias] = {}  # made once for each shape [B, L] of a canvas
+    chosen = fresh_seed() if seed is None else seed  # the same for all steps
 
     def hook(step: int | None, tokens: Tensor, logits: Tensor) -> Tensor:
-        del step  # the keys depend on the position alone
+        del step  # the keys depend only on the position
         shape = tuple(tokens.shape)
         if prompt_length > shape[1]:
             raise ParameterError(f"a prompt of {prompt_length} tokens does not fit into {shape[1]}")

@@ -1,7 +1,7 @@
-"""LLaDA's sampler with the mark in its place: blocks left to right, any order inside a block.
+"""LLaDA's sampler with the mark: blocks from left to right, any order within a block.
 
-LLaDA has no hook, so its loop is written anew here. The bias comes after guidance and after tokens
-are forbidden, before the Gumbel noise and before the confidence that decides what stays.
+LLaDA has no hook, so its loop is written again here. The bias is added after guidance and after
+tokens are forbidden, and before the Gumbel noise and the confidence that decides which tokens stay.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def llada_generate(
 ) -> Tensor:
     """Continue prompts [B, P] by `gen_length` marked tokens: [B, P + gen_length].
 
-    The arguments are LLaDA's own. `forbidden` tokens are never written (its `logits_eos_inf`),
-    `late` ones settle last (its `confidence_eos_eot_inf`). Row i of the batch has the keys of
-    `seed` and index `first_index + i`. Prompts of several lengths are padded on the left and come
-    with an `attention_mask`. For the same text without a mark give `Marker(key, delta=0.0)`.
+    The arguments are LLaDA's own. `forbidden` tokens are never written (its `logits_eos_inf`);
+    `late` tokens are fixed last (its `confidence_eos_eot_inf`). Row i of the batch has the keys of
+    `seed` and index `first_index + i`. Prompts of several lengths must be padded on the left and
+    need an `attention_mask`. For the same text without a mark, give `Marker(key, delta=0.0)`.
     """
-    blocks = _checked_blocks(steps, gen_length, block_length, remasking)
+    blocks = _check_blocks(steps, gen_length, block_length, remasking)
     rows, prompt_length = prompt.shape
     tokens = torch.nn.functional.pad(prompt, (0, gen_length), value=mask_id)
     if attention_mask is not None:
@@ -80,7 +80,7 @@ def llada_generate(
 
 
 def transfer_counts(masks: int, steps: int) -> list[int]:
-    """Say how many tokens settle in each step: equal shares, the first ones take what is left.
+    """Return how many tokens are fixed in each step: equal shares; early steps take the rest.
 
     >>> transfer_counts(10, 4)
     [3, 3, 2, 2]
@@ -94,7 +94,7 @@ def _choice(count: int, remasking: str, generator: torch.Generator | None) -> Ch
 
 
 class _Guided:
-    """A model's logits, moved away from those it gives without the prompt."""
+    """A model whose logits are moved away from those without the prompt (guidance)."""
 
     def __init__(
         self,
@@ -118,14 +118,14 @@ class _Guided:
         return without + (self._scale + 1) * (with_prompt - without)
 
 
-def _checked_blocks(steps: int, gen_length: int, block_length: int, remasking: str) -> int:
+def _check_blocks(steps: int, gen_length: int, block_length: int, remasking: str) -> int:
     if remasking not in (LOW_CONFIDENCE, RANDOM):
-        raise ParameterError(f"remasking is {LOW_CONFIDENCE} or {RANDOM}, not {remasking!r}")
+        raise ParameterError(f"remasking must be {LOW_CONFIDENCE} or {RANDOM}, not {remasking!r}")
     blocks, left = divmod(gen_length, block_length)
     if left:
         raise ParameterError(
-            f"gen_length {gen_length} is no multiple of block_length {block_length}"
+            f"gen_length {gen_length} is not a multiple of block_length {block_length}"
         )
     if steps % blocks:
-        raise ParameterError(f"{steps} steps do not divide evenly among {blocks} blocks")
+        raise ParameterError(f"steps {steps} must be a multiple of the number of blocks, {blocks}")
     return blocks

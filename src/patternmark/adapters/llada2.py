@@ -1,9 +1,9 @@
-"""LLaDA 2.x: block diffusion that fills masks and then edits tokens it has written.
+"""LLaDA 2.x: block diffusion that fills masks and then edits the tokens that it has written.
 
-Both phases read the model's logits: a mask takes a token, and a token gives way to another, where
-the model is sure enough of it. A bias in the first phase alone would be edited away. So the mark is
-put where both phases look, at the end of the model's forward: in every loop that runs the model,
-its own `generate` and diffusers' `LLaDA2Pipeline` among them.
+Both phases read the model's logits. A mask becomes a token, and a token is replaced by another one,
+if the model is sure enough. Without the bias in both phases, editing would remove the mark. So the
+bias is added at the end of the model's `forward`. This works in every loop that runs the model,
+such as its own `generate` and diffusers' `LLaDA2Pipeline`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 
-_FIRST_LENGTH = 1024
+_FIRST_LENGTH = 1024  # positions whose bias is prepared first; later, twice the number needed
 
 
 @contextmanager
@@ -35,12 +35,12 @@ def llada2_marked(
 ) -> Iterator[None]:
     """Mark what a model writes inside the `with` block, which is one generation.
 
-    `prompt_length` counts the columns of the prompt, padding on the left among them; `temperature`
-    is the one of the sampler. Row i has the keys of `seed` and `first_index + i`; without a seed
-    fresh ones are drawn. Two blocks around each other are refused, as two marks would be.
+    `prompt_length` is the number of columns of the prompt, including padding on the left;
+    `temperature` is that of the sampler. Row i has the keys of `seed` and `first_index + i`;
+    without a seed, the keys are random. Nested blocks are an error, as they would add two marks.
     """
     if isinstance(getattr(model, "__dict__", {}).get("forward"), _MarkedForward):
-        raise ParameterError("this model is being marked already: one generation at a time")
+        raise ParameterError("this model is being marked already: mark one generation at a time")
     given = vars(model).get("forward")
     chosen = fresh_seed() if seed is None else seed
     model.forward = _MarkedForward(
@@ -56,7 +56,7 @@ def llada2_marked(
 
 
 class _MarkedForward:
-    """A model's forward with the bias of each position on its logits."""
+    """A model's `forward` that adds the bias of each position to the logits."""
 
     def __init__(
         self,
@@ -70,20 +70,22 @@ class _MarkedForward:
         self._forward, self._marker = forward, marker
         self._prompt_length, self._temperature = prompt_length, temperature
         self._seed, self._first_index = seed, first_index
-        self._shape = (0, 0)  # rows and positions that the bias is for
+        self._shape = (0, 0)  # rows and positions of the bias
         self._bias: LogitBias
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the model's output with marked logits, of the same kind as it is."""
+        """Return the model's output, of the same type, with marked logits."""
         if kwargs.get("past_key_values") is not None and kwargs.get("position_ids") is None:
             raise ParameterError(
                 "a model that continues from a cache must be given position_ids: without them "
-                "nothing says which positions its logits belong to"
+                "the positions of its logits are unknown"
             )
         output = self._forward(*args, **kwargs)
         logits = logits_of(output)
         if not isinstance(logits, Tensor) or logits.ndim != 3:
-            raise ParameterError("the model's output has no logits [rows, positions, tokens]")
+            raise ParameterError(
+                "the model's output has no logits of the shape [rows, positions, tokens]"
+            )
         positions = self._positions(kwargs, logits)
         marked = self._add_bias(logits, positions)
         if output is logits:

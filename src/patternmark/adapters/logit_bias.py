@@ -1,4 +1,4 @@
-"""A marker fitted to the logits of somebody's model: the one place where hooks add the bias."""
+"""Fit a marker to the logits of a model. All hooks add their bias here."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from patternmark.errors import ParameterError
 
 
 class LogitBias:
-    """The bias of positions with certain keys [...], for logits whose columns need not be symbols.
+    """The bias of positions with given keys [...], for logits of a model.
 
-    Without `columns`, column i is symbol i; a model may have more columns than its tokenizer has
-    tokens, and those are left alone. With them, symbol i stands in column `columns[i]`, or
-    nowhere if that is negative. A temperature of 0 means greedy decoding, to which delta is added
-    as it is. `device` is where the logits will be.
+    Without `columns`, column i is symbol i; if the model has more columns than the alphabet has
+    symbols, the others do not change. With `columns`, symbol i is in column `columns[i]`, or has no
+    column if that is negative. A temperature of 0 means greedy decoding: delta is then added
+    unchanged. `device` is the device of the logits.
 
     >>> from patternmark import Key, Marker, Profile
     >>> bias = LogitBias(Marker(Key.generate(Profile(delta=2.0))), [0, 1, -1])
@@ -44,7 +44,7 @@ class LogitBias:
 
     @classmethod
     def of_prepared(cls, marker: Marker, prepared: Promotion) -> LogitBias:
-        """Return one of a bias that is kept as tensors already, for a model of tokens."""
+        """Return the bias of a promotion that is already prepared, for a model of tokens."""
         bias = cls.__new__(cls)
         bias._fit(marker, prepared, None)
         return bias
@@ -56,7 +56,7 @@ class LogitBias:
         self._columns = None if columns is None else torch.as_tensor(columns, device=self._device)
 
     def add_to(self, logits: Tensor, positions: Any = ...) -> Tensor:
-        """Return raw logits [..., C] of all positions, or of those named, with their bias."""
+        """Return raw logits [..., C] of all or of the given positions, with their bias."""
         if self._columns is not None:
             present = self._columns >= 0
             marked = self._promote(logits[..., self._columns.clamp(min=0)], positions)
@@ -69,7 +69,7 @@ class LogitBias:
         return marked if width == size else torch.cat([marked, logits[..., size:]], dim=-1)
 
     def writable(self, width: int) -> Tensor:
-        """Which of a model's columns a sampler may write: tokens, or letters that carry a mark."""
+        """Return which columns a sampler may write: tokens, or letters that can be marked."""
         allowed = torch.zeros(width, dtype=torch.bool, device=self._device)
         if self._columns is None:
             allowed[: self._alphabet.size] = True
@@ -83,7 +83,7 @@ class LogitBias:
 
 
 def check_width(key: Key, width: int) -> None:
-    """Refuse a model with too few columns of logits for the key's tokens."""
+    """Raise an error if a model has fewer columns of logits than the key has symbols."""
     alphabet = key.profile.alphabet
     if width < alphabet.size:
         raise ParameterError(
@@ -97,17 +97,17 @@ def batch_keys(
 ) -> NDArray[np.int64]:
     """Draw the keys of a batch whose sequences are numbered from `first_index`: [batch, length].
 
-    Without a seed they are drawn afresh at every call.
+    Without a seed, every call draws new keys.
     """
     numbers = range(first_index, first_index + batch)
     return marker.key_sequences([length] * batch, seed, numbers)
 
 
 def letter_columns(alphabet: Alphabet, vocabulary: Mapping[str, int]) -> list[int]:
-    """Find the column of each letter of an alphabet in a model's vocabulary: -1 for no column."""
+    """Return the column of each letter of an alphabet in a model's vocabulary; -1 for no column."""
     if not alphabet.letters:
         raise ParameterError(
-            f"alphabet {alphabet.name!r} is made of token ids, this model writes letters: "
+            f"alphabet {alphabet.name!r} is made of token ids, but this model writes letters: "
             "make a key with 'patternmark keygen' for proteins"
         )
     columns = [vocabulary.get(letter, -1) for letter in alphabet.letters]

@@ -1,9 +1,9 @@
-"""Fill masked positions in any order: what all samplers of masked models have in common.
+"""Fill masked positions in any order: the common loop of all samplers of masked models.
 
-Each step runs the model, forbids what may not appear, adds the bias, draws a token for every open
-position and settles some of them. Samplers differ in which they settle: see `most_confident`,
-`at_random` and `each_with_probability`. The bias is there before a token is drawn *and* before its
-confidence is taken, so that the order follows the distribution that is sampled.
+Each step runs the model, excludes forbidden tokens, adds the bias, draws a token for every open
+position and keeps some of them. Samplers differ in which ones they keep: see `most_confident`,
+`at_random` and `each_with_probability`. The bias is added before the token is drawn *and* before
+its confidence is computed, so the order follows the distribution that is sampled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.alphabet import NO_KEY
 from patternmark.core.marker import Marker
 
-# From confidences [B, L] (-inf where nothing is open) to the positions that settle: [B, L].
+# From confidences [B, L] (-inf at positions that are not open) to the positions to keep: [B, L].
 Choice = Callable[[Tensor], Tensor]
-_BEHIND_ALL = 100.0  # more than any two confidences differ by
+_LATE_PENALTY = 100.0  # larger than the difference of any two confidences
 
 
 def most_confident(count: int) -> Choice:
-    """Settle the `count` open positions of each row whose tokens are likeliest."""
+    """Keep the tokens of the `count` open positions of each row with the highest confidence."""
 
     def choose(confidence: Tensor) -> Tensor:
         best = confidence.topk(min(count, confidence.shape[1]), dim=1).indices
@@ -35,7 +35,7 @@ def most_confident(count: int) -> Choice:
 
 
 def at_random(count: int, generator: torch.Generator | None = None) -> Choice:
-    """Settle `count` open positions of each row, whichever chance says."""
+    """Keep the tokens of `count` random open positions of each row."""
     choose = most_confident(count)
 
     def draw(confidence: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def at_random(count: int, generator: torch.Generator | None = None) -> Choice:
 
 
 def each_with_probability(probability: float, generator: torch.Generator | None = None) -> Choice:
-    """Settle every open position on its own with the same probability."""
+    """Keep the token of each open position independently, with the same probability."""
 
     def draw(confidence: Tensor) -> Tensor:
         return _uniform(confidence.shape, confidence.device, generator) < probability
@@ -56,18 +56,18 @@ def each_with_probability(probability: float, generator: torch.Generator | None 
 
 @dataclass(frozen=True)
 class MaskedSampler:
-    """A model, what it may write and how the mark enters.
+    """A model, the tokens that it may write, and the bias of the mark.
 
-    `model` takes tokens [B, L] and returns logits [B, L, C]. Neither the mask nor a column in
-    `forbidden` nor one that stands for no token is ever written. Tokens in `late` (such as the end
-    of a text) settle only where no other position is open. The confidence of a position is the
-    probability of the token drawn for it; or, `by_entropy`, how little its distribution leaves
-    open, which does not favour likely tokens over those that were drawn.
+    `model` takes tokens [B, L] and returns logits [B, L, C]. It never writes the mask, a column in
+    `forbidden`, or a column that is not a token. Tokens in `late` (such as the end of a text) are
+    kept only when no other token can be. The confidence of a position is the probability of the
+    drawn token. With `by_entropy` it is the negative entropy of the distribution, which does not
+    depend on the drawn token.
     """
 
     model: Callable[[Tensor], Tensor]
     mask_id: int
-    bias: LogitBias  # of the keys [B, L] of what is to be filled
+    bias: LogitBias  # for the keys [B, L] of all positions
     temperature: float = 1.0
     forbidden: Sequence[int] = ()
     late: Sequence[int] = ()
@@ -77,7 +77,7 @@ class MaskedSampler:
     def fill(
         self, tokens: Tensor, choices: Iterable[Choice], within: Tensor | None = None
     ) -> Tensor:
-        """Take one step for each choice; only masks `within` [B, L] are open. Returns [B, L]."""
+        """Take one step for each choice; only masks `within` [B, L] are open. Return [B, L]."""
         for choose in choices:
             is_open = tokens == self.mask_id
             if within is not None:
@@ -93,10 +93,10 @@ class MaskedSampler:
         return tokens
 
     def _draw(self, logits: Tensor, is_open: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw a token for each open position and say how sure it is: logits [n, C] -> [n]."""
+        """Draw a token for each open position; return it and its confidence: [n, C] -> [n] each."""
         allowed = self.bias.writable(logits.shape[-1])
         allowed[[self.mask_id, *self.forbidden]] = False
-        # Double precision: in single, Gumbel noise favours likely tokens more than it should.
+        # Double precision: in single precision, Gumbel noise favours likely tokens too much.
         marked = self.bias.add_to(logits.double().masked_fill(~allowed, -torch.inf), is_open)
         noisy = marked
         if self.temperature > 0:
@@ -109,13 +109,13 @@ class MaskedSampler:
         else:
             certainty = shares.gather(-1, drawn[:, None])[:, 0]
         held_back = torch.isin(drawn, torch.as_tensor(self.late, device=drawn.device).long())
-        return drawn, torch.where(held_back, certainty - _BEHIND_ALL, certainty)
+        return drawn, torch.where(held_back, certainty - _LATE_PENALTY, certainty)
 
 
 def answer_keys(
     marker: Marker, tokens: Tensor, prompt_length: int, seed: int | str | None, first_index: int
 ) -> Tensor:
-    """Return the keys of rows that begin with a prompt, which carries none: [B, L]."""
+    """Return the keys of rows that begin with a prompt: [B, L]. The prompt has no keys."""
     rows, length = tokens.shape
     drawn = batch_keys(marker, rows, length - prompt_length, seed, first_index)
     prompt = np.full((rows, prompt_length), NO_KEY)
@@ -123,7 +123,7 @@ def answer_keys(
 
 
 def logits_of(output: Any) -> Tensor:
-    """Return the logits of a model's output, whether it is them or has them."""
+    """Return the logits of a model's output, which is a tensor or has a field `logits`."""
     logits: Tensor = getattr(output, "logits", output)
     return logits
 

@@ -1,8 +1,8 @@
-"""Ancestral sampling of masked diffusion models (MDLM and its kin), marked.
+"""Marked ancestral sampling of masked diffusion models (MDLM and similar ones).
 
-Time runs from 1 to 0 and a(t) is the share of tokens that are not masked at time t. From t to s,
-every mask settles on its own with probability (a(s) - a(t)) / (1 - a(t)); its token is drawn from
-the model's distribution, here with the bias.
+Time runs from 1 to 0, and a(t) is the share of tokens that are not masked at time t. From t to s,
+each mask becomes a token independently with probability (a(s) - a(t)) / (1 - a(t)). The token is
+drawn from the model's distribution, here with the bias.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from patternmark.errors import ParameterError
 
 
 def linear(time: float) -> float:
-    """The share of tokens that are not masked, where it falls evenly: MDLM's log-linear noise."""
+    """Return the share of tokens that are not masked, linear in time: MDLM's log-linear noise."""
     return 1.0 - time
 
 
@@ -44,13 +44,13 @@ def mdlm_generate(
     first_index: int = 0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Write `length` marked tokens behind prompts [B, P], which may be empty: [B, P + length].
+    """Write `length` marked tokens after prompts [B, P], which may be empty: [B, P + length].
 
-    `model` takes tokens and returns logits, or an output that has them; wrap one that also wants
-    the time. `schedule` is a(t), 0 at time 1 and 1 at time 0.
+    `model` takes tokens and returns logits, or an output that has them; wrap a model that also
+    needs the time. `schedule` is a(t), 0 at time 1 and 1 at time 0.
     """
     if steps < 1:
-        raise ParameterError(f"sampling takes one step or more, not {steps}")
+        raise ParameterError(f"steps must be at least 1, not {steps}")
     tokens = torch.nn.functional.pad(prompt, (0, length), value=mask_id)
     keys = answer_keys(marker, tokens, prompt.shape[1], seed, first_index)
     sampler = MaskedSampler(
@@ -67,8 +67,10 @@ def mdlm_generate(
 
 
 def _chances(schedule: Callable[[float], float], steps: int) -> list[float]:
-    """Return with which probability a mask settles in each step; in the last one, surely."""
+    """Return the probability that a mask becomes a token, for each step; 1 in the last one."""
     shares = [schedule(1.0 - step / steps) for step in range(steps)]
     if any(not 0.0 <= share < 1.0 for share in shares) or shares != sorted(shares):
-        raise ParameterError("a schedule rises from 0 at time 1 to 1 at time 0, and not before")
+        raise ParameterError(
+            "a schedule must rise from 0 at time 1 to 1 at time 0, and reach 1 only there"
+        )
     return [(later - now) / (1.0 - now) for now, later in pairwise([*shares, 1.0])]

@@ -1,4 +1,4 @@
-"""torch for the hooks, or what to install."""
+"""Import torch for the hooks; if it is missing, say what to install."""
 
 from patternmark.errors import PatternmarkError
 

@@ -1,7 +1,7 @@
 """Marked proteins from masked protein language models: ESM, and EvoDiff's order-agnostic models.
 
-Both write letters in a vocabulary of their own. The mark is put on letters, so one protein key
-serves them all, and `patternmark detect` finds it in the finished sequence.
+Each of them has its own vocabulary of letters. The mark is added to letters, so one protein key
+works for all of them, and `patternmark detect` finds it in the finished sequence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError, SequenceError
 
-OPEN = "_"  # a residue that the model writes
+OPEN = "_"  # in a template: a residue that the model writes
 RANDOM, CONFIDENCE = "random", "confidence"
 
 ESM_TOKENS = (
@@ -33,7 +33,7 @@ EVODIFF_TOKENS = tuple("ACDEFGHIKLMNPQRSTVWYBZXJOU-*#@!")
 
 @dataclass(frozen=True)
 class Layout:
-    """How a model writes a protein: its tokens and what stands around the letters."""
+    """How a model represents a protein: its tokens, and those before and after the letters."""
 
     id_of: Mapping[str, int]
     mask: str
@@ -53,14 +53,14 @@ class Layout:
             for place, token in enumerate(row):
                 if token not in self.id_of:
                     raise SequenceError(
-                        f"template {number + 1}: {text[place - len(self.before)]!r} is no letter "
-                        f"of this model; open residues are written {OPEN!r}"
+                        f"template {number + 1}: {text[place - len(self.before)]!r} is not a "
+                        f"letter of this model: write its letters, and {OPEN!r} for open residues"
                     )
                 tokens[number, place] = self.id_of[token]
         return tokens
 
     def read(self, tokens: Tensor, templates: Sequence[str]) -> list[str]:
-        """Return the sequences that tokens [B, L] spell."""
+        """Return the sequences of tokens [B, L]."""
         token_of = {index: token for token, index in self.id_of.items()}
         start = len(self.before)
         return [
@@ -80,7 +80,7 @@ def esm_generate(
 ) -> list[str]:
     """Fill the open residues of templates such as `"MK____"` with `EsmForMaskedLM`.
 
-    `how` are the arguments of `order_agnostic_generate`.
+    `how` are further arguments of `order_agnostic_generate`.
     """
 
     def predict(tokens: Tensor) -> Any:
@@ -110,18 +110,18 @@ def order_agnostic_generate(
     """Fill open residues one at a time in a random order, as EvoDiff's OADM does.
 
     `model` is any function from tokens [B, L] to logits [B, L, C], or to an output that has them.
-    EvoDiff's models also want a time step: wrap them, `lambda x: model(x, torch.zeros(len(x)))`.
-    `order` is `random`, or `confidence`: residues whose distribution, with the bias, has the least
-    entropy come first. `per_step` residues of each sequence settle in one pass. Letters that are
-    given stay as they are and carry no key.
+    EvoDiff's models also need a time step: wrap them, `lambda x: model(x, torch.zeros(len(x)))`.
+    `order` is `random` or `confidence`; in the latter, the residues whose distribution with the
+    bias has the least entropy come first. `per_step` residues of each sequence are fixed in one
+    pass. Given letters do not change and are not marked.
     """
     if order not in (RANDOM, CONFIDENCE):
-        raise ParameterError(f"order is {RANDOM} or {CONFIDENCE}, not {order!r}")
+        raise ParameterError(f"order must be {RANDOM} or {CONFIDENCE}, not {order!r}")
     if per_step < 1:
-        raise ParameterError(f"a step settles one residue or more, not {per_step}")
+        raise ParameterError(f"per_step must be at least 1, not {per_step}")
     columns = letter_columns(marker.key.profile.alphabet, layout.id_of)
     tokens = layout.write(templates).to(device)
-    # Keys follow the residues: what stands before them counts as a prompt.
+    # Keys begin with the first residue: tokens before it count as a prompt.
     keys = answer_keys(marker, tokens, len(layout.before), seed, first_index)
     sampler = MaskedSampler(
         lambda tokens: logits_of(model(tokens)),

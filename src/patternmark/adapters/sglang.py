@@ -1,13 +1,13 @@
-"""SGLang's diffusion models: its denoising algorithms with the mark in their step.
+"""SGLang's diffusion models: add the mark in each step of its denoising algorithms.
 
-SGLang finds algorithms by their names, and some models demand one of a certain name. So `register`
-puts a marked algorithm in the place of each one: LowConfidence and JointThreshold (LLaDA 2.x, which
-also edits what it has written), JointThresholdInDel, Gemma4Renoise (DiffusionGemma), and those that
-come. The bias is added to the logits of the block before the algorithm's own step, so it is in
-every choice that the step makes.
+SGLang finds algorithms by their names, and some models require an algorithm with a certain name. So
+`register` replaces each algorithm by a marked one with the same name: LowConfidence and
+JointThreshold (LLaDA 2.x, which also edits its tokens), JointThresholdInDel, Gemma4Renoise
+(DiffusionGemma), and future ones. The bias is added to the logits of the block before the step of
+the algorithm, so it affects every choice of the step.
 
-patternmark is one of SGLang's plugins ("sglang.srt.plugins"): SGLang runs `plugin` in each of its
-processes, which does something where PATTERNMARK_KEY is set.
+patternmark is a plugin of SGLang ("sglang.srt.plugins"): SGLang runs `plugin` in each of its
+processes. It has no effect unless PATTERNMARK_KEY is set.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.adapters.serving import KEY_FILE, ServedMarks, ServerKey
 from patternmark.errors import ParameterError, PatternmarkError
 
-_WAITING_PAYLOADS = 2**16
-_SPARE_REQUESTS = 64  # remembered beyond those that can run: some wait for memory
+_WAITING_PAYLOADS = 2**16  # payloads of waiting requests that are remembered
+_SPARE_REQUESTS = 64  # requests that are remembered besides running ones, as some are paused
 
 
 def plugin() -> None:
-    """Register, or end the process: SGLang logs what a plugin raises and goes on without it.
+    """Register, or end the process if that fails.
 
-    A server that was told to mark must not run unmarked.
+    SGLang only logs the errors of a plugin, and then runs without it. A server that should mark
+    must not run unmarked.
     """
     try:
         register()
@@ -38,7 +39,7 @@ def plugin() -> None:
 
 
 def register() -> None:
-    """Mark all of this process's diffusion algorithms, if a key is set; once is enough."""
+    """Mark all diffusion algorithms of this process if a key is set. It may be called again."""
     if not os.environ.get(KEY_FILE):
         return
     try:
@@ -48,14 +49,14 @@ def register() -> None:
         raise PatternmarkError(f"this hook needs sglang: {advice}") from None
     served = ServerKey.from_environment()
     if not algorithm.algo_name_to_cls:
-        raise PatternmarkError("sglang knows no diffusion algorithms: its log says why")
+        raise PatternmarkError("sglang has no diffusion algorithms: look for the reason in its log")
     for name, found in algorithm.algo_name_to_cls.items():
         if not issubclass(found, _Marked):
             algorithm.algo_name_to_cls[name] = marked_algorithm(found, served)
 
 
 def marked_algorithm(algorithm: type[Any], served: ServerKey) -> type[Any]:
-    """Return an algorithm of the same name that marks what it writes."""
+    """Return an algorithm with the same name that marks what it writes."""
     own = {"served": served, "payloads": OrderedDict(), "__doc__": algorithm.__doc__}
     return type(algorithm.__name__, (_Marked, algorithm), own)
 
@@ -67,16 +68,16 @@ class _Request:
 
 
 class _Marked:
-    """What is put before an algorithm: `run` learns where texts begin, `step` adds the bias."""
+    """The base class of marked algorithms: `run` finds where texts begin, `step` adds the bias."""
 
     served: ServerKey
-    payloads: OrderedDict[str, int]  # of requests that were admitted and have not begun
+    payloads: OrderedDict[str, int]  # payloads of requests that were admitted but have not begun
 
     @classmethod
     def validate_request(cls, req: Any) -> str | None:
-        """Return what is wrong with a request, if anything; remember the payload it names.
+        """Return what is wrong with a request, or None; remember its payload.
 
-        Requests are admitted in the process that runs them, and batches do not carry this.
+        Requests are checked in the process that runs them; batches do not contain the payload.
         """
         try:
             payload = cls.served.payload_of(req.sampling_params.custom_params)
@@ -85,7 +86,7 @@ class _Marked:
         wrong: str | None = super().validate_request(req)  # type: ignore[misc]
         if wrong is None and payload is not None:
             cls.payloads[req.rid] = payload
-            if len(cls.payloads) > _WAITING_PAYLOADS:  # left by requests that were given up
+            if len(cls.payloads) > _WAITING_PAYLOADS:  # requests that were cancelled leave theirs
                 cls.payloads.popitem(last=False)
         return wrong
 
@@ -97,36 +98,36 @@ class _Marked:
         profile = self.served.marker.key.profile
         if profile.delta_at == "tempered" and hasattr(self, "t_min"):
             raise ParameterError(
-                f"key {self.served.marker.key.key_id} has delta_at = 'tempered', and this "
+                f"key {self.served.marker.key.key_id} has delta_at = 'tempered', but this "
                 "algorithm changes its temperature at every step: take a key with "
                 "delta_at = 'logits'"
             )
 
     def run(self, model_runner: Any, forward_batch: Any, algo_states: Any = None) -> Any:
-        """Remember where the text of each request begins, then run as the algorithm does."""
+        """Remember where the text of each request begins, then run the algorithm."""
         if forward_batch.forward_mode.is_dllm_extend():
             self._begin_texts(forward_batch)
         return super().run(model_runner, forward_batch, algo_states)  # type: ignore[misc]
 
     def step(self, forward_batch: Any, logits: Any, states: list[Any]) -> Any:
-        """Take the algorithm's step on marked logits: a tensor, or an output that has them."""
+        """Run the step of the algorithm on marked logits: a tensor, or an output that has them."""
         if isinstance(logits, Tensor):
             marked = self._add_bias(forward_batch, logits)
         else:
             if getattr(logits, "full_logits", None) is None:
                 raise ParameterError(
-                    "this step was given no logits of the whole vocabulary, so nothing can be "
-                    "marked: switch off what shortens them"
+                    "this step has no logits of the whole vocabulary, so nothing can be marked: "
+                    "switch off the option that shortens them"
                 )
             marked = copy.copy(logits)
             marked.full_logits = self._add_bias(forward_batch, logits.full_logits)
         return super().step(forward_batch, marked, states)  # type: ignore[misc]
 
     def _begin_texts(self, forward_batch: Any) -> None:
-        """Give new requests their slots: a text begins at the first position to be denoised.
+        """Give new requests their slots. A text begins at the first position to be denoised.
 
-        A block of the prompt alone begins no text. What a request was given stays when it comes
-        again, also after it was set aside and what it had written became part of its prefix.
+        A block that contains only prompt begins no text. A request keeps its slot and its start,
+        even if it was paused and its text has become part of its prefix.
         """
         given = self._block_start_list(forward_batch)  # type: ignore[attr-defined]
         block = self.block_size  # type: ignore[attr-defined]
@@ -142,7 +143,7 @@ class _Marked:
             self._marks = ServedMarks(self.served.marker, self._limit, device)
         slot = len(self._requests)
         if slot >= self._limit:
-            slot = self._requests.popitem(last=False)[1].slot  # not seen for the longest time
+            slot = self._requests.popitem(last=False)[1].slot  # the least recently used
         self._requests[request_id] = _Request(slot, prompt_length)
         self._marks.open(slot, request_id, self.payloads.pop(request_id, None))
 
@@ -161,7 +162,7 @@ class _Marked:
             }
         )
         slots = positions.new_tensor([request.slot if request else 0 for request in known])
-        # A request that is not known has all its block before the text.
+        # For an unknown request, the whole block counts as prompt.
         begins = positions.new_tensor(
             [
                 request.prompt_length if request else end

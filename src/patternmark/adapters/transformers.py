@@ -1,4 +1,4 @@
-"""transformers: logits processors and a watermarking config in its manner; its detector as well."""
+"""transformers: logits processors, a watermarking config and a detector with its interfaces."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = [
 
 
 class PatternMarkLogitsProcessor(LogitsProcessor):
-    """Mark what `generate(logits_processor=[...])` writes from left to right.
+    """Marks what `generate(logits_processor=[...])` writes from left to right.
 
-    The prompt carries no key, whatever its padding. Row i of the batch, or the i-th group of
-    `num_beams` rows, has the keys of `seed` and index `first_index + i`; without a seed, fresh ones
-    for each generation. Processors run before the temperature: give the one of `generate`, which
-    matters for keys with delta_at = "tempered"; `after_temperature` is for processors that run
-    after it. `prompt_length` need be told only where tokens are taken back, as in assisted
-    decoding: make a processor for each generation then.
+    The prompt has no keys, whatever its padding. Row i of the batch, or the i-th group of
+    `num_beams` rows, has the keys of `seed` and index `first_index + i`; without a seed, each
+    generation has random keys. Processors run before the temperature: give the `temperature` of
+    `generate`, which matters for keys with delta_at = "tempered". `after_temperature` is for
+    processors that run after it. `prompt_length` is needed only if tokens are taken back, as in
+    assisted decoding; then make a processor for each generation.
     """
 
-    supports_continuous_batching = False  # rows come and go there: no row keeps its keys
+    supports_continuous_batching = False  # rows change there, so a text would change its keys
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class PatternMarkLogitsProcessor(LogitsProcessor):
         )
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return the scores [B, V] of the next token with its parts promoted."""
+        """Return the scores [B, V] of the next token with their bias."""
         raw = scores[:, None] * self._divisor
         return self._generation.add_bias(input_ids, raw)[:, 0] / self._divisor
 
 
 class DiffusionTemperatures(NamedTuple):
-    """DiffusionGemma's temperatures, as given to `generate`: they fall from `t_max` to `t_min`."""
+    """DiffusionGemma's temperatures, as in `generate`: they fall from `t_max` to `t_min`."""
 
     t_min: float
     t_max: float
@@ -86,12 +86,12 @@ class DiffusionTemperatures(NamedTuple):
 
 
 class PatternMarkDiffusionProcessor(LogitsProcessor):
-    """Mark what DiffusionGemma's `generate(logits_processor=LogitsProcessorList([...]))` writes.
+    """Marks what DiffusionGemma's `generate(logits_processor=LogitsProcessorList([...]))` writes.
 
-    It denoises one canvas after the other; the bias reaches every step, hence also what a step
-    accepts, what the next one is conditioned on, and the final choice. A key with delta_at =
-    "tempered" needs the `temperatures`. `generate` adds a processor of its own to the list it is
-    given: make a new list for each call.
+    DiffusionGemma denoises one canvas after the other. The bias is added at every step. So it
+    affects which tokens a step accepts, the input of the next step, and the final choice. A key
+    with delta_at = "tempered" needs the `temperatures`. `generate` adds its own processor to the
+    given list: make a new list for each call.
     """
 
     supports_continuous_batching = False
@@ -106,27 +106,27 @@ class PatternMarkDiffusionProcessor(LogitsProcessor):
     ) -> None:
         if temperatures is None and marker.key.profile.delta_at == "tempered":
             raise ParameterError(
-                f"key {marker.key.key_id} has delta_at = 'tempered': tell the temperatures, "
-                "DiffusionTemperatures(t_min, t_max, max_denoising_steps), as given to generate"
+                f"key {marker.key.key_id} has delta_at = 'tempered': give the temperatures of "
+                "generate as DiffusionTemperatures(t_min, t_max, max_denoising_steps)"
             )
         is_tempered = marker.key.profile.delta_at == "tempered"
         self._temperatures = temperatures if is_tempered else None
         self._generation = Generation(marker, seed, first_index)
 
     def __call__(self, input_ids: Tensor, scores: Tensor, cur_step: Any) -> Tensor:
-        """Return the scores [B, canvas, V] of the running canvas with their parts promoted."""
+        """Return the scores [B, canvas, V] of the current canvas with their bias."""
         if self._temperatures is None:
             return self._generation.add_bias(input_ids, scores)
-        temperature = self._temperatures.at(int(cur_step))  # the bias is delta after its division
+        temperature = self._temperatures.at(int(cur_step))  # delta is added after the division
         return self._generation.add_bias(input_ids, scores / temperature) * temperature
 
 
 class PatternMarkConfig(BaseWatermarkingConfig):
-    """What `generate(watermarking_config=...)` takes, as transformers' own configs.
+    """A config for `generate(watermarking_config=...)`, like transformers' own ones.
 
-    transformers adds watermarks last, to scores that were divided by the temperature already. So
-    a key with delta_at = "logits" (the default) needs the `temperature` given to `generate`; leave
-    it at 1 for greedy decoding and beam search. The secret is in no output of this object.
+    transformers adds watermarks last, to scores that are already divided by the temperature. So a
+    key with delta_at = "logits" (the default) needs the `temperature` of `generate`. Leave it at 1
+    for greedy decoding and beam search. No output of this object contains the secret.
     """
 
     def __init__(
@@ -146,13 +146,13 @@ class PatternMarkConfig(BaseWatermarkingConfig):
         self.validate()
 
     def validate(self) -> None:
-        """Refuse what no generation can have."""
+        """Raise an error if the temperature is not positive."""
         if not self.temperature > 0:
-            raise ParameterError(f"a temperature must be positive, not {self.temperature}")
+            raise ParameterError(f"temperature must be positive, not {self.temperature}")
 
     def construct_processor(self, vocab_size: int, device: Any = None) -> LogitsProcessor:
-        """Return a processor for one generation of a model with so many columns."""
-        del device  # the scores say where they are
+        """Return a processor for one generation of a model with `vocab_size` columns."""
+        del device  # the processor uses the device of the scores
         check_width(self.marker.key, vocab_size)
         return PatternMarkLogitsProcessor(
             self.marker,
@@ -164,7 +164,7 @@ class PatternMarkConfig(BaseWatermarkingConfig):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what may be seen of the config: the key's id and not its secret."""
+        """Return the public content of the config: the key id, but not the secret."""
         return {
             "key_id": self.marker.key.key_id,
             "delta": self.marker.delta,
@@ -176,13 +176,13 @@ class PatternMarkConfig(BaseWatermarkingConfig):
         }
 
     def to_json_string(self) -> str:
-        """Return what may be seen of the config as JSON."""
+        """Return the public content of the config as JSON."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """Go through what may be seen of the config."""
+        """Yield the public content of the config."""
         yield from self.to_dict().items()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PatternMarkConfig:
-        """Share the marker, which never changes: `generate` copies its whole configuration."""
+        """Return a shallow copy: `generate` copies its whole config, and the marker is constant."""
         return copy.copy(self)

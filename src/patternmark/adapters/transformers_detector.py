@@ -1,4 +1,4 @@
-"""A detector that is called, and answers, as transformers' own `WatermarkDetector`."""
+"""A detector with the interface of transformers' own `WatermarkDetector`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ try:
 except ImportError:
     raise PatternmarkError("this hook needs transformers: pip install transformers") from None
 
-_SMALLEST_LOG = -700.0  # exp of less is no normal float
+_SMALLEST_LOG = -700.0  # exp of a smaller number is not a normal float
 
 
 @dataclass
 class PatternMarkDetectorOutput(WatermarkDetectorOutput):
-    """transformers' fields, one entry for each sequence, and the verdicts behind them.
+    """transformers' fields with one entry for each sequence, and the verdicts.
 
-    `p_value` is exact and not made from a z-score: `z_score` is the one that a normal variable
-    exceeds with that probability. There is no green list, so the fields about it stay None.
+    `p_value` is not computed from a z-score. `z_score` is the value that a normal variable exceeds
+    with this probability. There is no green list, so the fields about it are None.
     """
 
     verdicts: Sequence[Verdict] = ()
 
 
 class PatternMarkDetector:
-    """Judge batches of token ids, called as transformers' `WatermarkDetector`.
+    """Judges batches of token ids, with the interface of transformers' `WatermarkDetector`.
 
-    It needs no model and no device. Special tokens and ids beyond the key's alphabet say nothing.
+    It needs no model and no device. Special tokens and ids outside the alphabet are not scored.
     """
 
     def __init__(self, key: Key, detector: str = "auto", *, fpr: float = DEFAULT_FPR) -> None:
@@ -52,7 +52,7 @@ class PatternMarkDetector:
         prompt_length: int = 0,
         return_dict: bool = False,
     ) -> PatternMarkDetectorOutput | NDArray[np.bool_]:
-        """Judge sequences [B, n] from `prompt_length` on: predictions [B], or all there is."""
+        """Judge sequences [B, n] from `prompt_length` on: predictions [B], or all results."""
         alphabet = self.detector.key.profile.alphabet
         filler = alphabet.unscored[0] if alphabet.unscored else 0
         rows, masks = [], []
@@ -87,6 +87,6 @@ def z_of(log_p: float) -> float:
     if log_p > _SMALLEST_LOG:
         return -NormalDist().inv_cdf(exp(log_p))
     z = sqrt(-2.0 * log_p)
-    for _ in range(20):  # far out, p is the density over z
+    for _ in range(20):  # for large z, p is about the density divided by z
         z = sqrt(-2.0 * (log_p + log(z) + 0.5 * log(2.0 * pi)))
     return z

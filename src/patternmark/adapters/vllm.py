@@ -1,11 +1,11 @@
-r"""vLLM: one logits processor that marks left-to-right models and DiffusionGemma.
+r"""vLLM: a logits processor that marks left-to-right models and DiffusionGemma.
 
     PATTERNMARK_KEY=text.key vllm serve MODEL \
         --logits-processors patternmark.adapters.vllm:PatternMarkProcessor
 
-The processor keeps to the interface of model runner V2, `apply(logits, ctx)`, which says where each
-row of logits stands in its request. DiffusionGemma brings a sampler of its own, which calls no
-processor: where the processor is made for that model, it wraps that sampler.
+The processor uses the interface of model runner V2, `apply(logits, ctx)`, which gives the position
+of each row of logits in its request. DiffusionGemma has its own sampler, which does not call
+processors. So for this model the processor wraps the sampler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ except ImportError:
     advice = "pip install vllm (0.32 or later: it has processors for model runner V2)"
     raise PatternmarkError(f"this hook needs vllm: {advice}") from None
 
-SEED_FIELD = "patternmark_seed"  # of a request's extra_args; set at admission, see below
+SEED_FIELD = "patternmark_seed"  # in the extra_args of a request; see `validate_params`
 _DIFFUSION_STATE = "vllm.model_executor.models.diffusion_gemma", "DiffusionGemmaModelState"
 
 _log = logging.getLogger(__name__)
@@ -34,15 +34,16 @@ _log = logging.getLogger(__name__)
 
 @cache
 def _server_key() -> ServerKey:
-    """What this process marks with: read once, also where only requests are checked."""
+    """Return the key of this process, which is read once."""
     return ServerKey.from_environment()
 
 
 class PatternMarkProcessor(LogitsProcessor):  # type: ignore[misc]  # vllm may be absent
-    """Marks every request of a server; no request can switch it off.
+    """Marks every request of a server. No request can switch it off.
 
-    A request may name its payload in `extra_args` if the operator allows it. Beam search is vLLM's
-    loop of requests of one token each, so its texts have no places and cannot be marked.
+    A request may give its payload in `extra_args` if the operator allows it. Beam search in vLLM is
+    a loop of requests of one token each. The places of these tokens in the text are unknown, so
+    beam search cannot be marked.
     """
 
     def __init__(self, vllm_config: Any, req_states: Any) -> None:
@@ -53,12 +54,12 @@ class PatternMarkProcessor(LogitsProcessor):  # type: ignore[misc]  # vllm may b
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Refuse a payload that the request may not have, and give the request its seed.
+        """Check the payload of a request, and give the request its seed.
 
-        This runs once for each request, before its parameters are copied to the workers. All of
-        them must draw the same keys, and again after the request was set aside: so the seed goes
-        with the parameters. What a client wrote there is replaced, as a client who chooses
-        seeds could have one text's keys again.
+        This runs once for each request, before its parameters are copied to the workers. All
+        workers must use the same keys, also after a request was paused. So the seed is stored in
+        the parameters. A seed from the client is replaced: clients who choose seeds could get the
+        keys of one text again.
         """
         arguments = dict(sampling_params.extra_args or {})
         _server_key().payload_of(arguments)
@@ -69,17 +70,17 @@ class PatternMarkProcessor(LogitsProcessor):  # type: ignore[misc]  # vllm may b
         arguments = sampling_params.extra_args or {}
         seed = arguments.get(SEED_FIELD)
         if seed is None:
-            _log.debug("a request without a seed of its own: its keys begin as others' do")
+            _log.debug("a request has no seed of its own: it shares its keys with other requests")
         self.marks.open(
             req_idx,
-            f"{seed}/{sampling_params.seed}",  # answers of one request differ in the latter
+            f"{seed}/{sampling_params.seed}",  # several answers of one request differ in the second
             _server_key().payload_of(arguments),
             sampling_params.temperature,
         )
         return True
 
     def apply(self, logits: Tensor, ctx: Any) -> Tensor:
-        """Return the logits [rows, V] of the tokens that follow, with their parts promoted."""
+        """Return the logits [rows, V] of the next tokens with their bias."""
         prompt_lengths = self._req_states.prompt_len
         self.marks.cover(
             {
@@ -94,7 +95,7 @@ class PatternMarkProcessor(LogitsProcessor):  # type: ignore[misc]  # vllm may b
         return self.marks.add_to(logits, slots, places)
 
     def mark_canvases(self, logits: Tensor, input_batch: Any, skipped: frozenset[int]) -> Tensor:
-        """Return the logits [rows, V] of canvases, which stand at their own positions."""
+        """Return the logits [rows, V] of canvases with their bias; slots in `skipped` get none."""
         prompt_lengths = self._req_states.prompt_len
         slots = input_batch.expanded_idx_mapping.long()
         positions = input_batch.positions[input_batch.logits_indices]
@@ -113,11 +114,11 @@ class PatternMarkProcessor(LogitsProcessor):  # type: ignore[misc]  # vllm may b
 
 
 class MarkedDiffusionSampler:
-    """DiffusionGemma's sampler behind a mark: all else is the sampler's own.
+    """DiffusionGemma's sampler with marked logits; all else is unchanged.
 
-    The bias is there at every denoising step, hence in what a step accepts, in what the next one
-    is conditioned on and in the tokens that are kept. Requests that only read a canvas
-    (`diffusion_read_only`, or a set of allowed tokens) are left alone: they write no text.
+    The bias is added at every denoising step. So it affects which tokens a step accepts, the input
+    of the next step, and the final tokens. Requests that only read a canvas (`diffusion_read_only`,
+    or a set of allowed tokens) get no bias, as they write no text.
     """
 
     def __init__(self, sampler: Any, processor: PatternMarkProcessor) -> None:
@@ -131,7 +132,7 @@ class MarkedDiffusionSampler:
         return self._sampler(logits, input_batch, *args, **kwargs)
 
     def add_request(self, req_idx: int, sampling_params: Any) -> None:
-        """Begin a request in the sampler and its text in the marks."""
+        """Begin a request in the sampler and in the processor."""
         self._sampler.add_request(req_idx, sampling_params)
         self._processor.add_request(req_idx, sampling_params)
 
@@ -140,7 +141,7 @@ class MarkedDiffusionSampler:
 
 
 def mark_diffusion_samplers() -> None:
-    """Let DiffusionGemma's sampler in this process come wrapped; once is enough."""
+    """Wrap DiffusionGemma's samplers in this process. Repeated calls have no effect."""
     module, name = _DIFFUSION_STATE
     state = getattr(import_module(module), name)
     make = state.custom_sampler
@@ -155,8 +156,9 @@ def mark_diffusion_samplers() -> None:
             return made, rejection
         if _server_key().marker.key.profile.delta_at == "tempered":
             raise ParameterError(
-                f"key {_server_key().marker.key.key_id} has delta_at = 'tempered': DiffusionGemma "
-                "changes its temperature at every step, so take a key with delta_at = 'logits'"
+                f"key {_server_key().marker.key.key_id} has delta_at = 'tempered', but "
+                "DiffusionGemma changes its temperature at every step: take a key with "
+                "delta_at = 'logits'"
             )
         return MarkedDiffusionSampler(made, ours[0]), rejection
 

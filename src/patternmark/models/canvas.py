@@ -1,9 +1,9 @@
-"""What is known while a sequence is being generated, in whatever order that happens.
+"""The state of sequences while they are generated, in any order.
 
-A canvas shows the tokens that are settled, and asks for the bias of some of those that are not:
-one residue of each sequence for ProteinMPNN, every masked token for Mask-Predict. It is made of
-numpy arrays or of torch tensors. The marks of this package's keys know their positions and need no
-canvas: it is for marks that follow what stands around a position.
+A canvas holds the tokens that are already chosen, and the open positions whose bias is wanted next:
+one residue of each sequence for ProteinMPNN, all masked tokens for Mask-Predict. Its arrays are of
+numpy or torch. The keys of this package depend on positions alone and need no canvas. It is for
+marks that depend on neighbouring tokens.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import numpy as np
 
 from patternmark.core.promote import is_tensor
 
-EMPTY = -1  # a token that is open
-OUTSIDE = -2  # no token: before the first, behind the last, between two chains
+EMPTY = -1  # an open position
+OUTSIDE = -2  # no position: before the first, after the last, or between two chains
 
-# Of places [K] in rows [K], so many of the model's likeliest tokens and their probabilities:
-# [K, k] each. Where nothing is open they are of no use, and any numbers will do.
+# Takes rows [K], places [K] and a number k; returns the k likeliest tokens of each place and their
+# probabilities: [K, k] each. Where a place is not open, the results are arbitrary.
 Likely = Callable[[Any, Any, int], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Canvas:
-    """N sequences of up to L tokens, of which M positions are wanted."""
+    """N sequences of up to L tokens, with M positions whose bias is wanted."""
 
     tokens: Any  # [N, L] ids, EMPTY or OUTSIDE
     rows: Any  # [M] the sequence of each wanted position
     places: Any  # [M] its place there
-    previous: Any = None  # [N] the tokens of the last step, where a decoder settles one a step
-    likely: Likely | None = None  # where the scheme asks for it
-    logits: Any = None  # [M, V] the model's raw ones, for schemes that shift its own law
-    temperature: float = 1.0  # by which a sampler divides them
+    previous: Any = None  # [N] the tokens of the last step, if a decoder chooses one per step
+    likely: Likely | None = None  # if the scheme needs it
+    logits: Any = None  # [M, V] the raw logits, for schemes that change the model's distribution
+    temperature: float = 1.0  # by which the sampler divides the logits
 
     def neighbour(self, offset: int) -> Any:
-        """Return the token so many places further on: [M] ids, EMPTY or OUTSIDE.
+        """Return the token `offset` places after each wanted position: [M] ids, EMPTY or OUTSIDE.
 
         >>> import numpy as np
         >>> canvas = Canvas(np.array([[7, EMPTY, 5]]), np.array([0, 0]), np.array([0, 1]))
@@ -51,12 +51,12 @@ class Canvas:
         return library_of(found).where((there >= 0) & (there < length), found, OUTSIDE)
 
     def likely_neighbour(self, offset: int, count: int) -> tuple[Any, Any]:
-        """Return the likeliest tokens so many places further on, and their probabilities.
+        """Return the likeliest tokens `offset` places further on, and their probabilities.
 
-        A token that is known is certain. [M, count] each; a probability of 0 stands for no token.
+        Both are [M, count]. A known token has probability 1; a probability of 0 means no token.
         """
         if self.likely is None:
-            raise TypeError("this canvas was made without the model's distributions")
+            raise TypeError("this canvas has no `likely`: make it with the model's distributions")
         known = self.neighbour(offset)
         there = (self.places + offset).clip(0, self.tokens.shape[1] - 1)
         ids, p = self.likely(self.rows, there, count)
@@ -69,16 +69,16 @@ class Canvas:
 
 
 class CanvasMarks(Protocol):
-    """Marks of N sequences that follow what is known around each position."""
+    """Marks of N sequences that depend on the tokens around each position."""
 
     @property
     def likely(self) -> int:
-        """How many likely tokens of open neighbours a canvas must offer."""
+        """How many likely tokens of open neighbours a canvas must offer; 0 means none."""
 
     def bias(self, canvas: Canvas) -> Any:
         """Return what to add to the raw logits of the wanted positions: [M, V]."""
 
 
 def library_of(array: Any) -> Any:
-    """Return numpy, or torch where `array` is a tensor."""
+    """Return the module of an array: torch for tensors, else numpy."""
     return sys.modules["torch"] if is_tensor(array) else np

@@ -1,12 +1,12 @@
 """CMLM, the conditional masked language model of Mask-Predict (Ghazvininejad et al., 2019).
 
-An encoder reads the source and says how long the translation will be. A decoder without a causal
-mask sees the whole translation, some of it masked, and predicts every masked token at once. How
-tokens are decoded with it is `mask_predict`'s matter.
+An encoder reads the source and predicts the length of the translation. A decoder without a causal
+mask sees the whole translation, some of it masked, and predicts all masked tokens at once.
+`mask_predict` decodes with it.
 
 Shapes: B sentences, S source tokens, N candidates (sentences times lengths), L target tokens,
-D width, V vocabulary. The published networks (`translation.published` reads them) differ from ours
-in details that `Config` names.
+D width, V vocabulary. The published networks (read by `translation.published`) differ from ours in
+details that are fields of `Config`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from patternmark.models.products import PackedWeights, Product
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes of a network, and in what published ones differ from ours."""
+    """The sizes of a network, and the details in which published networks differ from ours."""
 
     vocab: int
     width: int = 320
@@ -42,15 +42,15 @@ class Config:
     norm_first: bool = True
     activation: Literal["gelu", "relu"] = "gelu"
     norm_eps: float = 1e-5
-    learned_positions: int = 0  # rows of tables, the third for the first position; 0: waves
-    scaled_embedding: bool = True  # by the square root of the width
-    # The encoder's state that tells the length: of a token of its own, whose embedding is the
-    # first class's, or the mean over the source.
+    learned_positions: int = 0  # rows of the tables, from which position 0 takes row 2; 0: waves
+    scaled_embedding: bool = True  # multiply by the square root of the width
+    # The encoder state that predicts the length: of an extra token, whose embedding is that of
+    # length class 0, or the mean over the source.
     length_from: Literal["token", "mean"] = "token"
-    lengths: int = 256  # classes
+    lengths: int = 256  # number of length classes
     length_offset: int | None = 128  # class 128: as long as the source; None: classes are lengths
-    # Has a translation a </s> while it is made? "given": <s> and </s> are there from the start.
-    # A source has a </s> where its translation has one.
+    # Whether a translation has a </s> during decoding. "given": <s> and </s> are there from the
+    # start. A source has a </s> if its translation has one.
     ends: Literal["none", "predicted", "given"] = "none"
     never: tuple[int, ...] = (0, 1, 2, 3, 4)  # ids that are never part of a translation
 
@@ -75,7 +75,7 @@ class Attention(nn.Module):
         self.both = None
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values [B, heads, K, D / heads] of what is attended to [B, K, D]."""
+        """Return the keys and values of states [B, K, D]: [B, heads, K, D / heads] each."""
         if self.both is None:
             return self._split(self.key(memory)), self._split(self.value(memory))
         keys, values = self.both(memory).chunk(2, dim=-1)
@@ -88,9 +88,9 @@ class Attention(nn.Module):
         visible: Tensor | None,
         causal: bool = False,
     ) -> Tensor:
-        """Attend from x [N, L, D] to what is `visible` [B, 1, 1, K] of projected memory.
+        """Attend from x [N, L, D] to the `visible` [B, 1, 1, K] places of projected memory.
 
-        Where N is a multiple of B, so many neighbours attend to the same memory.
+        N is a multiple of B: each N / B consecutive rows attend to the same memory.
         """
         key, value = memory
         query = self._split(self.query(x).view(len(key), -1, x.shape[2]))
@@ -127,8 +127,8 @@ class Block(nn.Module):
         causal: bool = False,
         only: Tensor | None = None,
     ) -> Tensor:
-        """Return x [N, L, D] behind the layer, or that of the places `only` [N, Q]: [N, Q, D]."""
-        # Whatever is asked for attends to all places.
+        """Return the layer's output for x [N, L, D], or at the places `only` [N, Q]: [N, Q, D]."""
+        # Keys and values are of all places, even if only some outputs are wanted.
         y = self.own_norm(x) if self.norm_first else x
         itself = self.own.project(y)
         if only is not None:
@@ -159,25 +159,25 @@ class Block(nn.Module):
         return self.around(x, self.last_norm, lambda y: self.down(activation(self.up(y))))
 
     def around(self, x: Tensor, norm: nn.LayerNorm, part: Callable[[Tensor], Tensor]) -> Tensor:
-        """Add what a part makes of x; the norm stands before the part or after the sum."""
+        """Add the output of a sublayer to x, with the norm before the sublayer or after the sum."""
         if self.norm_first:
             return x + cast(Tensor, self.dropout(part(norm(x))))
         return cast(Tensor, norm(x + self.dropout(part(x))))
 
 
 class Memory(NamedTuple):
-    """What the decoder knows of source sentences."""
+    """What the decoder uses of source sentences."""
 
     states: Tensor  # [B, S, D]
     visible: Tensor  # [B, 1, 1, S]
     log_lengths: Tensor  # [B, classes] ln of the probability of every length class
-    num_tokens: Tensor  # [B] of the source
+    num_tokens: Tensor  # [B] number of source tokens
 
 
 class CMLM(nn.Module):
-    """Encoder, length predictor and bidirectional decoder; one table of tokens for all."""
+    """Encoder, length predictor and bidirectional decoder, which share one table of tokens."""
 
-    table: PackedWeights | None = None  # of tokens, for logits
+    table: PackedWeights | None = None  # the packed table of tokens, for logits
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -196,9 +196,9 @@ class CMLM(nn.Module):
             for _ in layers
         )
         self.dropout = nn.Dropout(config.dropout)
-        self._begin()
+        self._initialise()
 
-    def _begin(self) -> None:
+    def _initialise(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -207,9 +207,9 @@ class CMLM(nn.Module):
                 nn.init.normal_(module.weight, std=self.config.width**-0.5)
 
     def pack(self) -> CMLM:
-        """Lay out weights that will not change any more: decoding is faster then.
+        """Reorder weights for faster decoding. They must not change any more.
 
-        Whatever changes them by a method of the network unpacks them.
+        Methods of the network that change weights unpack them first.
         """
         for module in self.modules():
             if isinstance(module, Attention | Product):
@@ -218,20 +218,20 @@ class CMLM(nn.Module):
         return self
 
     def unpack(self) -> None:
-        """Compute with the weights themselves again."""
+        """Remove the packed copies: the network computes with its own weights again."""
         for module in self.modules():
             if isinstance(module, Attention | Product):
                 module.unpack()
         self.table = None
 
     def train(self, mode: bool = True) -> Self:
-        """Set whether it is trained; packed weights would not be."""
+        """Set the training mode; training unpacks weights, as packed copies are not trained."""
         if mode:
             self.unpack()
         return super().train(mode)
 
     def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
-        """Take other weights."""
+        """Load other weights, and unpack."""
         self.unpack()
         return super().load_state_dict(*arguments, **options)
 
@@ -240,7 +240,7 @@ class CMLM(nn.Module):
         return cast(Self, super()._apply(*arguments, **options))  # type: ignore[no-untyped-call]
 
     def encode(self, source: Tensor) -> Memory:
-        """Read source ids [B, S], padded on the right."""
+        """Encode source ids [B, S], padded on the right."""
         config = self.config
         seen = source != config.pad  # [B, S]
         x = self.embed(source, "encoder")
@@ -248,7 +248,7 @@ class CMLM(nn.Module):
             first = self.length_embedding.weight[0].to(x.dtype).expand(len(x), 1, -1)
             x = torch.cat([first, x], dim=1)
             seen = functional.pad(seen, (1, 0), value=True)
-        visible = hiding(seen, x)
+        visible = attention_mask(seen, x)
         for layer in self.encoder:
             x = layer(x, visible)
         x = self.encoder_norm(x)
@@ -259,11 +259,11 @@ class CMLM(nn.Module):
             state = (x * seen[..., None]).sum(1) / seen.sum(1, keepdim=True).clamp(min=1)
         lengths = functional.linear(state, self.length_embedding.weight.to(x.dtype)).float()
         if is_token:
-            lengths[:, 0] = -math.inf  # this row is the token's own
+            lengths[:, 0] = -math.inf  # this row is the embedding of the extra token
         return Memory(x, seen[:, None, None], lengths.log_softmax(-1), seen.sum(1))
 
     def project(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Return what each decoder layer attends to, the same in every iteration."""
+        """Return keys and values of the source for each decoder layer, for all iterations."""
         return [cast(Block, layer).project_source(states) for layer in self.decoder]
 
     def states(
@@ -276,10 +276,10 @@ class CMLM(nn.Module):
         only: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Return the decoder's last states of target tokens [N, L]: [N, L, D].
+        """Return the last decoder states of target tokens [N, L]: [N, L, D].
 
-        With `only`, those of the places [N, Q] of each: [N, Q, D], which spares the last layer the
-        others. `positions` are the decoder's, if they are at hand.
+        With `only` [N, Q], return the states of these places, [N, Q, D]: the last layer then
+        computes no others. `positions` are the embeddings of positions, if already computed.
         """
         x = self.embed(tokens, "decoder", positions)
         last = self.decoder[-1]
@@ -289,9 +289,9 @@ class CMLM(nn.Module):
         return cast(Tensor, self.decoder_norm(x))
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return states [B, L, D] and ln of the length probabilities [B, classes]: for training."""
+        """Return states [B, L, D] and ln of the length probabilities [B, classes], for training."""
         memory = self.encode(source)
-        # Padding stands behind everything a causal decoder sees.
+        # A causal decoder never sees the padding, which comes last.
         visible = None if self.config.causal else (target != self.config.pad)[:, None, None]
         x = self.states(target, self.project(memory.states), memory.visible, visible)
         return x, memory.log_lengths
@@ -301,15 +301,15 @@ class CMLM(nn.Module):
         return functional.linear(states, self.embedding.weight.to(states.dtype))
 
     def length_class(self, target_length: Tensor, source_length: Tensor) -> Tensor:
-        """Return the class of a length (with given ends, if the canvas has them)."""
+        """Return the class of a length. The length includes the ends if they are given."""
         offset = self.config.length_offset
         wanted = target_length if offset is None else target_length - source_length + offset
         return wanted.clamp(1, self.config.lengths - 1)
 
     def likeliest_lengths(self, memory: Memory, beam: int) -> Tensor:
-        """Return lengths to try, with the ends: [B, beam].
+        """Return lengths to try, including the ends: [B, beam].
 
-        They are the likeliest ones; where the mean tells, the likeliest and those around it.
+        They are the likeliest ones; with `length_from="mean"`, the likeliest and its neighbours.
         """
         config = self.config
         if config.length_from == "token":
@@ -319,13 +319,13 @@ class CMLM(nn.Module):
             best = memory.log_lengths.argmax(dim=-1, keepdim=True) + around
         if config.length_offset is not None:
             best = best + memory.num_tokens[:, None] - config.length_offset
-        # None is empty: between given ends that would be the surest of all.
+        # No empty translation: its confidence would be the highest of all if ends are given.
         least = {"none": 1, "predicted": 2, "given": 3}[config.ends]
         most = config.learned_positions - 2 if config.learned_positions else None
         return best.clamp(least, most)
 
     def embed(self, ids: Tensor, side: str, positions: Tensor | None = None) -> Tensor:
-        """Return what the first layer sees of ids [B, L]: [B, L, D]."""
+        """Return the input of the first layer for ids [B, L]: [B, L, D]."""
         x = self.embedding(ids)
         if self.config.scaled_embedding:
             x = x * math.sqrt(self.config.width)
@@ -335,19 +335,20 @@ class CMLM(nn.Module):
     def positions(self, length: int, side: str) -> Tensor:
         """Return what is added to the embedding of each position: [length, D]."""
         if self.config.learned_positions:
-            # Positions begin at row 2. Row 1 is the padding's; here padding gets the next rows: no
-            # other token sees what it gets.
+            # Positions begin at row 2. Row 1 belongs to padding, but here padding gets the rows of
+            # its positions, which changes nothing: no other token sees it.
             table: Tensor = getattr(self, f"{side}_positions").weight
             return table[2 : 2 + length]
         weight = self.embedding.weight
         return waves(length, self.config.width, weight.device).to(weight.dtype)
 
 
-def hiding(visible: Tensor, like: Tensor) -> Tensor | None:
-    """Return what is added to attention so that it sees what is visible [B, K]: [B, 1, 1, K].
+def attention_mask(visible: Tensor, like: Tensor) -> Tensor | None:
+    """Return the mask that hides all places that are not `visible` [B, K]: [B, 1, 1, K].
 
-    On a CPU it is None where all is, which spares attention the sum. A GPU would have to be waited
-    for; it wants rows at multiples of 8.
+    It is added to attention scores. On a CPU it is None if all places are visible, which saves the
+    sum. On a GPU the test would force a wait, so the mask is always made; its rows are padded to a
+    multiple of 8.
     """
     if not visible.is_cuda and bool(visible.all()):
         return None
@@ -357,7 +358,7 @@ def hiding(visible: Tensor, like: Tensor) -> Tensor | None:
 
 
 def waves(length: int, width: int, device: Any) -> Tensor:
-    """Return sines and cosines of every position: [length, width]."""
+    """Return the sines and cosines of every position: [length, width]."""
     rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(1e4) / width))
     angles = torch.arange(length, device=device)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)

@@ -1,4 +1,4 @@
-"""The decoder step on a CPU: PyTorch operations, as few and as cache-friendly as they can be."""
+"""The decoder step on a CPU: few PyTorch operations that work within the cache."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch.nn.functional import gelu, layer_norm
 from patternmark.models.mpnn import HIDDEN, LETTERS, MESSAGE_SCALE, DecoderLayer, Prepared
 from patternmark.models.state import State, with_row
 
-_FEW = 8  # sequences up to which a call into oneDNN costs more than it saves
+_WITHOUT_ONEDNN = 8  # sequences up to which a call into oneDNN costs more than it saves
 
 
 @contextmanager
 def small_operations(batch: int) -> Iterator[None]:
-    """Have PyTorch's own kernels do the work where there are few sequences."""
-    with warnings.catch_warnings():  # of options for other devices, which stay as they are
+    """Use PyTorch's own kernels instead of oneDNN if there are few sequences."""
+    with warnings.catch_warnings():  # about options for other devices, which do not change
         warnings.simplefilter("ignore")
-        enabled = torch.backends.mkldnn.flags(enabled=batch > _FEW)
+        enabled = torch.backends.mkldnn.flags(enabled=batch > _WITHOUT_ONEDNN)
         enabled.__enter__()
     try:
         yield
@@ -31,7 +31,7 @@ def small_operations(batch: int) -> Iterator[None]:
 
 
 class CpuStep:
-    """Decodes the next group of every sequence and draws its letter, at each call."""
+    """Decodes the next group of every sequence and draws its letter; one group for each call."""
 
     def __init__(self, prepared: Prepared, state: State) -> None:
         self._state = state
@@ -66,7 +66,7 @@ class CpuStep:
         return torch.where(used, torch.stack(logits), 0.0).sum(dim=0) / used.sum(dim=0)
 
     def _bias_of(self, number: int, residues: Tensor) -> Tensor:
-        """Return what is added to the logits of a group's members of one number: [B, 21]."""
+        """Return the bias of member `number` of the groups: [B, 21]."""
         state = self._state
         bias = state.bias.index_select(0, residues)
         if state.marks is not None:
@@ -75,7 +75,7 @@ class CpuStep:
         return bias if state.step_bias is None else bias + state.step_bias[number]
 
     def _write_letter(self, residues: Tensor, letters: Tensor) -> None:
-        """Make the letters of residues [B] known to their neighbours."""
+        """Store the letters of residues [B] where their neighbours read them."""
         self._state.sequences.scatter_(1, residues[:, None], letters[:, None])
         here = residues + self._offset
         for heard, of_letter in zip(self._state.heard, self._letters, strict=True):
@@ -85,20 +85,20 @@ class CpuStep:
 def draw(logits: Tensor, uniforms: Tensor) -> Tensor:
     """Draw one letter per row by inverting the cumulative distribution: [B, 21], [B] -> [B]."""
     cumulative = torch.softmax(logits, dim=-1).cumsum(dim=-1)
-    # Rounding may leave the sum below 1; scaled by it, a uniform number is below it for certain.
+    # Rounding may leave the sum below 1. The uniform number is scaled by it, so it stays below.
     return (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(dim=-1)
 
 
 class _CpuLayers:
     """The decoder layers of one backbone for one residue of each sequence.
 
-    With few sequences the time goes into calling operations, not into their arithmetic: constants
-    are folded together in advance, and functions are called rather than modules.
+    With few sequences, calling an operation takes longer than its arithmetic. So constants are
+    combined in advance, and functions are called instead of modules.
     """
 
     def __init__(self, prepared: Prepared) -> None:
         self._nodes = with_row(prepared.encoded.nodes)
-        # At level 0 a node is what the encoder made of it: known for every residue.
+        # At level 0 the node of a residue is the encoder's, which is known for all residues.
         self._own = self._nodes @ prepared.layers[0].own
         self._edges = [with_row(layer.edges) for layer in prepared.layers]
         self._next = [torch.cat([p.own, p.node], dim=1) for p in prepared.layers[1:]]
@@ -110,14 +110,14 @@ class _CpuLayers:
     def __call__(
         self, heard: list[Tensor], residues: Tensor, around: Tensor, here: Tensor
     ) -> Tensor:
-        """Return logits [B, 21]; `heard` [B * (L + 1), H] learns of the nodes on the way."""
+        """Return logits [B, 21]; store the nodes of all layers in `heard` [B * (L + 1), H]."""
         nodes, own = self._nodes.index_select(0, residues), self._own.index_select(0, residues)
         flat = around.view(-1)
         for level, w in enumerate(self._layers):
             if level > 0:
                 own, node = (nodes @ self._next[level - 1]).split(HIDDEN, dim=1)  # type: ignore[no-untyped-call]
             summed = self._messages(level, heard[level], residues, flat, own)
-            if level > 0:  # only now: a residue is its own neighbour, and hears itself undecoded
+            if level > 0:  # after the messages: a residue is its own neighbour, as undecoded
                 heard[level].index_copy_(0, here, node)
             x = torch.addmm(w.b3, summed, w.w3).add_(nodes)
             nodes = layer_norm(x, _SHAPE, w.scale1, w.shift1)
@@ -128,9 +128,9 @@ class _CpuLayers:
     def _messages(
         self, level: int, heard: Tensor, residues: Tensor, around: Tensor, own: Tensor
     ) -> Tensor:
-        """Sum what each residue hears from its neighbours, before W3: [B, H].
+        """Sum the messages that each residue gets from its neighbours, before W3: [B, H].
 
-        In two buffers that are used again and again: fresh memory costs more than the arithmetic.
+        Two buffers are reused, as new memory costs more time than the arithmetic.
         """
         batch, neighbours = len(residues), len(around) // len(residues)
         if self._buffers is None or self._buffers[0].shape[0] != batch:
@@ -151,12 +151,12 @@ _SHAPE = (HIDDEN,)
 
 
 class _Weights(NamedTuple):
-    """The tensors of one decoder layer, transposed in memory: products are a fifth faster so."""
+    """The tensors of one decoder layer, transposed in memory, which saves a fifth of the time."""
 
     w2: Tensor
     b2: Tensor
     w3: Tensor  # divided by the message scale
-    b3: Tensor  # times K, for it is summed over neighbours
+    b3: Tensor  # times K / 30, because messages are summed over K neighbours
     scale1: Tensor
     shift1: Tensor
     w_in: Tensor

@@ -1,9 +1,9 @@
-"""The decoder step on a GPU: Triton kernels that keep everything of size [B, K, H] on the chip.
+"""The decoder step on a GPU: Triton kernels that keep all data of size [B, K, H] on the chip.
 
-`messages` sums what a residue hears from its neighbours; `update` turns the sum into new nodes and
-prepares the next layer; `choose` draws the letter and makes it known. Products take half precision
-numbers (the 10-bit mantissa of TF32) and accumulate in single precision. One step is recorded as a
-CUDA graph. Letters in shape comments are those of mpnn.py and state.py.
+`_messages` sums the messages that a residue gets from its neighbours. `_update` turns the sum into
+new nodes and prepares the next layer. `_choose` draws the letter and stores it. Products multiply
+half precision numbers (with a 10-bit mantissa, as in TF32) and sum in single precision. One step is
+recorded as a CUDA graph. Shape comments use the letters of mpnn.py and state.py.
 """
 
 # mypy: ignore-errors
@@ -21,45 +21,45 @@ from torch import Tensor
 from patternmark.models.mpnn import HIDDEN, LETTERS, MESSAGE_SCALE, Prepared
 from patternmark.models.state import State, with_row
 
-_PROGRAMS = 132 * 4  # a few for each multiprocessor of a large GPU; each works through many rows
-_ROWS = 16  # sequences per program of `update`: the smallest tile of a matrix product
-_LOGITS = 32  # letters, padded to a power of two
+_MOST_PROGRAMS = 132 * 4  # of `_messages`: 4 per multiprocessor of a large GPU, with many rows each
+_UPDATE_ROWS = 16  # sequences per program of `_update`: the smallest tile of a matrix product
+_PADDED_LETTERS = 32  # letters, padded to a power of two
 
 
 @dataclass(frozen=True, eq=False)
 class _LayerWeights:
-    w2: Tensor  # [H, H], as are the next; all transposed: x @ w
+    w2: Tensor  # [H, H], as is w3; all matrices are transposed, for x @ w
     b2: Tensor
     w3: Tensor
-    b3: Tensor  # times K / 30: the sum over neighbours has K of them
+    b3: Tensor  # times K / 30, because messages are summed over K neighbours
     w_in: Tensor  # [H, 4H]
     b_in: Tensor
     w_out: Tensor  # [4H, H]
     b_out: Tensor
     norms: Tensor  # [4, H]: weight and bias of the first norm, then of the second
-    after: Tensor  # [H, 2H] own and node of the next layer, or [H, 32] the output letters
+    after: Tensor  # [H, 2H] `own` and `node` of the next layer, or [H, 32] the output matrix
     after_bias: Tensor
 
 
 class GpuStep:
-    """Decodes the next group of every sequence and draws its letter, at each call."""
+    """Decodes the next group of every sequence and draws its letter; one group for each call."""
 
     def __init__(self, prepared: Prepared, state: State) -> None:
         self._state = state
         self._edges = [_half(with_row(layer.edges)) for layer in prepared.layers]
         self._letters = [_half(layer.letters) for layer in prepared.layers]
         encoded = with_row(prepared.encoded.nodes)
-        # At level 0 nobody has changed yet: what a residue tells itself is known for all.
+        # At level 0 the node of a residue is the encoder's, which is known for all residues.
         self._encoded, self._encoded_own = encoded, encoded @ prepared.layers[0].own
         self._weights = [self._collect(prepared, i) for i in range(len(prepared.layers))]
         _, members, batch = state.steps.shape
         self._nodes = encoded.new_empty(batch, HIDDEN)
         self._summed, self._own = torch.empty_like(self._nodes), torch.empty_like(self._nodes)
         self._node = torch.empty_like(self._nodes, dtype=torch.float16)
-        self._logits = encoded.new_empty(members, batch, _LOGITS)
+        self._logits = encoded.new_empty(members, batch, _PADDED_LETTERS)
 
-    def captured(self) -> Callable[[], None]:
-        """Record one step as a CUDA graph: launching its kernels one by one would cost more."""
+    def capture(self) -> Callable[[], None]:
+        """Record one step as a CUDA graph, which is faster than single launches; return it."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -70,7 +70,7 @@ class GpuStep:
             self()
         self._state.restart()
         self._graph = graph
-        return self._replay  # bound, for the graph alone would not keep the step's memory
+        return self._replay  # a bound method, because the graph does not keep the memory alive
 
     def _replay(self) -> None:
         self._graph.replay()
@@ -84,7 +84,7 @@ class GpuStep:
             self._logits, state.steps, state.counter, state.uniforms, state.bias, state.marks,
             state.strength, state.step_bias, *self._letters, *state.heard, state.sequences,
             state.log_p, batch, state.native.shape[1], state.temperature,
-            H=HIDDEN, G=members, LETTERS=LETTERS, LOGITS=_LOGITS,
+            H=HIDDEN, G=members, LETTERS=LETTERS, LOGITS=_PADDED_LETTERS,
             IS_MARKED=state.marks is not None, HAS_STEP_BIAS=state.step_bias is not None,
             num_warps=1,
         )  # fmt: skip
@@ -98,17 +98,18 @@ class GpuStep:
         for i, w in enumerate(self._weights):
             first, last = i == 0, i + 1 == len(self._weights)
             where = (state.steps, state.counter, member, members, batch)
-            _messages[(min(batch, _PROGRAMS),)](
+            _messages[(min(batch, _MOST_PROGRAMS),)](
                 state.heard[i], self._edges[i], self._encoded_own if first else self._own,
                 state.neighbours, *where, w.w2, w.b2, self._summed, self._node,
                 state.native.shape[1], neighbours, H=HIDDEN,
                 K=max(16, triton.next_power_of_2(neighbours)), FIRST=first, num_warps=4,
             )  # fmt: skip
-            _update[(triton.cdiv(batch, _ROWS),)](
+            _update[(triton.cdiv(batch, _UPDATE_ROWS),)](
                 self._encoded if first else self._nodes, self._nodes, self._summed, *where,
                 w.w3, w.b3, w.w_in, w.b_in, w.w_out, w.b_out, w.norms, w.after, w.after_bias,
                 self._logits[member] if last else self._own, self._node,
-                H=HIDDEN, ROWS=_ROWS, FIRST=first, LAST=last, LOGITS=_LOGITS, num_warps=4,
+                H=HIDDEN, ROWS=_UPDATE_ROWS, FIRST=first, LAST=last, LOGITS=_PADDED_LETTERS,
+                num_warps=4,
             )  # fmt: skip
 
     def _collect(self, prepared: Prepared, i: int) -> _LayerWeights:
@@ -118,8 +119,9 @@ class GpuStep:
             after = torch.cat([following.own, following.node], dim=1)
             after_bias = after.new_zeros(2 * HIDDEN)
         else:
-            after = torch.nn.functional.pad(prepared.W_out.weight.T, (0, _LOGITS - LETTERS))
-            after_bias = torch.nn.functional.pad(prepared.W_out.bias, (0, _LOGITS - LETTERS))
+            padding = (0, _PADDED_LETTERS - LETTERS)
+            after = torch.nn.functional.pad(prepared.W_out.weight.T, padding)
+            after_bias = torch.nn.functional.pad(prepared.W_out.bias, padding)
         neighbours = prepared.encoded.neighbours.shape[1]
         norms = [layer.norm1.weight, layer.norm1.bias, layer.norm2.weight, layer.norm2.bias]
         return _LayerWeights(
@@ -143,9 +145,9 @@ def _half(tensor: Tensor) -> Tensor:
 
 @triton.jit
 def _gelu(x):
-    # The normal distribution through one instruction for tanh: the odd polynomial is fitted to
-    # 2.5e-5, the instruction is good to 11 bits, as are the half precision numbers it goes into.
-    # Beyond the limit tanh is 1, and the polynomial must not turn back.
+    # The normal distribution by one tanh instruction. The odd polynomial has an error of 2.5e-5;
+    # the instruction is exact to 11 bits, like the half precision numbers that it is stored in.
+    # Beyond the limit tanh is 1; there the polynomial would decrease again.
     square = tl.minimum(x * x, 30.0)
     inner = x * (0.797507885 + square * (0.0370056454 - square * 0.000351516821))
     tanh = tl.inline_asm_elementwise(
@@ -164,13 +166,13 @@ def _messages(
     k = tl.arange(0, K)
     h = tl.arange(0, H)
     used = k < neighbours
-    weight = tl.load(w2 + h[:, None] * H + h[None, :])  # stays on the chip for all rows
+    weight = tl.load(w2 + h[:, None] * H + h[None, :])  # loaded once for all rows
     bias = tl.load(b2 + h)
     residues = steps + (tl.load(counter) * members + member) * batch
     for b in range(tl.program_id(0), batch, tl.num_programs(0)):
         residue = tl.load(residues + b)
         edge = residue * neighbours + k
-        start = b.to(tl.int64) * rows  # where this sequence's rows of `heard` begin
+        start = b.to(tl.int64) * rows  # the first row of this sequence in `heard`
         j = start + tl.load(around + edge, mask=used, other=0)
         there = tl.load(heard + j[:, None] * H + h[None, :], mask=used[:, None], other=0.0)
         along = tl.load(edges + edge[:, None] * H + h[None, :], mask=used[:, None], other=0.0)
@@ -178,7 +180,7 @@ def _messages(
         x = there.to(tl.float32) + along.to(tl.float32) + mine[None, :]
         y = _gelu(tl.dot(_gelu(x).to(tl.float16), weight) + bias[None, :])
         tl.store(summed + b * H + h, tl.sum(tl.where(used[:, None], y, 0.0), axis=0))
-        if not FIRST:  # only now: a residue is its own neighbour, and hears itself undecoded
+        if not FIRST:  # after the messages: a residue is its own neighbour, as undecoded
             tl.store(heard + (start + residue) * H + h, tl.load(node + b * H + h))
 
 
@@ -197,7 +199,7 @@ def _update(
     H: tl.constexpr, ROWS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
     LOGITS: tl.constexpr,
 ):  # fmt: skip
-    """W3, norm, feed-forward, norm; then the next layer's products, or the logits."""
+    """Apply W3, norm, feed-forward and norm, then the products of the next layer or the output."""
     b = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     h = tl.arange(0, H)
     valid = (b < batch)[:, None]
@@ -239,7 +241,7 @@ def _choose(
     H: tl.constexpr, G: tl.constexpr, LETTERS: tl.constexpr, LOGITS: tl.constexpr,
     IS_MARKED: tl.constexpr, HAS_STEP_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """Average a group's biased logits, draw its letter, and write it down for every member."""
+    """Average the biased logits of a group, draw its letter, and store it for every member."""
     b = tl.program_id(0)
     c = tl.arange(0, LOGITS)
     h = tl.arange(0, H)
@@ -251,15 +253,15 @@ def _choose(
         residue = tl.load(steps + (step * G + g) * batch + b)
         value = tl.load(logits + (g * batch + b) * LOGITS + c)
         value += tl.load(bias + residue * LETTERS + c, mask=is_letter, other=float("-inf"))
-        if IS_MARKED:  # one number holds all promoted letters of a residue
+        if IS_MARKED:  # the bits of one number are the promoted letters of a residue
             promoted = (tl.load(marks + b.to(tl.int64) * rows + residue) >> c) & 1
             value += promoted.to(tl.float32) * tl.load(strength + b)
         if HAS_STEP_BIAS:
             at = (g * batch + b) * LETTERS + c
             value += tl.load(step_bias + at, mask=is_letter, other=0.0)
-        somebody = residue != rows - 1
-        mean += tl.where(somebody, value, 0.0)
-        count += tl.where(somebody, 1.0, 0.0)
+        is_member = residue != rows - 1  # the last row is padding
+        mean += tl.where(is_member, value, 0.0)
+        count += tl.where(is_member, 1.0, 0.0)
     scaled = tl.where(is_letter, mean / count / temperature, float("-inf"))
     weight = tl.exp(scaled - tl.max(scaled, axis=0))
     cumulative = tl.cumsum(weight, axis=0)

@@ -1,9 +1,10 @@
-"""From a decoder's last states to tokens: logits, the mark in them, the choice.
+"""Turn the last states of a decoder into logits, add the mark, and choose tokens.
 
-Logits [M, V] are far larger than what they are made of, and every pass over them takes time. So
-what may never be chosen is the bias of the product that makes them. On a GPU a key is one more
-input of that product, whose weights are what it promotes: the mark then costs no pass at all. On a
-CPU it is added to rows of the same key together, while they are in the cache.
+Logits [M, V] are far larger than the states, and every pass over them takes time. So tokens that
+must never be chosen are excluded by the bias of the matrix product that makes the logits. On a GPU
+each position key is one more input of that product, and its weights are the symbols it promotes, so
+the mark needs no pass at all. On a CPU the mark is added to all rows of one key together, while
+they are in the cache.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from torch.nn import functional
 from patternmark.core.promote import Promotion
 from patternmark.models.products import PackedWeights
 
-_MOST_INPUTS = 512  # keys: with more, the product would take longer than the passes it saves
-_MULTIPLE = 8  # GPUs like such a number of inputs
-_BLOCK = 64  # tokens
+_MOST_KEY_INPUTS = 512  # keys that become inputs: more would cost more than the passes they save
+_INPUT_MULTIPLE = 8  # inputs are padded to a multiple of this, which is faster on GPUs
+_BLOCK_TOKENS = 64  # tokens of a block in which `_largest` searches
 
 
 class Head:
-    """The logits of states under a table of tokens [V, D]; ids in `never` have none.
+    """Computes the logits of states for a table of tokens [V, D]; ids in `never` get -inf.
 
-    `packed` is the table, packed. `inside` says whether the promotion is added inside the product.
+    `packed` is the same table, packed. `inside` says whether the mark is added inside the product;
+    None chooses by device and number of keys.
     """
 
     def __init__(
@@ -42,22 +44,22 @@ class Head:
         self._table, self._packed = table, packed
         self._never = table.new_zeros(len(table))
         self._never[list(never)] = -math.inf
-        self._row_of: Tensor | None = None  # [B, L] the row of each position, of those in use
+        self._row_of: Tensor | None = None  # [B, L] for each position its row of `_bias`
         self._inputs: Tensor | None = None  # [rows, inputs]
         if promotion is None:
             return
         used, self._row_of = torch.unique(promotion.row_of, return_inverse=True)
         self._bias = promotion.strength * promotion.promoted[used].to(table.dtype)  # [rows, V]
         if inside is None:
-            inside = table.is_cuda and len(used) <= _MOST_INPUTS
+            inside = table.is_cuda and len(used) <= _MOST_KEY_INPUTS
         if inside:
-            filling = -len(used) % _MULTIPLE
+            filling = -len(used) % _INPUT_MULTIPLE
             self._inputs = torch.eye(len(used), len(used) + filling).to(table)
             weights = functional.pad(self._bias.T, (0, filling))
             self._table = torch.cat([table, weights], dim=1)
 
     def logits(self, states: Tensor, positions: Any = None) -> Tensor:
-        """Return the logits [M, V] of states [M, D]; `positions` are those of the promotion."""
+        """Return the logits [M, V] of states [M, D]; `positions` index `promotion.row_of`."""
         if self._row_of is None:
             return self._plain(states)
         rows = self._row_of[positions]
@@ -83,13 +85,13 @@ def choose(
 ) -> tuple[Tensor, Tensor]:
     """Return the tokens chosen from logits [M, V], and ln of their probabilities [M].
 
-    A temperature of 0 takes the likeliest.
+    A temperature of 0 takes the likeliest token.
     """
     if temperature == 0.0:
-        # Made in one pass, unlike logsumexp, which takes four times as long on a CPU.
+        # log_softmax takes one pass; logsumexp takes four times as long on a CPU.
         indices, values = _largest(functional.log_softmax(logits, dim=1))
         return indices, values.float()
-    # The largest is 0: a very low temperature makes no number too large.
+    # After this the largest is 0, so that even a very low temperature causes no overflow.
     scaled = (logits - logits.amax(dim=1, keepdim=True)).float() / temperature
     log_p = functional.log_softmax(scaled, dim=1)
     uniform = torch.rand(log_p.shape, generator=generator, device=log_p.device)
@@ -100,12 +102,13 @@ def choose(
 def _largest(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the place of the first largest number of each row [M, V], and the number.
 
-    A CPU finds numbers much faster than places: there a place is looked for in one block alone.
+    A CPU finds a maximum much faster than its place. So it first finds the block of the maximum,
+    and then the place within that block.
     """
-    if rows.device.type != "cpu" or rows.shape[1] % _BLOCK:
+    if rows.device.type != "cpu" or rows.shape[1] % _BLOCK_TOKENS:
         found = rows.max(dim=1)
         return found.indices, found.values
-    blocks = rows.view(len(rows), -1, _BLOCK)
+    blocks = rows.view(len(rows), -1, _BLOCK_TOKENS)
     found = blocks.amax(dim=2).max(dim=1)
     inside = blocks[torch.arange(len(rows)), found.indices].argmax(dim=1)
-    return found.indices * _BLOCK + inside, found.values
+    return found.indices * _BLOCK_TOKENS + inside, found.values

@@ -1,11 +1,11 @@
-"""Mask-Predict: how CMLM decodes.
+"""Mask-Predict: decoding with CMLM.
 
-Decoding begins with masks alone; each iteration predicts them and masks again what the model was
-least sure of, fewer every time. Several lengths are tried side by side.
+At first all tokens are masks. Each iteration predicts the masked tokens and then masks those again
+of which the model was least sure, fewer each time. Several lengths are tried in parallel.
 
-The mark enters where the logits are made: before the token is chosen, and before the confidence
-that decides whether it stays. Position j of a candidate has the key j, whenever it is decoded; an
-online scheme looks at the tokens around it as they stand when the iteration begins.
+The mark is added to the logits. So it affects the choice of the token and also its confidence,
+which decides whether the token stays. Position j of a candidate has position key j, whenever it is
+decoded. An online scheme uses the neighbouring tokens at the start of the iteration.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from torch import Tensor
 
 from patternmark.core.promote import Promotion
 from patternmark.models.canvas import EMPTY, OUTSIDE, Canvas, CanvasMarks, Likely
-from patternmark.models.cmlm import CMLM, Config, Memory, hiding
+from patternmark.models.cmlm import CMLM, Config, Memory, attention_mask
 from patternmark.models.head import Head, choose
 
 
 class Candidates(NamedTuple):
-    """Translations of different lengths: tokens [B, beam, L], padded, and how good they are."""
+    """Translations of different lengths: tokens [B, beam, L], padded, with their likelihoods."""
 
     tokens: Tensor
     lengths: Tensor  # [B, beam]
-    log_p: Tensor  # [B, beam] the mean of ln p over the tokens, with ends, if given, at 0
+    log_p: Tensor  # [B, beam] the mean of ln p over the tokens; given ends count as 0
 
     def best(self) -> list[list[int]]:
-        """Return the tokens of each sentence's likeliest candidate."""
+        """Return the tokens of the likeliest candidate of each sentence."""
         return [row[0] for row in self.ranked(1)]
 
     def ranked(self, most: int | None = None) -> list[list[list[int]]]:
-        """Return the tokens of each sentence's candidates, the likeliest first."""
+        """Return the tokens of the candidates of each sentence, the likeliest first."""
         order = self.log_p.argsort(dim=1, descending=True, stable=True)[:, :most]
         tokens = self.tokens.gather(1, order[..., None].expand(-1, -1, self.tokens.shape[2]))
         lengths = self.lengths.gather(1, order)
@@ -56,27 +56,27 @@ def mask_predict(
     temperature: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Candidates:
-    """Translate encoded sentences to `lengths` [B, beam]; a temperature of 0 takes the likeliest.
+    """Translate encoded sentences to `lengths` [B, beam]; temperature 0 takes the likeliest tokens.
 
-    `promotion` is that of sentences' positions [B, L]: all candidates of a sentence share its keys.
-    `online` are the marks of candidates [B * beam], by what stands around a position. Confidences
-    are the probabilities from which tokens are chosen, with the bias of either in them.
+    `promotion` has the keys of positions [B, L]: all candidates of a sentence share them. `online`
+    has marks of candidates [B * beam] that depend on neighbouring tokens. Confidences are the
+    probabilities from which tokens are chosen, and include the bias of both.
     """
     config, beam, flat = model.config, lengths.shape[1], lengths.flatten()
-    first = 1 if config.ends == "given" else 0  # place of the first token, whose key is 0
+    first = 1 if config.ends == "given" else 0  # place of the first token, which has key 0
     tokens, inside, is_open = open_canvas(config, flat)
     longest = tokens.shape[1]
     head = Head(model.embedding.weight, config.never, promotion, model.table)
     at_once = _ROWS_AT_ONCE["cuda" if flat.is_cuda else "cpu"]
     states_of = _decoder(model, memory, inside)
-    confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; what is given stays
+    confidence = torch.where(is_open, 0.0, math.inf)  # [N, L] ln p; given ends are never masked
     rank = torch.arange(longest, device=flat.device)
     numbers = _numbers_masked(is_open.sum(dim=1).cpu(), iterations, 1 - first)
     sizes = zip(numbers.amax(dim=1).tolist(), numbers.sum(dim=1).tolist(), strict=True)
     for wanted, (most, total) in zip(numbers.to(flat.device)[..., None], sizes, strict=True):
         if not total:
-            break  # nor is anything masked later
-        # The least sure places of each candidate, and which of them are masked: [N, most].
+            break  # later iterations mask no tokens either
+        # The places with the lowest confidence, and which of them are masked: [N, most].
         order = confidence.argsort(dim=1, stable=True)[:, :most]
         chosen = rank[:most] < wanted
         masked = torch.zeros_like(is_open).scatter_(1, order, chosen)
@@ -87,7 +87,7 @@ def mask_predict(
             spread = _spread(states, order, longest)[:, first:] if online.likely else None
             likely = None if spread is None else _likely(head, spread, seen, temperature)
         flat_states = states.flatten(0, 1)
-        parts = (torch.split(part, at_once) for part in _by_place(order, chosen, total))
+        parts = (torch.split(part, at_once) for part in _sort_by_place(order, chosen, total))
         for place, row, of in zip(*parts, strict=True):
             logits = head.logits(flat_states[of], (row // beam, place - first))
             if online is not None:
@@ -102,11 +102,11 @@ def mask_predict(
     )
 
 
-def _by_place(order: Tensor, chosen: Tensor, total: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the chosen places of an order [N, Q], whose they are, and where in the order: [total].
+def _sort_by_place(order: Tensor, chosen: Tensor, total: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the chosen places of `order` [N, Q], their rows, and their flat indices: [total].
 
-    They go place by place, for what stands at the same place of a sentence has the same key. How
-    many they are is known, so that nothing waits for the device.
+    They are sorted by place, because the same place of a sentence has the same key. `total` is
+    given so that the CPU need not wait for the device.
     """
     count = len(order)
     numbers = order * count + torch.arange(count, device=order.device)[:, None]
@@ -116,16 +116,16 @@ def _by_place(order: Tensor, chosen: Tensor, total: int) -> tuple[Tensor, Tensor
 
 
 def _spread(states: Tensor, order: Tensor, longest: int) -> Tensor:
-    """Return states [N, Q, D] at their places, where they are needed: [N, longest, D]."""
+    """Return states [N, Q, D] at their places in the sequence: [N, longest, D], 0 elsewhere."""
     index = order[..., None].expand_as(states)
     everywhere = states.new_zeros(len(states), longest, states.shape[2])
     return everywhere.scatter_(1, index, states)
 
 
 def _numbers_masked(number: Tensor, iterations: int, least: int) -> Tensor:
-    """Return how many tokens each iteration predicts, of so many [N]: [iterations, N].
+    """Return how many of `number` [N] tokens each iteration predicts: [iterations, N].
 
-    Mask-Predict masks one at least; in fairseq, where ends are given, late passes may have none.
+    Mask-Predict masks at least one. With given ends, as in fairseq, late iterations may mask none.
     """
     later = (
         torch.minimum((number * (1.0 - i / iterations)).long().clamp(min=least), number)
@@ -135,21 +135,21 @@ def _numbers_masked(number: Tensor, iterations: int, least: int) -> Tensor:
 
 
 def _decoder(model: CMLM, memory: Memory, inside: Tensor) -> Callable[..., Tensor]:
-    """Return `model.states` with all that is the same in every iteration."""
+    """Return `model.states` with all arguments that are the same in every iteration."""
     like = memory.states
     return partial(
         model.states,
         memory=model.project(like),
-        memory_visible=hiding(memory.visible[:, 0, 0], like),
-        visible=hiding(inside, like),
+        memory_visible=attention_mask(memory.visible[:, 0, 0], like),
+        visible=attention_mask(inside, like),
         positions=model.positions(inside.shape[1], "decoder"),
     )
 
 
 def _likely(head: Head, states: Tensor, seen: Tensor, temperature: float) -> Likely:
-    """Return a function to the likeliest tokens of open places, as the model sees them unmarked.
+    """Return a function that gives the likeliest tokens of open places, without the mark.
 
-    Greedy decoding has no temperature: then their probabilities are those at 1.
+    Greedy decoding has temperature 0; the probabilities are then those at temperature 1.
     """
 
     def likely(rows: Tensor, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -164,12 +164,12 @@ def _likely(head: Head, states: Tensor, seen: Tensor, temperature: float) -> Lik
     return likely
 
 
-# Times V logits: on a GPU that bounds the memory, on a CPU they stay in its cache.
+# Rows of V logits: they bound the memory of a GPU, and fit into the cache of a CPU.
 _ROWS_AT_ONCE = {"cuda": 2**15, "cpu": 128}
 
 
 def open_canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return masks for every length [N], what is no padding, and what is open: [N, L] each."""
+    """Return masked tokens for all lengths [N], which places are inside and open: [N, L] each."""
     place = torch.arange(int(lengths.max()), device=lengths.device)
     inside = place < lengths[:, None]
     tokens = torch.where(inside, config.mask, config.pad)
@@ -182,7 +182,7 @@ def open_canvas(config: Config, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def without_ends(config: Config, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Take <s> and every </s> out of candidates [B, beam, L]."""
+    """Remove <s> and every </s> from candidates [B, beam, L]."""
     if config.ends == "given":
         return tokens[..., 1:], lengths - 2
     if config.ends == "predicted":

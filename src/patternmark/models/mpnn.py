@@ -3,17 +3,17 @@
 Letters in shape comments: L residues, K neighbours of each (48, or all of a smaller protein),
 B sequences for one backbone, H = 128 hidden features, 21 amino acids (the last is X).
 
-The network sees a backbone once (`encode`): it has no sequence yet, so all sequences designed on
-it share the result. The decoder then goes through the residues in any order. Residue i hears from
-each neighbour j
+The encoder reads a backbone once (`encode`). It does not depend on a sequence, so all sequences
+designed on the backbone share the result. The decoder then visits the residues in any order.
+Residue i gets from each neighbour j the vector
 
     not yet decoded:   [ h_i, edge_ij, 0,             node_j as encoded   ]
     decoded before i:  [ h_i, edge_ij, letter of j,   node_j at this layer ]
 
-through one matrix W1 of four blocks. What an edge and an undecoded neighbour contribute never
-changes, so `prepare` multiplies them out in advance; what a decoded neighbour contributes is
-written over it once it is known. Causal masks are not needed then, and the sampler (sampler.py)
-is left with one small product per residue and layer.
+which is multiplied by one matrix W1 of four blocks. The products of edges and of undecoded
+neighbours never change, so `prepare` computes them in advance. The product of a decoded neighbour
+replaces the undecoded one as soon as it is known. So no causal masks are needed, and the sampler
+(sampler.py) has to compute only one small product per residue and layer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 HIDDEN = 128
 LETTERS = 21
-_READ_AT_ONCE = 32  # known sequences on a GPU: some 2 GB for 450 residues
+_GPU_SEQUENCES = 32  # known sequences that a GPU reads at once: about 2 GB for 450 residues
 MESSAGE_SCALE = 30.0  # messages are summed over neighbours and divided by this
 _ATOM_PAIRS = [
     "Ca-Ca", "N-N", "C-C", "O-O", "Cb-Cb", "Ca-N", "Ca-C", "Ca-O", "Ca-Cb", "N-C", "N-O", "N-Cb",
@@ -52,7 +52,7 @@ class Encoded:
     nodes: Tensor  # [L, H]
     edges: Tensor  # [L, K, H]
     neighbours: Tensor  # [L, K]
-    complete: Tensor  # [L] bool: residues whose four atoms are known
+    complete: Tensor  # [L] bool: whether all four atoms of a residue are known
 
 
 class ProteinMPNN(nn.Module):
@@ -74,12 +74,12 @@ class ProteinMPNN(nn.Module):
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
             neighbours = int(checkpoint["num_edges"])
             if "features.node_embedding.weight" in checkpoint["model_state_dict"]:
-                raise ValueError("it is for CA atoms alone")
+                raise ValueError("it is a model for CA atoms only")
             model = cls(neighbours)
             model.load_state_dict(checkpoint["model_state_dict"])
             if neighbours < 1 or not all(p.isfinite().all() for p in model.parameters()):
                 raise ValueError("no neighbours, or weights that are not numbers")
-        except Exception as error:  # what a wrong file raises depends on how it is wrong
+        except Exception as error:  # a wrong file may raise almost any error
             _log.debug("%s: %r", path, error)
             reason = str(error) if isinstance(error, ValueError) else type(error).__name__
             raise PatternmarkError(
@@ -108,7 +108,7 @@ class ProteinMPNN(nn.Module):
 
     @torch.no_grad()
     def prepare(self, encoded: Encoded) -> Prepared:
-        """Multiply out all that decoding leaves unchanged."""
+        """Compute all products that do not change during decoding."""
         layers = []
         for module in self.decoder_layers:
             layer = cast(DecoderLayer, module)
@@ -132,7 +132,7 @@ class PreparedLayer:
 
     edges: Tensor  # [L, K, H] what each edge contributes
     undecoded: Tensor  # [L, H] what a neighbour contributes before it is decoded
-    letters: Tensor  # [21, H] what its letter adds once it is
+    letters: Tensor  # [21, H] what its letter adds after it is decoded
     own: Tensor  # [H, H] the block for the residue itself
     node: Tensor  # [H, H] the block for a decoded neighbour's node
     layer: DecoderLayer
@@ -147,36 +147,36 @@ class Prepared:
     W_out: nn.Linear
 
     def on_cpu(self) -> Prepared:
-        """Return a copy in the CPU's memory, or itself if it is there."""
+        """Return a copy in the memory of the CPU, or `self` if it is there already."""
         if not self.encoded.nodes.is_cuda:
             return self
         return Prepared(
-            _on_cpu(self.encoded),
-            tuple(_on_cpu(layer) for layer in self.layers),
+            _copy_to_cpu(self.encoded),
+            tuple(_copy_to_cpu(layer) for layer in self.layers),
             copy.deepcopy(self.W_out).cpu(),
         )
 
     @torch.no_grad()
     def log_probabilities(self, sequences: Tensor, ranks: Tensor) -> Tensor:
-        """Return log P(letter | backbone, what was decoded before): [B, L, 21].
+        """Return log P(letter | backbone, letters decoded before): [B, L, 21].
 
         `sequences` [B, L] are read in the order of `ranks` [B, L]: a residue knows the letters of
-        those neighbours whose rank is lower than its own.
+        neighbours with a lower rank.
         """
         return torch.log_softmax(self.logits(sequences, ranks), dim=-1)
 
     @torch.no_grad()
     def logits(self, sequences: Tensor, ranks: Tensor) -> Tensor:
-        """Return the same before it is normalised, as samplers use it: [B, L, 21]."""
-        at_once = _READ_AT_ONCE if sequences.is_cuda else 1  # a CPU's cache holds one at best
+        """Return the logits of `log_probabilities`, as samplers use them: [B, L, 21]."""
+        at_once = _GPU_SEQUENCES if sequences.is_cuda else 1  # the cache of a CPU holds only one
         parts = zip(torch.split(sequences, at_once), torch.split(ranks, at_once), strict=True)
         return cast(Tensor, self.W_out(torch.cat([self.decode_known(s, r)[-1] for s, r in parts])))
 
     @torch.no_grad()
     def decode_known(self, sequence: Tensor, rank: Tensor) -> list[Tensor]:
-        """Decode known sequences [..., L], all residues at once; return the nodes [..., L, H].
+        """Decode known sequences [..., L], all residues at once; return the nodes of every level.
 
-        They are those of every level; the first is the encoder's, [L, H], for all sequences.
+        Level 0 is the encoder's, [L, H], for all sequences; the others are [..., L, H].
         """
         neighbours = self.encoded.neighbours
         earlier = (rank[..., neighbours] < rank[..., None])[..., None]  # [..., L, K, 1]
@@ -194,14 +194,14 @@ class Prepared:
 _Parts = TypeVar("_Parts", Encoded, PreparedLayer)
 
 
-def _on_cpu(parts: _Parts) -> _Parts:
-    """Copy a set of tensors and modules."""
+def _copy_to_cpu(parts: _Parts) -> _Parts:
+    """Copy all tensors and modules of a dataclass to the CPU."""
     copies = {f.name: copy.deepcopy(getattr(parts, f.name)).cpu() for f in fields(parts)}
     return replace(parts, **copies)
 
 
 class DecoderLayer(nn.Module):
-    """Messages from neighbours, then a feed-forward step."""
+    """A layer that adds messages from neighbours, then a feed-forward step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class DecoderLayer(nn.Module):
 
     def update(self, nodes: Tensor, first: Tensor) -> Tensor:
         """Return new nodes [..., H] from the first matrix's sums [..., K, H]."""
-        # W3 is linear: it may follow the sum over neighbours instead of preceding it.
+        # W3 is linear, so it can be applied after the sum over neighbours.
         summed = gelu(self.W2(gelu(first))).sum(dim=-2)
         messages = summed @ self.W3.weight.T + first.shape[-2] * self.W3.bias
         nodes = self.norm1(nodes + messages / MESSAGE_SCALE)
@@ -235,15 +235,15 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return new nodes [L, H] and edges [L, K, H]."""
         both = (complete[:, None] & complete[neighbours])[..., None]  # [L, K, 1]
-        messages = self.W3(gelu(self.W2(gelu(self.W1(_joined(nodes, edges, neighbours))))))
+        messages = self.W3(gelu(self.W2(gelu(self.W1(_join_ends(nodes, edges, neighbours))))))
         nodes = self.norm1(nodes + (messages * both).sum(dim=1) / MESSAGE_SCALE)
         nodes = self.norm2(nodes + self.dense(nodes)) * complete[:, None]
-        messages = self.W13(gelu(self.W12(gelu(self.W11(_joined(nodes, edges, neighbours))))))
+        messages = self.W13(gelu(self.W12(gelu(self.W11(_join_ends(nodes, edges, neighbours))))))
         return nodes, self.norm3(edges + messages)
 
 
-def _joined(nodes: Tensor, edges: Tensor, neighbours: Tensor) -> Tensor:
-    """Each edge with the nodes at its two ends: [L, K, 3H]."""
+def _join_ends(nodes: Tensor, edges: Tensor, neighbours: Tensor) -> Tensor:
+    """Join each edge with the nodes at its two ends: [L, K, 3H]."""
     own = nodes[:, None].expand(-1, neighbours.shape[1], -1)
     return torch.cat([own, edges, nodes[neighbours]], dim=-1)
 
@@ -274,7 +274,7 @@ class Features(nn.Module):
         n, ca, c, o = xyz.unbind(dim=1)
         b, a = ca - n, c - ca
         normal = torch.linalg.cross(b, a)
-        cb = -0.58273431 * normal + 0.56802827 * b - 0.54067466 * a + ca  # where CB would be
+        cb = -0.58273431 * normal + 0.56802827 * b - 0.54067466 * a + ca  # ideal CB
         atoms = {"N": n, "Ca": ca, "C": c, "O": o, "Cb": cb}
         nearest, neighbours = self._nearest(ca, complete)
         distances = [nearest]

@@ -1,9 +1,9 @@
-"""Products with weights that stay as they are, laid out once for many.
+"""Matrix products with constant weights, which are reordered once for many products.
 
-On a CPU PyTorch multiplies float32 with MKL, which does without AVX-512 on AMD's processors. oneDNN
-has it everywhere, and takes weights that lie as it reads them: together that is twice as fast on
-AMD from ten rows on. PyTorch has both as operations of its compiler; where they are missing or
-fail, products are made as ever.
+On a CPU PyTorch multiplies float32 with MKL, which does not use AVX-512 on AMD's processors. oneDNN
+uses it everywhere, and it accepts weights in the order in which it reads them. On AMD both together
+are twice as fast from ten rows on. PyTorch offers this only as internal operations of its compiler.
+If these are missing or fail, the usual product is used.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_MULTIPLE = 8  # oneDNN writes code for each number of rows: a few numbers only
+_ROW_MULTIPLE = 8  # rows are padded to this: oneDNN compiles code for each number of rows
 
 
 class PackedWeights:
-    """Weights [out, in] to multiply rows with. They are held twice where oneDNN takes them."""
+    """Weights [out, in] to multiply rows with. If oneDNN is used, a second copy is kept for it."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
-        self._packed = _packed(self._weight)
+        self._packed = _pack(self._weight)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        """A copy of a network is not packed: its weights may change."""
+        """Return None: a copy of a network is not packed, as its weights may change."""
 
     def __call__(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return x [..., in] times the weights, and a bias: the one that is given, or the own."""
+        """Return x [..., in] times the weights, plus `bias` or, if None, the layer's own bias."""
         bias = self._bias if bias is None else bias
         rows = x.shape[:-1].numel()
-        # One row is a matter of reading the weights, at which MKL is faster.
+        # For one row, reading the weights takes the time, and MKL does it faster.
         if self._packed is None or rows <= 1 or torch.is_grad_enabled():
             return functional.linear(x, self._weight, bias)
         flat = x.reshape(rows, x.shape[-1])
-        if rows % _MULTIPLE:
-            flat = functional.pad(flat, (0, 0, 0, -rows % _MULTIPLE))
+        if rows % _ROW_MULTIPLE:
+            flat = functional.pad(flat, (0, 0, 0, -rows % _ROW_MULTIPLE))
         found = _multiply(flat, self._packed, bias)
         return found[:rows].view(*x.shape[:-1], found.shape[1])
 
 
 class Product(nn.Linear):
-    """A linear layer that may be packed, for inference alone."""
+    """A linear layer that can be packed, for inference only."""
 
     packed: PackedWeights | None = None
 
@@ -56,16 +56,16 @@ class Product(nn.Linear):
         return super().forward(x) if self.packed is None else self.packed(x)
 
 
-def _packed(weight: Tensor) -> Tensor | None:
-    """Return weights as oneDNN likes them, or None where it is not to be used."""
+def _pack(weight: Tensor) -> Tensor | None:
+    """Return weights in the order of oneDNN, or None if oneDNN cannot be used."""
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
         return None
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return None
     try:
-        packed = cast(Tensor, torch.ops.mkldnn._reorder_linear_weight(weight, _MULTIPLE))
-        # Some builds have the operation and cannot do it.
-        _multiply(weight.new_zeros(_MULTIPLE, weight.shape[1]), packed, None)
+        packed = cast(Tensor, torch.ops.mkldnn._reorder_linear_weight(weight, _ROW_MULTIPLE))
+        # In some builds the operation exists but fails.
+        _multiply(weight.new_zeros(_ROW_MULTIPLE, weight.shape[1]), packed, None)
     except (AttributeError, NotImplementedError, RuntimeError):
         return None
     return packed

@@ -1,8 +1,8 @@
-"""Sample sequences from ProteinMPNN: a batch on one backbone, each in an order of its own.
+"""Sample a batch of sequences from ProteinMPNN on one backbone, each in its own random order.
 
 Residues that are tied together form a group: they are decoded one after the other, their logits
 are averaged, and all of them get the same letter. A residue without ties is a group of one.
-Residues that are not designed are known from the start; they are decoded once for the whole batch.
+Residues that are not designed are known from the start, and decoded once for the whole batch.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Sequences with the model's own log-probability of every letter, without bias."""
+    """Sequences with the model's log-probability of every letter, without bias."""
 
     sequences: Tensor  # [B, L]
     log_p: Tensor  # [B, L]
 
 
 class Following(Protocol):
-    """Changes `State.step_bias` before every step, by what was decoded so far."""
+    """A mark that writes `State.step_bias` before every step, given what was decoded so far."""
 
     def __call__(self, state: State, step: int) -> None:
-        """Write the bias of the group that is next."""
+        """Write the bias of the next group."""
 
     def only(self, prepared: Prepared, rows: NDArray[np.int64]) -> Following:
-        """Return the same for some of the sequences, from the first step on."""
+        """Return this mark for some of the sequences, at the first step."""
 
 
 def decoding_steps(
@@ -49,15 +49,15 @@ def decoding_steps(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Draw the order of the groups and the uniform numbers of each sequence of a batch.
 
-    Both depend on seed and index alone, so a sequence comes out the same in any batch. Whoever
-    knows the seed can draw them too: marked designs take `secret_steps`.
+    Both depend only on seed and index, so a sequence is the same in any batch. Everybody who knows
+    the seed can draw them too, so marked designs use `secret_steps` instead.
     """
 
-    def drawn(index: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def draw_one(index: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rng = np.random.default_rng([seed, index])
         return rng.permutation(len(groups)), rng.random(len(groups), dtype=np.float32)
 
-    return _laid_out(groups, length, map(drawn, indices), len(indices))
+    return _order_groups(groups, length, map(draw_one, indices), len(indices))
 
 
 def secret_steps(
@@ -67,28 +67,29 @@ def secret_steps(
     indices: Sequence[int],
     length: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Draw the same from a secret: nobody without it can draw them again.
+    """Derive the order of the groups and the uniform numbers of each sequence from a secret.
 
-    Who could, and has model and backbone, would learn from each letter what its key promotes.
+    With the numbers, the model and the backbone, one could learn from each letter what its position
+    key promotes. So only the secret gives the numbers.
     """
     count = len(groups)
 
-    def drawn(index: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def draw_one(index: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         words = secret.octets(f"sampler/{label}/{index}", 8 * count).view("<u4")
         order = np.argsort(words[:count], kind="stable")
         upper = words[count:] >> 8  # a float32 in [0, 1) has 24 bits
         return order, upper.astype(np.float32) * np.float32(2.0**-24)
 
-    return _laid_out(groups, length, map(drawn, indices), len(indices))
+    return _order_groups(groups, length, map(draw_one, indices), len(indices))
 
 
-def _laid_out(
+def _order_groups(
     groups: Sequence[Sequence[int]],
     length: int,
     drawn: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]],
     batch: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return groups in their orders [B, groups, widest], and uniform numbers [B, groups]."""
+    """Return groups in the drawn orders [B, groups, widest], and uniform numbers [B, groups]."""
     orders = np.empty((batch, len(groups)), dtype=np.int64)
     uniforms = np.empty((batch, len(groups)), dtype=np.float32)
     for row, (order, numbers) in enumerate(drawn):
@@ -97,7 +98,7 @@ def _laid_out(
 
 
 def padded_groups(groups: Sequence[Sequence[int]], length: int) -> NDArray[np.int64]:
-    """Lay groups of residues out as a table: [groups, widest], filled up with `length`."""
+    """Return groups of residues as a table [groups, widest], padded with `length`."""
     widest = max(map(len, groups), default=1)
     padded = np.full((len(groups), widest), length, dtype=np.int64)
     for row, group in enumerate(groups):
@@ -112,10 +113,10 @@ def sample(
     progress: Callable[[int], None] = lambda done: None,
     before_step: Following | None = None,
 ) -> Sampled:
-    """Draw letters for every sequence; `progress` hears how many groups are done.
+    """Draw letters for every sequence; `progress` is called with the number of decoded groups.
 
-    Half precision on a GPU may overflow in a sequence now and then. Such a sequence is drawn again
-    on the CPU from the same numbers, with a warning; the others stay as they are.
+    Half precision on a GPU may overflow in rare sequences. Such a sequence is drawn again on the
+    CPU from the same random numbers, with a warning. The other sequences are not changed.
     """
     sampled = _sample(prepared, task, progress, before_step)
     failed = np.flatnonzero(~_is_finite(sampled))
@@ -126,8 +127,8 @@ def sample(
     mended = _sample(slower, task.only(failed), lambda done: None, again)
     if not _is_finite(mended).all():
         raise PatternmarkError(
-            f"{task.name}: the network's numbers overflowed in single precision too while it "
-            "designed, so its letters mean nothing: look at the coordinates and at the weights"
+            f"{task.name}: the network's numbers overflowed even in single precision, so the "
+            "designed letters are meaningless: check the coordinates and the weights"
         )
     _log.warning(
         "%s: the network's numbers overflowed in %d of %d sequences, which were sampled again in "
@@ -142,7 +143,7 @@ def sample(
 
 
 def _is_finite(sampled: Sampled) -> NDArray[np.bool_]:
-    """Return for each sequence whether all its numbers are numbers: [B]."""
+    """Return for each sequence whether all its log-probabilities are finite: [B]."""
     return np.asarray(sampled.log_p.isfinite().all(dim=1).cpu().numpy())
 
 
@@ -168,4 +169,4 @@ def _step_for(prepared: Prepared, state: State) -> Callable[[], None]:
         return CpuStep(prepared, state)
     from patternmark.models.gpu import GpuStep  # noqa: PLC0415  # Triton comes with CUDA builds
 
-    return GpuStep(prepared, state).captured()
+    return GpuStep(prepared, state).capture()

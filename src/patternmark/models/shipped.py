@@ -1,4 +1,4 @@
-"""Weights that the distribution patternmark-models brings: 38 MB that no detector needs."""
+"""Find the weights in the distribution patternmark-models: 38 MB that no detector needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decoding a batch remembers between steps, and how it begins."""
+"""The task of decoding a batch, and its state between steps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from patternmark.models.mpnn import HIDDEN, LETTERS, Prepared
 class Task:
     """What to sample on a backbone: B sequences.
 
-    To the logits of residue r of sequence b is added bias[r], and strength[b] to the letters whose
-    bits are set in marks[b, r], before the division by the temperature; -inf forbids a letter.
+    For residue r of sequence b, bias[r] is added to the logits (-inf forbids a letter), and
+    strength[b] to those of the letters whose bits are set in marks[b, r]. The sums are then divided
+    by the temperature.
     """
 
-    # [L] letters of the residues that are not designed, or [B, L]: of each sequence its own
+    # [L] letters of the residues that are not designed, or [B, L] if they differ by sequence
     native: NDArray[np.int64]
     steps: NDArray[np.int64]  # [B, groups, G] designed residues in order, padded with L
     uniforms: NDArray[np.float32]  # [B, groups] in [0, 1): one for each letter drawn
@@ -45,23 +46,23 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Every tensor a step reads or writes; each keeps its place, so that a GPU can replay a step.
+    """All tensors that a step reads or writes. They are never moved, so a GPU can replay a step.
 
-    Row L is nobody: it fills groups that have fewer members than the largest.
+    Row L is padding: it fills groups that have fewer members than the largest.
     """
 
     steps: Tensor  # [groups, G, B] the residues to decode
     uniforms: Tensor  # [groups, B]
-    counter: Tensor  # [1] the group that is next
+    counter: Tensor  # [1] the next group
     temperature: float
     neighbours: Tensor  # [L + 1, K]
     bias: Tensor  # [L + 1, 21]
-    marks: Tensor | None  # [B, L + 1] int32: the letters that are promoted, a bit for each
-    strength: Tensor  # [B] by how much
-    step_bias: Tensor | None  # [G, B, 21] of the group that is next, for marks that follow letters
+    marks: Tensor | None  # [B, L + 1] int32: the promoted letters, a bit for each
+    strength: Tensor  # [B] what is added to the logits of promoted letters
+    step_bias: Tensor | None  # [G, B, 21] bias of the next group, for marks that depend on letters
     heard: list[Tensor]  # per layer [B * (L + 1), H] what residues contribute to their neighbours
-    # What `heard` is before the first step, per layer [R * (L + 1), H]: for all sequences at once
-    # (R = 1), or for each of them (R = B).
+    # The value of `heard` before the first step, per layer [R * (L + 1), H]: one for all sequences
+    # (R = 1), or one for each (R = B).
     undecoded: list[Tensor]
     native: Tensor  # [R, L + 1]
     sequences: Tensor  # [B, L + 1]
@@ -69,7 +70,7 @@ class State:
 
     @classmethod
     def start(cls, prepared: Prepared, task: Task) -> State:
-        """Lay out a task on the model's device."""
+        """Create the tensors of a task on the model's device."""
         device = prepared.encoded.nodes.device
         rows = np.atleast_2d(task.native)
         copies, length = len(task.steps) // len(rows), rows.shape[1]
@@ -78,7 +79,7 @@ class State:
             _decode_fixed(prepared, steps, letters)
             for steps, letters in zip(task.steps[: len(rows)], native[:, :-1], strict=True)
         ]
-        # Half precision has the mantissa of a GPU's fast products, and half the memory.
+        # Half precision takes half the memory, and has as many bits as the fast products of a GPU.
         kind = torch.float16 if device.type == "cuda" else torch.float32
         by_layer = zip(*(heard for heard, _ in started), strict=True)
         undecoded = [torch.cat([with_row(own).to(kind) for own in layer]) for layer in by_layer]
@@ -110,7 +111,7 @@ class State:
         )
 
     def restart(self) -> None:
-        """Forget all steps."""
+        """Return to the state before the first step."""
         self.counter.zero_()
         self.sequences.copy_(self.native.expand_as(self.sequences))
         for heard, start in zip(self.heard, self.undecoded, strict=True):
@@ -121,9 +122,9 @@ class State:
 def _decode_fixed(
     prepared: Prepared, steps: NDArray[np.int64], native: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """Return what residues contribute before the first step: those not designed are decoded.
+    """Decode the residues that are not designed; return what all residues contribute then.
 
-    Also return the log-probability of every native letter, which holds for these.
+    Also return the log-probabilities of the native letters, which are valid for those residues.
     """
     is_designed = np.zeros(len(native) + 1, dtype=bool)
     is_designed[steps] = True
@@ -142,5 +143,5 @@ def _decode_fixed(
 
 
 def with_row(rows: Tensor, value: float = 0.0) -> Tensor:
-    """Append the row that is nobody."""
+    """Append the padding row."""
     return torch.cat([rows, torch.full_like(rows[:1], value)])

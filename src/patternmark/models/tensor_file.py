@@ -1,4 +1,4 @@
-"""Tensors in safetensors files, and what is wrong with a file that does not fit a network."""
+"""Read tensors from safetensors files and check that they fit a network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patternmark.errors import PatternmarkError
 
 
 class CheckpointError(PatternmarkError):
-    """A model's files are missing, damaged, or of another kind of model."""
+    """The files of a model are missing, damaged, or belong to another kind of model."""
 
 
 def fill(
@@ -24,25 +24,29 @@ def fill(
     file: Path,
     name_in_file: Callable[[str], str] = lambda name: name,
 ) -> None:
-    """Put tensors into a network, or say which of them do not fit."""
+    """Load tensors into a network; raise an error that names those that do not fit."""
     wanted = model.state_dict()
     missing = sorted(name_in_file(name) for name in set(wanted) - set(tensors))
     if missing:
         raise CheckpointError(
-            f"{file}: {_some(missing)} missing: the file is incomplete or of another model"
+            f"{file}: {_name_some(missing)} missing: the file is incomplete or of another model"
         )
     unknown = sorted(set(tensors) - set(wanted))
     if unknown:
-        raise CheckpointError(f"{file}: {_some(unknown)} not part of this model")
+        raise CheckpointError(
+            f"{file}: {_name_some(unknown)} not part of this model: the file is of another model"
+        )
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             shapes = f"{tuple(tensor.shape)}, not {tuple(wanted[name].shape)}"
             shown = name_in_file(name)
-            raise CheckpointError(f"{file}: tensor {shown!r} has the shape {shapes}")
+            raise CheckpointError(
+                f"{file}: tensor {shown!r} has the shape {shapes}: the file is of another model"
+            )
     model.load_state_dict({name: tensors[name].to(wanted[name].dtype) for name in wanted})
 
 
-def _some(names: list[str]) -> str:
+def _name_some(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:3]))
     if len(names) == 1:
         return f"tensor {shown} is"
@@ -51,7 +55,7 @@ def _some(names: list[str]) -> str:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Read the tensors of one file; nothing in it is run."""
+    """Read the tensors of one file. No code in the file is run."""
     try:
         return load_file(file)
     except FileNotFoundError:
@@ -61,7 +65,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 
 
 def read_json(file: Path) -> Any:
-    """Read JSON, or say what is wrong with the file."""
+    """Read a JSON file; raise an error that says what is wrong with it."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

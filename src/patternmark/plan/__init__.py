@@ -1,1 +1,1 @@
-"""Planning: how likely a mark will be found, and how often unmarked sequences are called marked."""
+"""Estimate how often a mark is found, and how often unmarked sequences are called marked."""

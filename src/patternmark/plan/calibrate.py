@@ -1,10 +1,11 @@
-"""How often unmarked sequences are called marked: counted, over the key itself and many others.
+"""Count how often unmarked sequences are called marked, with a key and with many fresh keys.
 
-A p-value rests on assumptions about unmarked sequences. Two checks make none: count false positives
-on sequences known to be unmarked, and compare a key with others that had no part in the sequence.
+A p-value depends on assumptions about unmarked sequences. Two checks need none: count false
+positives on sequences that are known to be unmarked, and compare a key with fresh keys, which did
+not mark the sequence.
 
-The other keys are fresh: their secrets are derived from the key's under labels of their own. To who
-does not hold the secret they are random, and a check repeated gives the same numbers.
+The secrets of fresh keys are derived from the secret of the key. To everybody without this secret
+they are random. A repeated check gives the same numbers.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from patternmark.results import Result
 from patternmark.signature import joined
 
 NOMINAL = (0.1, 0.01, 0.001, 1e-4, 1e-5)
-ALARMING = 1.5  # times the nominal rate
+ALARMING = 1.5  # a rate above this multiple of the nominal rate causes a warning
 _ALARM_LEVELS = (0.01, 0.001)
-_OWN = -1  # the number of the key itself among the fresh ones
+_OWN = -1  # the number of the key itself; fresh keys have numbers from 0
 
 
 @dataclass(frozen=True)
 class Rate:
-    """False positives at one nominal rate, with the 95 % interval of independent trials."""
+    """False positives at one nominal rate, with a 95 % interval for independent trials."""
 
     nominal: float
     trials: int
@@ -51,19 +52,19 @@ class Rate:
 
     @classmethod
     def of(cls, nominal: float, hits: int, trials: int) -> Rate:
-        """Return the rate of so many hits."""
+        """Return the rate of some hits among trials."""
         return cls(nominal, trials, hits, hits / trials, *rate_interval(hits, trials))
 
 
 @dataclass(frozen=True, repr=False)
 class Calibration(Result):
-    """Rates over all keys, of the key itself, and of the key that has most false positives."""
+    """Rates over all keys, of the key itself, and of the key with the most false positives."""
 
     key_id: str
     detector: str
     signature: str
     num_sequences: int
-    num_keys: int  # the key itself among them
+    num_keys: int  # including the key itself
     levels: tuple[Rate, ...]
     own_key: tuple[Rate, ...]
     worst_key: tuple[Rate, ...]
@@ -97,7 +98,7 @@ class Calibration(Result):
 
 
 def fresh_key(key: Key, number: int) -> Key:
-    """Return a key of the same profile that marked nothing: number 0, 1, ..."""
+    """Return fresh key number 0, 1, ... with the same profile; it has marked no sequence."""
     secret = key.require_secret().subkey(f"null key/{number}")
     return Key.of(Secret(secret), key.profile)
 
@@ -113,8 +114,8 @@ def count_false_positives(
 ) -> Calibration:
     """Count false positives on unmarked sequences; `step` is called after every key.
 
-    The trials of one sequence under many keys, or of one key on sequences that are alike, are not
-    independent: intervals are then too narrow.
+    Trials of one sequence under many keys, or of one key on similar sequences, are not independent.
+    The intervals are then too narrow.
     """
     judge = Detector(key, detector)
     readings = [reading for reading in judge.read(sequences) if reading.num_scored]
@@ -147,7 +148,7 @@ def _rates(hits: NDArray[np.int64], trials: int) -> tuple[Rate, ...]:
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker needs for every key."""
+    """The data that a worker needs for every key."""
 
     key: Key
     detector: str
@@ -165,7 +166,7 @@ _job: _Job | None = None  # of this worker
 
 
 def _begin(job: _Job) -> None:
-    global _job  # noqa: PLW0603  # handed over once per worker, not once per key
+    global _job  # noqa: PLW0603  # sent once to each worker, not once for each key
     _job = job
 
 
@@ -192,9 +193,9 @@ def rank_p_values(
     num_keys: int,
     step: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Return (1 + fresh keys that do as well) / (1 + fresh keys) for every record.
+    """Return (1 + fresh keys with at least the statistic of the key) / (1 + fresh keys) per record.
 
-    It is valid whatever the sequence is: see `evidence.rank_p_value`.
+    This p-value is valid for any sequence: see `evidence.rank_p_value`.
     """
     own = _statistics(make_detector(key), readings)
     as_good = np.zeros(len(readings), dtype=np.int64)
@@ -209,40 +210,43 @@ def _statistics(detector: Detector, readings: Sequence[Reading]) -> NDArray[np.f
 
 
 def calibration_path(key_file: Path) -> Path:
-    """Return where `detect` looks for the calibration of a key: KEY.calibration.json."""
+    """Return the file that `detect` reads as the calibration of a key: KEY.calibration.json."""
     return key_file.with_name(f"{key_file.name}.calibration.json")
 
 
 def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
-    """Return what to say of a key whose calibration shows too many false positives."""
+    """Return a warning if the calibration of a key shows too many false positives, else None."""
     if not file.exists():
         return None
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content["key_id"] != key.key_id:
-            return f"{file}: this is the calibration of another key, {content['key_id']}"
+            return (
+                f"{file}: this is the calibration of another key, {content['key_id']}: make it "
+                "again, or remove it"
+            )
         levels = [Rate(**level) for level in content["own_key"]["levels"]]
         is_of_detector = content["detector"] == detector
     except (OSError, ValueError, KeyError, TypeError):
-        return f"{file}: no calibration can be read from it; make it anew, or remove it"
+        return f"{file}: no calibration can be read from it: make it again, or remove it"
     for rate in levels if is_of_detector else []:
         if rate.nominal in _ALARM_LEVELS and rate.low > ALARMING * rate.nominal:
             return (
                 f"{file}: this key called {rate.fpr:.2%} of {rate.trials} unmarked sequences "
-                f"marked at a nominal {rate.nominal:.1%} (at least {rate.low:.2%}): its p-values "
-                "are too small for such sequences: call by rank among fresh keys instead"
+                f"marked at a nominal rate of {rate.nominal:.1%} (at least {rate.low:.2%}): its "
+                "p-values are too small for such sequences: decide by rank among fresh keys instead"
             )
     return None
 
 
 def check_num_keys(num_keys: int, fpr: float) -> None:
-    """Refuse a number of fresh keys with which no rank can reach the false positive rate."""
+    """Raise an error if the number of fresh keys is too small to reach the false positive rate."""
     if num_keys < 1:
-        raise ParameterError("at least one fresh key is needed to compare with")
+        raise ParameterError("at least one fresh key is needed for a comparison")
     least = float(rank_p_value(0, num_keys))
     if least > fpr:
         needed = int(np.ceil(1.0 / fpr - 1e-6)) - 1
         raise ParameterError(
-            f"among {num_keys} fresh keys no p-value is below {least:.2g}: "
+            f"with {num_keys} fresh keys no p-value is below {least:.2g}: "
             f"an FPR of {fpr:g} needs {needed} fresh keys or more"
         )

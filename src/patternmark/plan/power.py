@@ -1,8 +1,8 @@
-"""How likely a mark is found: marked sequences are simulated and judged by `auto`.
+"""Estimate how often a mark is found: simulate marked sequences and judge them by `auto`.
 
-Letters have their natural frequencies, tilted by the agreement rates that were measured on designs
-(see `rates`). What a simulation leaves out: in designs some stretches follow the key and others
-cannot, so that single designs differ more than simulated sequences do.
+Letters have their natural frequencies, changed by the agreement rates that were measured on designs
+(see `rates`). The simulation does not model one effect: in real designs some stretches can follow
+the key and others cannot, so designs differ more from each other than simulated sequences do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from patternmark.plan.simulate import marked_sequences, rates_at
 from patternmark.results import Result
 from patternmark.statistics.rates import DELTAS
 
-LONGEST = 4000
+LONGEST = 4000  # symbols of a simulated sequence
 DRAWS, KEYS = 400, 8
 _DELTA_STEP = 0.01
 
@@ -33,7 +33,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True, repr=False)
 class Power(Result):
-    """The share of marked sequences that is found, with its 95 % interval."""
+    """The share of marked sequences that are found, with its 95 % interval."""
 
     delta: float
     length: int
@@ -59,8 +59,8 @@ class Power(Result):
 class PowerStudy:
     """Simulates marks of a profile and counts how many `auto` finds at a false positive rate.
 
-    All strengths and lengths use the same keys and random numbers: a longer sequence goes on where
-    a shorter one ends, so that comparisons are smoother than single rates.
+    All deltas and lengths use the same keys and random numbers: a longer sequence begins with the
+    shorter ones. So differences between rates are more exact than the rates themselves.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class PowerStudy:
         self._known: dict[tuple[float, int], Power] = {}
 
     def power(self, delta: float, length: int) -> Power:
-        """Return the rate for one strength and length."""
+        """Return the rate for one delta and length."""
         if not 1 <= length <= LONGEST:
-            raise ParameterError(f"a length lies between 1 and {LONGEST}, not {length}")
+            raise ParameterError(f"the length must be from 1 to {LONGEST}, not {length}")
         if (delta, length) not in self._known:
             self._step(f"delta {delta:g}, length {length}")
             rates = rates_at(delta, self.profile.alphabet, self.profile.scheme.name)
@@ -97,7 +97,7 @@ class PowerStudy:
         return self._known[delta, length]
 
     def least_length(self, delta: float, tpr: float) -> Power | None:
-        """Return the shortest length that reaches a rate, to 2 %; None: not even the longest."""
+        """Return the shortest length that reaches a rate, to 2 %; None if even LONGEST does not."""
         high = 50
         while self.power(delta, high).tpr < tpr:
             if high == LONGEST:
@@ -110,7 +110,7 @@ class PowerStudy:
         return self.power(delta, high)
 
     def least_delta(self, length: int, tpr: float) -> Power | None:
-        """Return the least strength that reaches a rate, to 0.01; None: not even the largest."""
+        """Return the least delta that reaches a rate, to 0.01; None if no measured delta does."""
         low, high = 0, round(DELTAS[-1] / _DELTA_STEP)
         if self._at(high, length).tpr < tpr:
             return None
@@ -120,7 +120,7 @@ class PowerStudy:
         return self._at(high, length)
 
     def curves(self, deltas: Iterable[float], lengths: Iterable[int]) -> list[list[Power]]:
-        """Return one curve over the lengths for each strength."""
+        """Return one curve over the lengths for each delta."""
         lengths = list(lengths)
         return [[self.power(delta, length) for length in lengths] for delta in deltas]
 

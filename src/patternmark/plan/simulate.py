@@ -1,4 +1,4 @@
-"""Synthetic marked sequences: natural letters, tilted as a marked design's letters are."""
+"""Simulate marked sequences: natural letters, changed by the key as in marked designs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from patternmark.errors import ParameterError
 from patternmark.statistics.likelihood import factors
 from patternmark.statistics.rates import DELTAS, agreement_rates, with_chance
 
-_ENTRIES_AT_ONCE = 2**22  # keys times symbols whose laws are made together
+_ENTRIES_AT_ONCE = 2**22  # keys x symbols whose distributions are computed together
 
 
 def natural_frequencies(alphabet: Alphabet = PROTEIN) -> NDArray[np.float64]:
-    """Return how often each symbol occurs: measured for amino acids, otherwise all alike."""
+    """Return the frequency of each symbol: measured for amino acids, otherwise all equal."""
     weights = np.zeros(alphabet.size)
     weights[alphabet.scored] = 1.0
     if alphabet == PROTEIN:
@@ -25,9 +25,9 @@ def natural_frequencies(alphabet: Alphabet = PROTEIN) -> NDArray[np.float64]:
 
 
 def rates_at(delta: float, alphabet: Alphabet, scheme: str) -> NDArray[np.float64]:
-    """Return how often each marked symbol agrees at any strength up to the largest measured: [V].
+    """Return the rate at which each marked symbol agrees with its key at a delta: [V].
 
-    Between measured strengths the rates are interpolated; at 0 they are those of chance.
+    Rates are interpolated between measured deltas; at 0 they are 1/2, as by chance.
     """
     if not 0.0 <= delta <= DELTAS[-1]:
         raise ParameterError(f"agreement was measured for delta up to {DELTAS[-1]}, not {delta:g}")
@@ -42,8 +42,8 @@ def marked_sequences(
 ) -> NDArray[np.int64]:
     """Turn uniform numbers [B, n] into marked sequences [B, n].
 
-    A position's letters have their natural frequencies times what the key's preference makes of
-    them. A longer sequence begins like a shorter one from the same numbers.
+    The distribution at a position is the natural one times the factors of its key. From the same
+    numbers, a longer sequence begins with the shorter one.
     """
     batch, length = uniforms.shape
     schedule, profile = key.schedule, key.profile
@@ -51,7 +51,7 @@ def marked_sequences(
     frequencies = natural_frequencies(profile.alphabet)
     rates = with_chance(rates, profile.scheme.chance)
     keys = Marker(key).key_sequences([length] * batch, seed)
-    order = np.argsort(keys, axis=None, kind="stable")  # the positions of each key together
+    order = np.argsort(keys, axis=None, kind="stable")  # positions grouped by key
     used, first = np.unique(keys.ravel()[order], return_index=True)
     positions = np.split(order, first[1:])
     symbols = np.empty(batch * length, dtype=np.int64)

@@ -1,1 +1,1 @@
-"""What people look at: pictures of verdicts and of rates, and a page on designs."""
+"""Pictures of verdicts and of rates, and a page on designs."""

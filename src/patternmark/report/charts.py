@@ -1,4 +1,4 @@
-"""Pictures of rates: false positives against what is nominal, detection against length."""
+"""Pictures of rates: false positives against nominal rates, detection against length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLOURS = ("#0b7a75", "#d17b0f", "#5b4b8a", "#8d99ae", "#b23a48", "#3f88c5")
 
 
 def plot_calibration(calibration: Calibration, path: str) -> None:
-    """Draw empirical against nominal rates with their intervals, on logarithmic axes."""
+    """Draw measured against nominal rates with their intervals, on logarithmic axes."""
     figure, axes = _figure()
     rows = ((calibration.levels, "all keys", 1.0), (calibration.own_key, "this key", 1.15))
     nominal = [rate.nominal for rate in calibration.levels]
@@ -30,17 +30,17 @@ def plot_calibration(calibration: Calibration, path: str) -> None:
 
 def _draw_rates(axes: Any, rates: Sequence[Rate], name: str, shift: float, colour: str) -> None:
     for number, rate in enumerate(rates):
-        x = rate.nominal * shift  # beside each other
+        x = rate.nominal * shift  # the two series stand side by side
         axes.plot([x, x], [max(rate.low, 1e-12), rate.high], color=colour, linewidth=1.5)
         label = name if number == 0 else None
         if rate.hits:
             axes.plot([x], [rate.fpr], "o", color=colour, label=label)
-        else:  # no hit: the interval's end is all there is to show
+        else:  # without hits, only the end of the interval can be shown
             axes.plot([x], [rate.high], "v", color=colour, markerfacecolor="none", label=label)
 
 
 def plot_power(curves: Sequence[Sequence[Power]], path: str, title: str) -> None:
-    """Draw the rate of detection against length, a curve for each strength."""
+    """Draw the rate of detection against length, with a curve for each delta."""
     figure, axes = _figure()
     for curve, colour in zip(curves, _COLOURS, strict=False):
         lengths = [point.length for point in curve]

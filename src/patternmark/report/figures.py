@@ -1,4 +1,4 @@
-"""The drawings of a report's page, as inline SVG."""
+"""The figures of the page of a report, as inline SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patternmark.results import LN10
 from patternmark.statistics import NullCurve
 from patternmark.statistics.recover import running_mean
 
-_MOST_POINTS = 1000  # of a track: as many as the page has pixels for
+_MOST_POINTS = 1000  # points of a track; the page is about as many pixels wide
 
 
 def dot_plot(groups: Sequence[NDArray[np.float64]], name: str, show: Callable[[float], str]) -> str:
@@ -29,12 +29,12 @@ def dot_plot(groups: Sequence[NDArray[np.float64]], name: str, show: Callable[[f
         body += _text(74, y + 4, kind, "end")
         if not len(values):
             continue
-        spread = y + 30 * ((np.arange(len(values)) * 0.618034) % 1.0 - 0.5)  # so that none hides
+        spread = y + 30 * ((np.arange(len(values)) * 0.618034) % 1.0 - 0.5)  # no dot hides others
         for x, dot in zip(across.at(values).tolist(), spread.tolist(), strict=True):
             body += f'<circle class="dot {style}" cx="{x:.1f}" cy="{dot:.1f}" r="3"/>'
         found = mean_interval(values)
         mean, half = found["mean"], found["half"]
-        if isfinite(half):  # of few designs, it may be wider than the frame
+        if isfinite(half):  # with few designs, the interval may be wider than the frame
             ends = across.at(np.clip([mean - half, mean + half], across.low, across.high))
             body += f'<path class="bar {style}" d="M{ends[0]:.1f} {y}H{ends[1]:.1f}"/>'
         body += f'<circle class="mean {style}" cx="{across.at(mean):.1f}" cy="{y}" r="6"/>'
@@ -42,10 +42,10 @@ def dot_plot(groups: Sequence[NDArray[np.float64]], name: str, show: Callable[[f
 
 
 def track_plot(track: Track, is_marked: bool) -> str:
-    """Draw the agreement along a record, averaged."""
+    """Draw the agreement along a record, averaged over windows."""
     follows, length = track.agreement, len(track.agreement)
     mean, known = running_mean(follows, WINDOW), running_mean(1.0 - np.isnan(follows), WINDOW)
-    mean[known < 0.5 * known.sum() / max(length, 1)] = np.nan  # too few there to average
+    mean[known < 0.5 * known.sum() / max(length, 1)] = np.nan  # too few for an average
     at = np.unique(np.linspace(0, length - 1, min(length, _MOST_POINTS)).astype(int))
     across, up = Scale(1, max(length, 2), 48, 1040), Scale(0, 1, 128, 12)
     chance = float(up.at(track.chance))
@@ -65,12 +65,12 @@ def track_plot(track: Track, is_marked: bool) -> str:
 
 
 def null_plot(curve: NullCurve, expected: float | None, is_marked: bool) -> str:
-    """Draw what chance does, and what was observed."""
+    """Draw the null of a statistic and its observed value."""
     seen, style = curve.observed, "m" if is_marked else "c"
     low, high = min(float(curve.values[0]), seen), max(float(curve.values[-1]), seen)
     pad = 0.02 * (high - low) + (0.5 if low == high or not curve.is_tail else 0.0)
     across = Scale(low - pad, high + pad, 48 if curve.is_tail else 8, 392)
-    body = (_tail if curve.is_tail else _law)(curve, across)
+    body = (_tail if curve.is_tail else _distribution)(curve, across)
     least = 0.0 if curve.is_tail else 1.0
     body += _x_axis(across, 178, [(t, f"{t:g}") for t in _ticks(low, high, 6, least=least)])
     x = float(across.at(seen))
@@ -83,7 +83,7 @@ def null_plot(curve: NullCurve, expected: float | None, is_marked: bool) -> str:
     return f"<figure>{_svg(400, 204, f'{name}: {by_chance}, observed', body)}</figure>"
 
 
-def _law(curve: NullCurve, across: Scale) -> str:
+def _distribution(curve: NullCurve, across: Scale) -> str:
     up = Scale(0, float(curve.heights.max()), 178, 28)
     xs = across.at(np.repeat(curve.values, 2) + np.tile([-0.5, 0.5], len(curve.values)))
     shape = _points(xs, up.at(np.repeat(curve.heights, 2)))
@@ -111,7 +111,7 @@ class Scale:
 
 
 def _ticks(low: float, high: float, about: int, least: float = 0.0) -> list[float]:
-    """Return some `about` round numbers between two values, no closer than `least`."""
+    """Return roughly `about` round numbers between two values, at least `least` apart."""
     rough = max((high - low) / about, least, 1e-9)
     power = 10.0 ** floor(log10(rough))
     step = next(power * f for f in (1, 2, 5, 10) if power * f >= rough * (1 - 1e-9))

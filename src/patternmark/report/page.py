@@ -1,8 +1,8 @@
-"""A page on designs and their verdicts: one HTML file that needs nothing but a browser.
+"""A page on designs and their verdicts: one HTML file that needs only a browser.
 
-Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part, or, where a
-scheme has no parts, of whether it agrees. It is as secret as the key, and says so at its top. It
-carries no date: the same input gives the same page.
+Unlike the pictures of `plot.py`, the page shows each letter in the colour of its part or, if a
+scheme has no parts, in a colour that tells whether it agrees. So the page is as secret as the key,
+and says so at its top. It contains no date: the same input gives the same page.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from patternmark.report.track import AGREES, DIFFERS, Tracker
 from patternmark.results import Verdict, format_p
 
 LETTERS_IN_ROW, IDS_IN_ROW, GROUP = 60, 10, 10
-# Okabe and Ito's colours, told apart by colour-blind readers, and one more.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, and one more.
 _PALETTE = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "7a5cc0")
 
 
 @dataclass(frozen=True, eq=False)
 class ReportEntry:
-    """One sequence with its verdict, and what its FASTA header says of it."""
+    """One sequence with its verdict, and the facts in its FASTA header."""
 
     verdict: Verdict
     sequence: NDArray[np.int64]  # ids of the alphabet; chains joined by an unscored id
-    scored: NDArray[np.bool_] | None = None  # designed and counted positions; None: all
+    scored: NDArray[np.bool_] | None = None  # designed positions that are scored; None: all
     native: bool = False  # the native sequence, shown for comparison
     score: float | None = None  # mean negative log-likelihood
-    recovery: float | None = None  # share of residues that are the native's
-    watermarked: bool | None = None  # the header names a key (True), a design without (False)
-    words: tuple[str, ...] | None = None  # what each symbol stands for in a text
+    recovery: float | None = None  # share of residues that are equal to the native ones
+    watermarked: bool | None = None  # whether the header names a key; None: not a design
+    words: tuple[str, ...] | None = None  # of a text: the characters of each symbol
 
 
 def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: str) -> str:
     """Return the page: summary, table, marked against unmarked, and each sequence in colour."""
     for entry in entries:
-        _check(detector, entry)
+        _check_entry(detector, entry)
     rows = "".join(_row(entry, i) for i, entry in enumerate(entries, start=1))
     tracker = Tracker(detector.key)
     details = "".join(
         _details(detector, tracker, entry, i) for i, entry in enumerate(entries, start=1)
     )
-    # Half transparent, so that one colour serves light and dark pages.
+    # Half transparent, so that each colour fits light and dark pages.
     colours = "".join(f".p{i} {{ background: #{c}80; }}\n" for i, c in enumerate(_PALETTE))
     numbers = _cells("th", "length", "scored", "statistic", "expected", "p-value")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        # Nothing is loaded and no script runs, whatever an id may hold.
+        # Nothing is loaded and no script runs, whatever text an id contains.
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -71,14 +71,22 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
     )
 
 
-def _check(detector: Detector, entry: ReportEntry) -> None:
+def _check_entry(detector: Detector, entry: ReportEntry) -> None:
     verdict, scored, length = entry.verdict, entry.scored, len(entry.sequence)
     if not detector.made(verdict):
-        raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
+        raise ParameterError(
+            f"the verdict on {verdict.id!r} was not made by this detector: give the detector that "
+            "made it"
+        )
     if scored is not None and len(scored) != length:
-        raise ParameterError(f"{verdict.id!r}: {len(scored)} marks for {length} positions")
+        raise ParameterError(
+            f"{verdict.id!r}: `scored` has {len(scored)} entries for {length} positions: give one "
+            "for each"
+        )
     if entry.words is not None and len(entry.words) != length:
-        raise ParameterError(f"{verdict.id!r}: {len(entry.words)} words for {length} positions")
+        raise ParameterError(
+            f"{verdict.id!r}: {len(entry.words)} words for {length} positions: give one for each"
+        )
 
 
 def _head(detector: Detector, entries: Sequence[ReportEntry]) -> str:
@@ -88,12 +96,13 @@ def _head(detector: Detector, entries: Sequence[ReportEntry]) -> str:
     facts |= {"false positive rate": f"{detector.fpr:g}", "signature": signature}
     rows = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
     learnt = (
-        "which symbols were promoted where. That helps to strip the mark of these sequences, "
-        "and many of them to forge it"
+        "which symbols were promoted where. This helps to remove the mark from these sequences, "
+        "and many such pages help to forge it"
     )
     if detector.key.profile.scheme.takes_parts:
         learnt = (
-            "the partition (which symbols belong to which part), enough to strip or forge the mark"
+            "the partition (which symbols belong to which part), which is enough to remove or "
+            "forge the mark"
         )
     return (
         '<p class="warning" role="note"><strong>Keep this page as secret as the key.</strong> '
@@ -181,9 +190,10 @@ def _comparison(entries: Sequence[ReportEntry]) -> str:
         '<h2>Marked against unmarked designs</h2>\n<div class="scroll"><table><thead><tr><td></td>'
         f"{_cells('th', 'made with the mark', 'made without')}</tr></thead>\n"
         f'<tbody>{body}</tr></tbody></table></div>\n<div class="pair">{plots}</div>\n'
-        '<p class="soft">Made with or without, as the headers say. Mean and 95 % interval '
-        "(Student’s t), which takes designs as independent: those of one backbone are less so. "
-        "The lower the negative log-likelihood, the better the model likes the sequence.</p>\n"
+        '<p class="soft">Made with or without the mark according to the headers. Mean and 95 % '
+        "interval (Student’s t), which assumes independent designs: designs on one backbone are "
+        "less independent. A lower negative log-likelihood means a sequence that the model finds "
+        "likelier.</p>\n"
     )
 
 
@@ -197,14 +207,14 @@ def _interval_html(values: NDArray[np.float64], metric: _Metric) -> str:
 
 
 def _legend(detector: Detector) -> str:
-    """Explain the colours: the parts, or where there are none what agrees."""
+    """Explain the colours: the parts or, if there are none, what agrees."""
     items = (
         f'<span><b class="{_colour(AGREES)}">agrees</b> with its key on the best path</span>'
         f'<span><b class="{_colour(DIFFERS)}">differs</b></span>'
     )
     if detector.key.profile.scheme.takes_parts:
         items = _parts(detector)
-    repeats = ", or a repeat of what stands before" if detector.masks_repeats else ""
+    repeats = ", or a repeat of an earlier stretch" if detector.masks_repeats else ""
     grey = f'<span><b class="u">grey</b> not scored{repeats}</span>'
     return f'<p class="legend">{items}{grey}</p>\n'
 
@@ -235,7 +245,7 @@ def _details(detector: Detector, tracker: Tracker, entry: ReportEntry, number: i
     if entry.words is not None:
         shown, style = _text(entry.words, track.kinds), "seq words"
     curve = detector.statistic.null_curve(reading, verdict.statistic)
-    # A link to what is inside a closed <details> opens it; one to the element itself does not.
+    # A link to an element inside a closed <details> opens it; a link to <details> does not.
     return (
         f"<details{' open' if number == 1 else ''}><summary><b>{_name(entry, number)}</b> "
         f'<span class="soft">p = {format_p(verdict.log10_p)}</span> {_badge(entry)}'
@@ -262,7 +272,7 @@ def _symbol(alphabet: Alphabet, symbol: int) -> str:
 
 
 def _sequence(ids: NDArray[np.int64], kinds: NDArray[np.int64], alphabet: Alphabet) -> str:
-    """Write symbols in numbered rows, each run of one kind as one coloured element."""
+    """Return symbols in numbered rows, with one coloured element for each run of one kind."""
     row, between = (LETTERS_IN_ROW, "") if alphabet.letters else (IDS_IN_ROW, " ")
     name_of = {s: _symbol(alphabet, s) for s in np.unique(ids).tolist()}
     class_of = {k: _colour(k) for k in np.unique(kinds).tolist()}
@@ -282,7 +292,7 @@ def _sequence(ids: NDArray[np.int64], kinds: NDArray[np.int64], alphabet: Alphab
 
 
 def _text(words: Sequence[str], kinds: NDArray[np.int64]) -> str:
-    """Write a text as it runs, each run of one kind as one coloured element."""
+    """Return a text with one coloured element for each run of one kind."""
     pieces = []
     for kind, run in groupby(zip(kinds.tolist(), words, strict=True), key=itemgetter(0)):
         text = "".join(word for _, word in run)

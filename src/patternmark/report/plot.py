@@ -1,9 +1,9 @@
-"""The picture of a verdict: agreement along the sequence, and the null with what was observed.
+"""The picture of a verdict: agreement along the sequence, and the null with the observed value.
 
-It names neither parts nor keys, but whoever has the sequence learns from the track. With the
-paper's scheme there are only 92,378 splits to try, and a track singles out the right one. Tracks of
-other schemes have one point for each window: they tell how many symbols of a window agree with
-their keys, not which. Even so, a picture is as confidential as the key.
+It shows neither parts nor keys, but with the sequence the track reveals them. In the paper's scheme
+there are only 92,378 possible partitions into two parts, and the track shows which one is right.
+Tracks of other schemes have one point for each window: they show how many symbols of a window agree
+with their keys, but not which ones. Even so, a picture is as confidential as the key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARKED, UNMARKED, NULL = "#0b7a75", "#8d99ae", "#c9d1d9"
 
 
 def require_matplotlib() -> None:
-    """Say what to install where matplotlib is missing."""
+    """Raise an error that says what to install if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401, PLC0415
     except ImportError:
@@ -42,7 +42,7 @@ def plot_verdicts(
     scored: Sequence[NDArray[np.bool_] | None] | None = None,
     rates: Sequence[NDArray[np.float64] | None] | None = None,
 ) -> None:
-    """Draw one row for each verdict and save it; the suffix sets the format (png, svg, pdf)."""
+    """Draw one row for each verdict and save the picture; the suffix sets its format."""
     require_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415  # no pyplot: no window, no state
 
@@ -68,7 +68,7 @@ def plot_verdicts(
 
 def _draw_track(axes: Any, track: Track, colour: str) -> None:
     mean = running_mean(track.agreement, WINDOW)
-    # Windows that overlap would tell, by their differences, which symbols agree.
+    # The differences between overlapping windows would reveal which symbols agree.
     first, step = (0, 1) if track.shows_symbols else (min(WINDOW, len(mean)) // 2, WINDOW)
     at = np.arange(first, len(mean), step)
     position, mean = at + 1, mean[at]

@@ -1,10 +1,10 @@
-"""Along a record: which symbols speak for the mark. What pictures and pages are drawn from.
+"""Find which symbols of a record support the mark, as the data of pictures and pages.
 
-The paper's scheme shows in neighbours: a key that follows the one before, as the chain prefers.
-Other marks show in symbols that agree with their keys, along the path through the schedule that
-explains the record best. A path is chosen among many, so that even an unmarked record agrees with
-its best more often than half: this, not a half, is the level of chance. For block marks it is
-measured: the same letters are searched under fresh coins.
+In the paper's scheme these are neighbours whose keys follow each other as the chain prefers. In
+other schemes these are symbols that agree with their keys along the best path through the
+schedule. The best path is chosen among many, so even an unmarked record agrees with it at more than
+half of its positions. This higher share is shown as the level of chance. For block marks it is
+measured: the same letters are searched with fresh coins.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from patternmark.statistics.recover import agreement, recover
 
 AGREES, DIFFERS = 0, 1
 WINDOW = 31  # positions that pictures average over
-_LEAST_COST = 8
-_DRAWS = 5  # of fresh coins: the median of what chance does
+_LEAST_COST = 8  # of a slip, in agreeing symbols
+_DRAWS = 5  # draws of fresh coins; their median is the level of chance
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """What to draw along a record of n positions."""
+    """The data to draw along a record of n positions."""
 
     kinds: NDArray[np.int64]  # [n] the paper's part, or AGREES or DIFFERS; NO_KEY: not scored
-    agreement: NDArray[np.float64]  # [n] 1 or 0; nan where nothing can be said
-    chance: float  # how often chance agrees
+    agreement: NDArray[np.float64]  # [n] 1 or 0; nan if unknown
+    chance: float  # the share that agrees by chance
     name: str  # what agrees
-    shows_symbols: bool  # whether a picture may tell of each symbol; if not, of windows alone
+    shows_symbols: bool  # whether a picture may show each symbol; otherwise only windows
 
 
 class Tracker:
-    """Finds the tracks of a key's records.
+    """Finds the tracks of records under a key.
 
     >>> from patternmark import Detector, Profile
     >>> parts = ["ACDEFGHIKL", "MNPQRSTVWY"]
@@ -65,7 +65,7 @@ class Tracker:
 
 
 def _in_parts(key: Key) -> Follower:
-    """Follow the chain of the parts that symbols belong to."""
+    """Return a function that follows the chain of the parts of symbols."""
     scheme = cast(Paper, key.profile.scheme)
 
     def follow(reading: Reading) -> Track:
@@ -77,8 +77,8 @@ def _in_parts(key: Key) -> Follower:
 
 
 def _in_turns(key: Key) -> Follower:
-    """Follow a schedule that comes round."""
-    whole: list[PhaseStatistic] = []  # for all records, where the alphabet is small
+    """Return a function that follows the circle of a schedule."""
+    whole: list[PhaseStatistic] = []  # one for all records, if the alphabet is small
 
     def follow(reading: Reading) -> Track:
         excerpt, (numbered,) = excerpt_of(key, [reading])
@@ -92,7 +92,7 @@ def _in_turns(key: Key) -> Follower:
 
 
 def _in_blocks(key: Key) -> Follower:
-    """Follow the blocks of the likeliest nonce."""
+    """Return a function that follows the blocks of the likeliest nonce."""
     statistic = BlockStatistic.of(key)
     block, nonces = _sizes(key)
 
@@ -100,7 +100,7 @@ def _in_blocks(key: Key) -> Follower:
         agrees = _along_blocks(reading, statistic, block)
         fresh = [BlockStatistic(_FreshCoins(block, nonces, draw)) for draw in range(_DRAWS)]
         shares = [_mean(_along_blocks(reading, coins, block)) for coins in fresh]
-        return _agreeing(agrees, float(np.median(shares)))
+        return _agreement_track(agrees, float(np.median(shares)))
 
     return follow
 
@@ -111,22 +111,22 @@ def _sizes(key: Key) -> tuple[int, int]:
 
 
 class _FreshCoins:
-    """Coins that no key has: what chance does with a record, the same in every picture."""
+    """Random coins without a key, which show the level of chance; the same in every picture."""
 
     def __init__(self, block: int, nonces: int, draw: int) -> None:
         self.block, self.nonces, self._draw = block, nonces, draw
 
     def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
-        """Return the coins of the first blocks of a chain; more blocks begin like fewer."""
+        """Return the coins of the first blocks of a chain, the same for any number of blocks."""
         rng = np.random.default_rng([self._draw, chain])
         return rng.integers(0, 2**16, size=(blocks, self.nonces), dtype=np.uint16)
 
 
 def _along_blocks(reading: Reading, statistic: BlockStatistic, block: int) -> NDArray[np.float64]:
-    """Return 1 where a symbol agrees with its block, 0 where not: [n].
+    """Return 1 where a symbol agrees with its block, and 0 where it does not: [n].
 
-    Beyond the ends of the stretch that looks marked, the blocks run on without slips. Where none
-    explains a chain better than no mark does, it is followed from its first block.
+    Outside the stretch that looks marked, the blocks continue without slips. If no stretch looks
+    marked, a chain is followed from its first block.
     """
     agrees = np.full(len(reading.symbols), np.nan)
     nonce = int(np.argmax(statistic.log_ratios(reading)))
@@ -148,7 +148,7 @@ def _mean(agrees: NDArray[np.float64]) -> float:
     return float(known.mean()) if known.size else 0.5
 
 
-def _agreeing(agrees: NDArray[np.float64], chance: float) -> Track:
+def _agreement_track(agrees: NDArray[np.float64], chance: float) -> Track:
     kinds = np.full(len(agrees), NO_KEY)
     kinds[agrees == 1.0] = AGREES
     kinds[agrees == 0.0] = DIFFERS
@@ -166,14 +166,14 @@ def _along_schedule(reading: Reading, phases: PhaseStatistic) -> Track:
         if len(read):
             signs = phases.signs_along(symbols, nonce)[read]
             agrees[chain.start + read] = signs[np.arange(len(read)), best_path(signs)] > 0
-    return _agreeing(agrees, _usual_share(reading.parts, phases.num_phases))
+    return _agreement_track(agrees, _median_share(reading.parts, phases.num_phases))
 
 
 def best_path(signs: NDArray[np.int8]) -> NDArray[np.int64]:
     """Return the phase of every position along the best path: signs [n, P] -> [n].
 
-    A slip to the next phase, up or down, costs what a fair walk of n steps gains by itself: less
-    would let the path follow chance.
+    A slip to the next phase, up or down, costs sqrt(n), which is about what a path gains by chance
+    in n steps. With a smaller cost the path would follow chance.
     """
     length, period = signs.shape
     cost = max(_LEAST_COST, ceil(sqrt(length)))
@@ -192,14 +192,14 @@ def best_path(signs: NDArray[np.int8]) -> NDArray[np.int64]:
     return path
 
 
-def _usual_share(chains: list[NDArray[np.int64]], phases: int) -> float:
-    """Return the share that the best of so many phases agrees with by chance, half of the time."""
+def _median_share(chains: list[NDArray[np.int64]], phases: int) -> float:
+    """Return the median of the share that agrees by chance in the best of some phases."""
     agreed, total = 0, 0
     for chain in chains:
         scored = int(np.count_nonzero(chain != UNREAD))
         counts = np.arange(scored + 1)
         tails = phase_log_tail(counts, np.full(scored + 1, scored), phases)
-        agreed += int(np.count_nonzero(tails >= log(0.5))) - 1  # the largest that often
+        agreed += int(np.count_nonzero(tails >= log(0.5))) - 1  # the median
         total += scored
     return agreed / total if total else 0.5
 

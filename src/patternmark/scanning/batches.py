@@ -1,10 +1,11 @@
-"""Arrow record batches in, hits out: for pipelines that read and share work in their own way.
+"""Scan Arrow record batches, for pipelines that read files and distribute work themselves.
 
     scan_batches(batches, screen)          an iterator of batches, as Spark's mapInArrow wants it
 
-A batch needs a column of sequences; its columns `id`, `file` and `offset` are taken over where it
-has them. Hits carry p-values of their own: who sees all batches corrects them for the number of
-tests, which the metadata of each batch of hits says (`result.corrected` does it for files).
+A batch needs a column of sequences. Its columns `id`, `file` and `offset` are copied to the hits if
+they exist. The p-values of hits are not corrected for the number of tests, because one call does
+not see all batches. The metadata of each batch of hits gives its number of tests: add these numbers
+up and correct at the end (for files, `result.corrected` does so).
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from patternmark.scanning.judging import judge
 from patternmark.scanning.keyset import KeySet
 from patternmark.scanning.result import COLUMNS
 
-# What cannot be known of one batch is left to whoever has all.
-_LATER = ("log10_p_corrected", "p_corrected")
-HIT_COLUMNS = tuple(pair for pair in COLUMNS if pair[0] not in _LATER)
+_NEED_ALL_BATCHES = ("log10_p_corrected", "p_corrected")
+HIT_COLUMNS = tuple(pair for pair in COLUMNS if pair[0] not in _NEED_ALL_BATCHES)
 
 
 def hit_schema() -> Any:
@@ -33,7 +33,7 @@ def hit_schema() -> Any:
 def scan_batches(
     batches: Iterable[Any], screen: KeySet, sequence: str = "sequence"
 ) -> Iterator[Any]:
-    """Yield the hits of each record batch, perhaps none; metadata says how many tests were made."""
+    """Yield one batch of hits, perhaps empty, for each batch; metadata has the number of tests."""
     import pyarrow as arrow  # noqa: PLC0415
 
     first = 0
@@ -44,7 +44,7 @@ def scan_batches(
         names = batch.schema.names
         rows = []
         for hit in found.hits:
-            row = hit["offset"]  # of the batch
+            row = hit["offset"]  # in the batch
             own = {name: batch.column(name)[row].as_py() for name in ("file", "offset")
                    if name in names}  # fmt: skip
             rows.append({"file": "", **hit, "offset": first + row, **own})
@@ -61,7 +61,7 @@ def scan_batches(
 
 
 def count_tests(batches: Iterable[Any], screen: KeySet, sequence: str = "sequence") -> int:
-    """Return how many tests a scan of batches makes, for who loses the metadata of hits."""
+    """Return how many tests a scan of batches makes, for pipelines that drop metadata."""
     segments = 0
     for batch in batches:
         loaded = column(batch, sequence)

@@ -1,7 +1,7 @@
 """The loops of the first stage for block keys, compiled by numba.
 
-A lane is a nonce of a key. What a residue says to 64 lanes is one word, and the words of eight
-phases stand side by side. `patternmark.fast.lanes` adds them up.
+A lane is one nonce of a key. One word says with which of 64 lanes a residue agrees, and the words
+of eight phases stand side by side. `patternmark.fast.lanes` adds them up.
 """
 
 # mypy: ignore-errors
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, uint64
 
 from patternmark.fast.lanes import ABREAST, CHUNK, LANES, PLANES, add_up, reaching
-from patternmark.scanning.byte_lanes import ones, place_letters  # as many at once as a CHUNK
+from patternmark.scanning.byte_lanes import ones, place_letters  # handles one CHUNK
 
 SEGMENT, KEY = 0, 1  # the columns of `hits`
 
@@ -21,12 +21,12 @@ _EVERY = uint64(0xFFFFFFFFFFFFFFFF)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def lay_out(letters, begins, known, width, places, edges, scored):
-    """Write down where in a table the words of each residue begin, segment by segment.
+    """Write where in a table the words of each residue begin, segment by segment.
 
-    A table has a row of `width` words for each letter, one word for each position. Row 0 is empty:
-    for letters that are not scored (bits of `known` are 0), and to fill up the last chunk of a
-    segment. `letters` has room for a chunk behind the last. What is written is the same for all
-    keys.
+    A table has a row of `width` words for each letter, with one word for each position. Row 0 is
+    empty. It is used for letters that are not scored (their bit of `known` is 0) and to fill the
+    last chunk of a segment. `letters` must be padded with one chunk. The places are the same for
+    all keys.
     """
     at = 0
     for s in range(len(begins) - 1):
@@ -44,11 +44,11 @@ def lay_out(letters, begins, known, width, places, edges, scored):
 def passing_keys(
     tables, places, edges, scored, first, nonces, keys, limits, passing, planes, tally, hits
 ):
-    """Judge segments from `first` on by some keys; return how many pairs passed, and the next.
+    """Judge segments from `first` on; return how many pairs passed, and the next segment.
 
-    The keys share one word, or one key has several: `tables` are [words, rows * width]. `limits`
-    are the counts of each level of the tally, [n + 1, levels], of which `passing` decides. `planes`
-    is memory to count in: [words, phases / 8, PLANES, 8].
+    The keys share one word, or one key has several words: `tables` is [words, rows * width].
+    `limits` has the counts of each level of the tally, [n + 1, levels]; pairs pass at level
+    `passing`. `planes` is working memory: [words, phases / 8, PLANES, 8].
     """
     words, groups = planes.shape[:2]
     flat = planes.reshape(words, -1)
@@ -69,7 +69,7 @@ def passing_keys(
                     reached |= reaching(flat[w], g * ABREAST, limit)
             if reached == 0:
                 break
-            of_keys = _by_key(reached, nonces, keys)
+            of_keys = _keys_of_lanes(reached, nonces, keys)
             tally[level] += np.int64(ones(of_keys))
             if level == passing:
                 for k in range(keys):
@@ -80,8 +80,8 @@ def passing_keys(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _by_key(reached, nonces, keys):
-    """Return one bit for each key: whether any of its lanes is among those that are reached."""
+def _keys_of_lanes(reached, nonces, keys):
+    """Return one bit for each key: whether any of its lanes has reached the limit."""
     if nonces == 1:
         return reached
     if keys == 1:
@@ -95,7 +95,7 @@ def _by_key(reached, nonces, keys):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count(tables, places, edges, planes, counts):
-    """Write down the count of every lane and phase: [segments, words * 64, phases]."""
+    """Write the count of every lane and phase: [segments, words * 64, phases]."""
     words, groups = planes.shape[:2]
     flat = planes.reshape(words, -1)
     for s in range(len(counts)):

@@ -1,8 +1,8 @@
-"""Memory that is read into and used again.
+"""Reusable memory that files are read into.
 
-A scan reads faster than a system hands out fresh memory, page by page and to one thread at a time.
-So bytes go from a file into a buffer once, are looked at there, and the buffer takes what comes
-next.
+A scan reads faster than the operating system provides new memory, which it does page by page and
+for one thread at a time. So bytes are read from a file into a buffer, used there without a copy,
+and then the buffer is reused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NEWLINE = 10
 
 
 class Buffer:
-    """Bytes, and the room behind them that the compiled loops need."""
+    """Bytes, followed by the padding that the compiled loops need."""
 
     def __init__(self, room: int) -> None:
         self._bytes = bytearray(room + kernels().SLACK)
@@ -28,18 +28,18 @@ class Buffer:
 
     @property
     def room(self) -> int:
-        """How many bytes fit before it must grow."""
+        """How many bytes fit before the buffer must grow."""
         return len(self._bytes) - int(kernels().SLACK)
 
     def append(self, more: Any) -> None:
-        """Add bytes; other threads go on meanwhile."""
+        """Add bytes; other threads can run meanwhile."""
         found = np.frombuffer(more, dtype=np.uint8)
         self._grow(self.size + len(found))
         self._array[self.size : self.size + len(found)] = found
         self.size += len(found)
 
     def read(self, stream: Any, most: int) -> int:
-        """Add what a stream has next, few only at its end; return how many bytes."""
+        """Add the next `most` bytes of a stream, or fewer at its end; return how many."""
         self._grow(self.size + most)
         before = self.size
         with memoryview(self._bytes) as view:
@@ -52,15 +52,15 @@ class Buffer:
         return self.size - before
 
     def find(self, what: bytes, after: int = 0) -> int:
-        """Return where some bytes are first, from a place on, or -1."""
+        """Return where some bytes first occur at or after a place, or -1."""
         return self._bytes.find(what, after, self.size)
 
     def find_last(self, what: bytes) -> int:
-        """Return where some bytes are last, or -1."""
+        """Return where some bytes last occur, or -1."""
         return self._bytes.rfind(what, 0, self.size)
 
     def starts_with(self, *any_of: bytes) -> bool:
-        """Tell what it begins with."""
+        """Tell whether the buffer starts with any of these bytes."""
         return self._bytes.startswith(any_of, 0, self.size)
 
     def content(self, begin: int, end: int) -> bytes:
@@ -68,17 +68,17 @@ class Buffer:
         return bytes(memoryview(self._bytes)[begin:end])
 
     def view(self, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return some bytes as they lie there."""
+        """Return some bytes without a copy."""
         return self._array[begin:end]
 
     def padded(self, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return some bytes and newlines behind them; what lay there is lost."""
+        """Return some bytes followed by newlines, which overwrite what was there."""
         behind = end + int(kernels().SLACK)
         self._array[end:behind] = _NEWLINE
         return self._array[begin:behind]
 
     def drop(self, count: int) -> None:
-        """Forget the first bytes."""
+        """Remove the first bytes."""
         self._array[: self.size - count] = self._array[count : self.size].copy()
         self.size -= count
 
@@ -91,13 +91,13 @@ class Buffer:
 
 
 class Buffers:
-    """Buffers that are free; threads share them, and there are never more than were in use."""
+    """The free buffers, shared by all threads. There are never more than were in use at once."""
 
     def __init__(self) -> None:
         self._free: list[Buffer] = []  # its `append` and `pop` need no lock
 
     def take(self, room: int = 0) -> Buffer:
-        """Return an empty buffer that has room for a piece, and for so many bytes."""
+        """Return an empty buffer with room for a piece and for at least `room` bytes."""
         room = max(room, _usual())
         while self._free:
             try:
@@ -110,17 +110,17 @@ class Buffers:
         return Buffer(room)
 
     def give(self, buffer: Buffer) -> None:
-        """Take a buffer back that nobody looks at any more."""
-        if buffer.room <= 2 * _usual():  # one for a very long record is not kept
+        """Give back a buffer that is not used any more."""
+        if buffer.room <= 2 * _usual():  # buffers of very long records are not kept
             self._free.append(buffer)
 
     def forget(self) -> None:
-        """Leave the memory to others."""
+        """Free the memory."""
         self._free.clear()
 
 
 def _usual() -> int:
-    return sizes.PIECE + 4 * sizes.STREAMED  # streams are read beyond a piece
+    return sizes.PIECE + 4 * sizes.STREAM_READ  # reads from streams may end after a piece
 
 
 BUFFERS = Buffers()

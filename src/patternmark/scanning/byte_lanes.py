@@ -1,8 +1,8 @@
-"""64 bytes at once for numba: a byte's bit of each, side by side in one machine word.
+"""Vector operations for numba that handle 64 bytes at once, one bit of each in a machine word.
 
-Compilers turn loops over bytes into vector instructions only where a loop is long and plain; lines
-of sequence files are neither. So the few operations that are needed are written for vectors here,
-in terms that LLVM has for every processor.
+Compilers use vector instructions only for long and simple loops over bytes. Loops over the lines of
+sequence files are neither. So the few operations that are needed are written with vectors here, in
+LLVM instructions that exist for every processor.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 64
-LETTERS_PLACED = 32  # by `place_letters` at once
-WORDS = 24  # that `add_signed_ones` goes through
+LETTERS_PLACED = 32  # letters that one call of `place_letters` handles
+WORDS = 24  # words that one call of `add_signed_ones` handles
 _GROUPS = WORDS // 8
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 _VECTOR = ir.VectorType(_BYTE, LANES)
 
 
-def _all(value: int) -> ir.Constant:
+def _fill(value: int) -> ir.Constant:
     return ir.Constant(_VECTOR, [value] * LANES)
 
 
-def _loaded(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+def _load_vector(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
     data = context.make_array(kind)(context, builder, array).data
     place = builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
     found = builder.load(place)
@@ -40,10 +40,10 @@ def bit_planes(typing: Any, raw: Any, at: Any) -> Any:
     del typing, at
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        found = _loaded(context, builder, signature.args[0], *arguments)
+        found = _load_vector(context, builder, signature.args[0], *arguments)
         words = [
             builder.bitcast(
-                builder.icmp_signed("<", builder.shl(found, _all(7 - k)), _all(0)), _WORD
+                builder.icmp_signed("<", builder.shl(found, _fill(7 - k)), _fill(0)), _WORD
             )
             for k in range(8)
         ]
@@ -55,19 +55,19 @@ def bit_planes(typing: Any, raw: Any, at: Any) -> Any:
 
 @intrinsic
 def newlines(typing: Any, raw: Any, at: Any) -> Any:
-    """Return which of raw[at : at + 64] end a line: bit i is that of byte i."""
+    """Return which bytes of raw[at : at + 64] are newlines: bit i belongs to byte i."""
     del typing, at
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        found = _loaded(context, builder, signature.args[0], *arguments)
-        return builder.bitcast(builder.icmp_unsigned("==", found, _all(10)), _WORD)
+        found = _load_vector(context, builder, signature.args[0], *arguments)
+        return builder.bitcast(builder.icmp_unsigned("==", found, _fill(10)), _WORD)
 
     return types.uint64(raw, types.int64), generate
 
 
 @intrinsic
 def first_one(typing: Any, word: Any) -> Any:
-    """Return the place of a word's lowest bit that is 1; of none it is 64."""
+    """Return the place of the lowest bit of a word that is 1, or 64 if there is none."""
     del typing, word
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -91,10 +91,10 @@ def ones(typing: Any, word: Any) -> Any:
 
 @intrinsic
 def add_signed_ones(typing: Any, words: Any, plus: Any, sums: Any) -> Any:
-    """Add to each sum the ones of its word that `plus` has too, less those that it has not.
+    """Add to each sum the ones of its word where `plus` is 1, less the ones where it is 0.
 
-    `words` and `sums` are WORDS long, and eight are done at once: left to itself, the compiler
-    counts the ones of one word after the other.
+    `words` and `sums` have WORDS entries, of which eight are handled at once: without this, the
+    compiler counts the ones of one word after the other.
     """
     del typing, plus
 
@@ -129,16 +129,16 @@ def add_signed_ones(typing: Any, words: Any, plus: Any, sums: Any) -> Any:
 def copy_letters(typing: Any, raw: Any, at: Any, into: Any, to: Any) -> Any:
     """Write the places in the Latin alphabet of raw[at : at + 64] to into[to : to + 64].
 
-    Return which bytes are no letters: bit i is that of byte i. What is written for them is no good.
+    Return which bytes are not letters: bit i belongs to byte i. Do not use what is written there.
     """
     del typing, at, to
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        found = _loaded(context, builder, signature.args[0], *arguments[:2])
+        found = _load_vector(context, builder, signature.args[0], *arguments[:2])
         data = context.make_array(signature.args[2])(context, builder, arguments[2]).data
         place = builder.bitcast(builder.gep(data, [arguments[3]]), _VECTOR.as_pointer())
-        builder.store(builder.and_(found, _all(31)), place).align = 1
-        is_none = builder.icmp_unsigned("!=", builder.and_(found, _all(0xC0)), _all(0x40))
+        builder.store(builder.and_(found, _fill(31)), place).align = 1
+        is_none = builder.icmp_unsigned("!=", builder.and_(found, _fill(0xC0)), _fill(0x40))
         return builder.bitcast(is_none, _WORD)
 
     return types.uint64(raw, types.int64, into, types.int64), generate
@@ -151,9 +151,9 @@ def place_letters(
 ) -> Any:  # fmt: skip
     """Write letter * width + column, and the next columns, for 32 letters: to into[to : to + 32].
 
-    Letters are those from `at` on, each below 32. Bit i of `known` says whether letter i counts;
-    what does not is taken for letter 0. From the `left`-th letter on all places are 0. Return how
-    many letters count.
+    The letters begin at `at` and are below 32. Bit i of `known` says whether letter i is scored; a
+    letter that is not scored becomes letter 0. Only the first `left` letters count: for the others
+    0 is written. Return how many letters are scored.
     """
     del typing, at, left, known, width, column, to
 

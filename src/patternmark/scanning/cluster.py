@@ -1,8 +1,8 @@
-"""The same scan under Ray: pieces are tasks of Ray Data, which starts those of lost workers anew.
+"""Run a scan on Ray: each piece is a task of Ray Data, which restarts the tasks of lost workers.
 
-Rows come back in any order and are kept by their names, as those of threads are: the result is the
-same to the byte. Workers must see the files under the same names, and they get the keys, secrets
-too: run it on machines that may have them.
+Rows come back in any order and are stored under their names, as in a scan with threads. So the
+result is the same to the byte. Workers must see the files under the same names. They receive the
+keys with their secrets: use only machines that may hold them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from patternmark.io.kept import Kept
 from patternmark.scanning.file_scan import Result, Scan, Step, piece_name, scan_file, scan_piece
 from patternmark.scanning.sources import is_plain, num_pieces, plain_piece
 
-_PATIENCE = 10.0  # seconds
-_WHOLE = -1  # instead of a piece's number: a file that can only be read from its beginning on
+_CONNECT_SECONDS = 10.0
+_WHOLE = -1  # instead of a piece number: a file that must be read from the start
 
 
 def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
-    """Scan all that is not done, on a cluster or, without an address, on this machine."""
+    """Scan all unfinished pieces, on a cluster or, without an address, on this machine."""
     try:
         import ray  # noqa: PLC0415  # the cluster extra
         import ray.data  # noqa: PLC0415
@@ -35,7 +35,7 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
         _check_reachable(address)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
-        # Ray would look for a cluster by itself, and talk much.
+        # Without these options Ray looks for a cluster by itself and prints a lot.
         try:
             ray.init(
                 address=address or "local",
@@ -53,11 +53,11 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
         data = ray.data.from_items(items, override_num_blocks=len(items))
         screen, sequence = ray.put(scan.screen), scan.sequence
 
-        def scanned(item: dict[str, Any]) -> dict[str, Any]:
-            rows = _scanned(item, ray.get(screen), sequence)
+        def scan_one(item: dict[str, Any]) -> dict[str, Any]:
+            rows = _scan_item(item, ray.get(screen), sequence)
             return {"rows": json.dumps(rows)}
 
-        for result in data.map(scanned).iter_rows():
+        for result in data.map(scan_one).iter_rows():
             for row in json.loads(result["rows"]):
                 scan.keep(kept, row)
                 step(row["bytes"], row["found"]["records"])
@@ -65,22 +65,22 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address where nobody answers: Ray would try for minutes, and say nothing."""
+    """Raise an error if nothing answers at an address: Ray would try silently for minutes."""
     host, found, port = address.rpartition("://")[2].rpartition(":")
-    if not found:  # such as auto
+    if not found:  # such as `auto`
         return
     try:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, ValueError, OverflowError) as error:
         raise PatternmarkError(f"the Ray cluster at {address} cannot be reached: {error}") from None
 
 
 def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
-    """Return what is to be done, a row for each task."""
+    """Return one row for each task that is to be done."""
     items = []
     for index, file in enumerate(scan.files):
         if file == "-":
-            raise PatternmarkError("on Ray only files can be scanned, not standard input")
+            raise PatternmarkError("Ray cannot scan standard input: give files")
         numbers = range(num_pieces(file)) if is_plain(file) else [_WHOLE]
         for number in numbers:
             if number == _WHOLE or not _is_done(kept, index, number):
@@ -93,7 +93,7 @@ def _is_done(kept: Kept, index: int, number: int) -> bool:
     return row is not None and not row["failed"]
 
 
-def _scanned(item: dict[str, Any], screen: Any, sequence: str) -> list[dict[str, Any]]:
+def _scan_item(item: dict[str, Any], screen: Any, sequence: str) -> list[dict[str, Any]]:
     file, index, number = item["file"], item["index"], item["number"]
     if number == _WHOLE:
         return list(scan_file(file, index, screen, sequence))

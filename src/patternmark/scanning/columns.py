@@ -1,4 +1,4 @@
-"""Sequences in a column: of Parquet, of Arrow files, of Arrow record batches."""
+"""Read sequences from a column of a Parquet file, an Arrow file or an Arrow record batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patternmark.scanning.loaded import TOO_LONG, Loaded, Piece
 
 
 def column_pieces(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Piece]:
-    """Yield the record batches of a file of Parquet or Arrow."""
+    """Yield the pieces of a Parquet or Arrow file."""
     try:
         import pyarrow as arrow  # noqa: PLC0415  # the scan extra
     except ImportError:
@@ -30,7 +30,7 @@ def column_pieces(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Pie
             opened = _parquet if is_parquet else _arrow
             total, batches = opened(path, sequence, stack)
             size, first = os.path.getsize(path), 0
-            for number, batch in enumerate(_of_pieces(batches, sequence)):
+            for number, batch in enumerate(_piece_batches(batches, sequence)):
                 load = partial(column, batch, sequence, first)
                 after = first + len(batch)
                 taken = size * after // total - size * first // total
@@ -38,20 +38,20 @@ def column_pieces(path: str, sequence: str, *, is_parquet: bool) -> Iterator[Pie
                 first = after
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    # Of a damaged file names may be no text, and columns not be there.
+    # In a damaged file, names may not be text and columns may be missing.
     except (arrow.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
 def _parquet(path: str, sequence: str, stack: ExitStack) -> tuple[int, Iterator[Any]]:
-    """Return how many rows there are, and batches of them; of a wide table no more is read."""
+    """Return the number of rows, and batches of them. Other columns are not read."""
     from pyarrow import parquet  # noqa: PLC0415
 
     file = stack.enter_context(parquet.ParquetFile(path))
     every = file.schema_arrow.names
     _check_column(sequence, every)
     names = [name for name in every if name in (sequence, "id")]
-    return file.metadata.num_rows, file.iter_batches(batch_size=sizes.ROWS, columns=names)
+    return file.metadata.num_rows, file.iter_batches(batch_size=sizes.COLUMN_ROWS, columns=names)
 
 
 def _arrow(path: str, sequence: str, stack: ExitStack) -> tuple[int, Iterator[Any]]:
@@ -63,8 +63,8 @@ def _arrow(path: str, sequence: str, stack: ExitStack) -> tuple[int, Iterator[An
     return reader.count_rows(), (reader.get_batch(i) for i in range(reader.num_record_batches))
 
 
-def _of_pieces(batches: Iterable[Any], sequence: str) -> Iterator[Any]:
-    """Cut and join batches to such as have the bytes of a piece, about: they are of any size."""
+def _piece_batches(batches: Iterable[Any], sequence: str) -> Iterator[Any]:
+    """Cut and join batches of any size into batches of about `sizes.PIECE` bytes."""
     import pyarrow as arrow  # noqa: PLC0415
 
     waiting: list[Any] = []
@@ -72,7 +72,7 @@ def _of_pieces(batches: Iterable[Any], sequence: str) -> Iterator[Any]:
     for batch in batches:
         names = [name for name in batch.schema.names if name in (sequence, "id")]
         checked = {name: _as_bytes(batch.column(name)) for name in dict.fromkeys(names)}
-        for part, own in _sliced(arrow.record_batch(checked), sequence):
+        for part, own in _slice_batch(arrow.record_batch(checked), sequence):
             if waiting and size + own > sizes.PIECE:
                 yield arrow.concat_batches(waiting)
                 waiting, size = [], 0
@@ -82,32 +82,32 @@ def _of_pieces(batches: Iterable[Any], sequence: str) -> Iterator[Any]:
         yield arrow.concat_batches(waiting)
 
 
-def _sliced(batch: Any, sequence: str) -> Iterator[tuple[Any, int]]:
-    """Cut a batch into such as have the bytes of a piece at most; yield them and these."""
+def _slice_batch(batch: Any, sequence: str) -> Iterator[tuple[Any, int]]:
+    """Cut a batch into parts of at most `sizes.PIECE` bytes; yield each part and its bytes."""
     import pyarrow as arrow  # noqa: PLC0415
 
     values, size = batch.column(sequence), batch.nbytes
     is_coded = arrow.types.is_dictionary(values.type)
-    if is_coded:  # as large as if all were the longest
+    if is_coded:  # count every row as the longest value
         longest = max((len(v.as_py() or b"") for v in values.dictionary), default=0)
         size += longest * len(batch)
     rows = max(1, len(batch) * sizes.PIECE // max(size, sizes.PIECE))
     for first in range(0, len(batch), rows):
         part = batch.slice(first, rows)
-        # Codes of several batches mean different things: these are not joined.
+        # Dictionary codes of two batches mean different things, so such batches are not joined.
         yield part, sizes.PIECE if is_coded else size * len(part) // len(batch)
 
 
 def _check_column(sequence: str, names: list[str]) -> None:
     if sequence not in names:
         raise InputError(
-            f"there is no column {sequence!r} among {', '.join(names)}: name the one with "
-            "the sequences"
+            f"there is no column {sequence!r}: name the column of the sequences, which is one of "
+            f"{', '.join(names)}"
         )
 
 
 def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
-    """Return the sequences of an Arrow record batch; ids are its column `id`, or row numbers."""
+    """Return the sequences of an Arrow record batch. Ids are its column `id`, or row numbers."""
     import pyarrow as arrow  # noqa: PLC0415
 
     _check_column(sequence, batch.schema.names)
@@ -116,7 +116,7 @@ def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
         if not _is_text(values.type):
             raise InputError(f"column {sequence!r} holds {values.type}, not sequences")
         ids = _as_bytes(batch.column("id")) if "id" in batch.schema.names else None
-        offsets, content = _laid_out(values)
+        offsets, content = _split_column(values)
         labels = _labels(ids)
     except (arrow.ArrowException, LookupError) as error:
         raise InputError(f"column {sequence!r} cannot be read: {error}") from None
@@ -139,7 +139,7 @@ def column(batch: Any, sequence: str = "sequence", first: int = 0) -> Loaded:
 
 
 def _is_text(kind: Any) -> bool:
-    """Tell whether a column holds text or bytes, if only codes of them."""
+    """Tell whether a type is text or bytes, or a dictionary of them."""
     import pyarrow as arrow  # noqa: PLC0415
 
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
@@ -151,10 +151,10 @@ def _is_text(kind: Any) -> bool:
 
 
 def _as_bytes(values: Any) -> Any:
-    """Return a column whose values lie where it says; text as bytes.
+    """Return a column with text as bytes, after checking its offsets.
 
-    A damaged file may send a reader anywhere. Bytes that are no text are no reason to lose a file:
-    they are those of bad records.
+    A damaged file may contain offsets that point anywhere in memory. Text becomes bytes because
+    text that is not UTF-8 makes single records bad, not the whole file.
     """
     import pyarrow as arrow  # noqa: PLC0415
 
@@ -169,8 +169,8 @@ def _as_bytes(values: Any) -> Any:
     return values
 
 
-def _laid_out(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return where the values of a column of text begin, and their bytes; nulls are empty."""
+def _split_column(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return the offsets of the values of a text column, and their bytes; nulls are empty."""
     import pyarrow as arrow  # noqa: PLC0415
 
     if arrow.types.is_dictionary(values.type):
@@ -178,7 +178,7 @@ def _laid_out(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     values = values.cast(arrow.large_binary())
     values = values.fill_null(b"") if values.null_count else values
     _, ends, data = values.buffers()
-    offsets = np.zeros(1, dtype=np.int64)  # where there are no rows, there need be no buffer
+    offsets = np.zeros(1, dtype=np.int64)  # a column without rows may have no buffer
     if len(values):
         offsets = np.frombuffer(ends, dtype=np.int64, count=values.offset + len(values) + 1)
         offsets = offsets[values.offset :]
@@ -188,10 +188,10 @@ def _laid_out(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 
 def _labels(ids: Any) -> bytes:
-    """Return ids as they are hashed."""
+    """Return the bytes of ids that enter the hash of a piece."""
     if ids is None:
         return b""
     if not _is_text(ids.type):
         return repr(ids.to_pylist()).encode()
-    offsets, content = _laid_out(ids)
+    offsets, content = _split_column(ids)
     return offsets.tobytes() + content.tobytes()

@@ -1,7 +1,8 @@
-"""Scan files: pieces to workers, what they find to a folder, and all of it to one result.
+"""Scan files: workers judge pieces, a work folder keeps what they found, and `Result` reads it.
 
-Every finished piece is a line of a file. A run that was killed goes on from there, and as results
-are put together from these lines alone, in the order of files and pieces, nobody can tell.
+Every finished piece is one line of a file. A run that was killed continues after these lines. The
+result is made from these lines alone, in the order of files and pieces, so it is the same whether
+or not the run was interrupted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Step = Callable[[int, int], None]  # bytes and records of a piece that is done
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """What to scan, for what, and where unfinished work is kept."""
+    """A scan: the files, the keys to look for, and the folder for unfinished work."""
 
     files: tuple[str, ...]
     screen: KeySet
@@ -43,10 +44,10 @@ class Scan:
     sequence: str = "sequence"  # the column of Parquet and Arrow
 
     def plan(self) -> dict[str, Any]:
-        """Return what must be the same for a run to go on."""
+        """Return the settings that must be the same if a run is resumed."""
         return {
             "patternmark": __version__,
-            "files": [[shown(file), *_identity(file)] for file in self.files],
+            "files": [[display_name(file), *_identity(file)] for file in self.files],
             "keys": [key.key_id for key in self.screen.keys],
             "sequence": self.sequence,
             "piece": sizes.PIECE,
@@ -54,11 +55,11 @@ class Scan:
 
     @property
     def done_file(self) -> Path:
-        """Where finished pieces are kept."""
+        """The file of finished pieces."""
         return self.work / _DONE
 
     def begin(self, resume: bool) -> None:
-        """Make the work folder, or see that what is in it is the same scan."""
+        """Make the work folder, or check that it belongs to the same scan."""
         plan = self.work / _PLAN
         if plan.exists():
             if not resume:
@@ -67,24 +68,27 @@ class Scan:
                     "or remove it"
                 )
             if "-" in self.files:
-                raise InputError("standard input cannot be read again: scan a file to resume")
+                raise InputError(
+                    "a scan of standard input cannot be resumed, as it cannot be read again: "
+                    f"remove {self.work}, or scan a file"
+                )
             if _read(plan) != self.plan():
                 raise InputError(
                     f"{self.work}: holds another scan (its files, their sizes, keys or version "
                     "differ): remove it, or choose another -o"
                 )
         make_folder(self.work)
-        if not plan.exists():  # pieces without a plan are of some other scan
+        if not plan.exists():  # pieces without a plan belong to another scan
             self.done_file.unlink(missing_ok=True)
         write_json(plan, self.plan())
 
     def end(self) -> None:
-        """Remove the work folder, what is finished first: without a plan it counts for nothing."""
+        """Remove the work folder. The finished pieces go first, so that they never lack a plan."""
         self.done_file.unlink(missing_ok=True)
         shutil.rmtree(self.work)
 
     def run(self, step: Step = lambda size, records: None) -> Result:
-        """Scan all that is not done; return what was found."""
+        """Scan all unfinished pieces; return the result of the whole scan."""
         kept = Kept(self.done_file)
         with ThreadPoolExecutor(self.workers) as pool:
             waiting: set[Future[dict[str, Any]]] = set()
@@ -92,13 +96,13 @@ class Scan:
                 for piece, error in _pieces(file, self.sequence):
                     name = piece_name(index, piece.number)
                     if error:
-                        self.keep(kept, {"job": name, **_failed(file, error)})
+                        self.keep(kept, {"job": name, **_failed_row(file, error)})
                     elif (before := kept.get(name)) is not None and not before["failed"]:
                         _check_same(piece, before)
                         step(piece.bytes, before["found"]["records"])
                     else:
                         waiting.add(pool.submit(scan_piece, name, piece, self.screen))
-                    # Those of streams wait in memory: one may, no more.
+                    # Pieces of streams wait in memory, so only one of them may wait.
                     most = self.workers if piece.is_loaded else 4 * self.workers
                     while len(waiting) > most:
                         waiting = self._finish(waiting, kept, step)
@@ -110,7 +114,7 @@ class Scan:
     def _finish(
         self, waiting: set[Future[dict[str, Any]]], kept: Kept, step: Step
     ) -> set[Future[dict[str, Any]]]:
-        """Keep what is done; return what is not."""
+        """Keep the rows of finished pieces; return the pieces that are still running."""
         done, others = wait(waiting, return_when=FIRST_COMPLETED)
         for future in done:
             row = future.result()
@@ -119,20 +123,20 @@ class Scan:
         return others
 
     def keep(self, kept: Kept, row: dict[str, Any]) -> None:
-        """Keep a finished piece; never one that failed in place of one that did not."""
+        """Keep a finished piece. A failed piece must not replace one that succeeded earlier."""
         before = kept.get(row["job"]) if row["failed"] else None
         if before is not None and not before["failed"]:
             file = self.files[int(row["job"].partition("/")[0])]
             why = row["found"]["skipped"][0]["why"]
             raise InputError(
-                f"{shown(file)}: was readable in the earlier run but not now ({why}): fix it, "
-                "then run again with resume=True"
+                f"{display_name(file)}: was readable in the earlier run but not now ({why}): "
+                "fix it, then run again with resume=True"
             )
         kept.add(row)
 
 
 class FileFound(NamedTuple):
-    """What was found in a file: sums, without the hits, and its hash."""
+    """The sums of what was found in a file, without the hits, and the hash of the file."""
 
     file: str
     found: Counts
@@ -140,7 +144,7 @@ class FileFound(NamedTuple):
 
 
 class Result:
-    """What a scan found. Hits may be many: they are read from the finished pieces on demand."""
+    """What a scan found. There may be many hits, so they are read from the file when needed."""
 
     def __init__(self, scan: Scan, kept: Kept) -> None:
         self._scan, self._kept = scan, kept
@@ -153,11 +157,11 @@ class Result:
         return sum(of_file.found.segments for of_file in self.files) * len(self.screen.keys)
 
     def hits(self) -> Iterator[dict[str, Any]]:
-        """Yield what may be hits, in the order of files, records and keys."""
+        """Yield all candidates for hits, in the order of files, records and keys."""
         for index, file in enumerate(self._scan.files):
             for row in self._rows(index):
                 for hit in row["found"]["hits"]:
-                    yield {"file": shown(file), **hit}
+                    yield {"file": display_name(file), **hit}
 
     def _rows(self, index: int) -> Iterator[dict[str, Any]]:
         number = 0
@@ -166,7 +170,7 @@ class Result:
             number += 1
 
     def _add_up(self, index: int, file: str) -> FileFound:
-        """Add up the pieces of a file; its hash is that of their hashes, one after the other."""
+        """Add up the pieces of a file; hash the hashes of the pieces."""
         from xxhash import xxh3_128  # noqa: PLC0415
 
         found, digest = Counts(), xxh3_128()
@@ -180,24 +184,30 @@ def scan_file(file: str, index: int, screen: KeySet, sequence: str) -> Iterator[
     """Scan a whole file, piece by piece."""
     for piece, error in _pieces(file, sequence):
         name = piece_name(index, piece.number)
-        yield {"job": name, **_failed(file, error)} if error else scan_piece(name, piece, screen)
+        if error:
+            yield {"job": name, **_failed_row(file, error)}
+        else:
+            yield scan_piece(name, piece, screen)
 
 
 def _check_same(piece: Piece, before: dict[str, Any]) -> None:
-    """See that what must be read again anyway is what was scanned."""
+    """Check that a piece of a stream, which is read again anyway, has not changed."""
     if not piece.is_loaded:
         return
     loaded = piece.load()
     digest = digest_of(loaded)
     loaded.release()
     if digest != before["hash"]:
-        raise InputError(f"{piece.file}: is not what was scanned before: start anew")
+        raise InputError(
+            f"{piece.file}: has changed, it is not what was scanned before: remove the folder of "
+            "the unfinished scan, or choose another -o"
+        )
 
 
 def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:
-    """Return the files of paths, folders with all that looks like sequences in them.
+    """Return the files of paths; of a folder, all files that look like sequences.
 
-    What a scan itself writes is left out.
+    Within folders, `output` is left out.
     """
     found: list[str] = []
     for path in paths:
@@ -205,25 +215,28 @@ def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:
             found.append(path)
             continue
         written = None if output is None else os.path.realpath(output)
-        own = [f for f in _walked(path) if os.path.realpath(f) != written]
+        own = [f for f in _find_files(path) if os.path.realpath(f) != written]
         if not own:
-            raise InputError(f"{path}: there is no file of sequences in this folder")
+            raise InputError(
+                f"{path}: this folder has no file of sequences: names must end with one of "
+                f"{', '.join(SUFFIXES)}, or one of these and .gz or .zst"
+            )
         found += own
     seen: set[str] = set()
     for file in found:
         place = os.path.realpath(file)
         if place in seen:
-            raise InputError(f"{file}: is named twice")
+            raise InputError(f"{file}: is named twice: name each file once")
         if output is not None and place == os.path.realpath(output):
-            raise InputError(f"{file}: is what -o would overwrite: choose another output")
+            raise InputError(f"{file}: -o would overwrite this input: choose another output")
         seen.add(place)
     return tuple(found)
 
 
-def _walked(folder: str) -> list[str]:
-    """Return what looks like sequences in a folder, each file once, also behind links.
+def _find_files(folder: str) -> list[str]:
+    """Return the files of sequences in a folder, each once. Links are followed.
 
-    A link that leads nowhere is one of them: it cannot be read, and that is told.
+    A broken link is returned too, so that the scan reports that it cannot be read.
     """
     found: dict[str, str] = {}
     seen: set[str] = set()
@@ -233,7 +246,7 @@ def _walked(folder: str) -> list[str]:
 
     for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
         real = os.path.realpath(place)
-        if real in seen:  # a link that leads back
+        if real in seen:  # a link to a folder that was visited
             folders.clear()
             continue
         seen.add(real)
@@ -244,8 +257,8 @@ def _walked(folder: str) -> list[str]:
     return sorted(found.values())
 
 
-def shown(file: str) -> str:
-    """Return a file's name as it can be written, whatever bytes it is made of."""
+def display_name(file: str) -> str:
+    """Return the name of a file as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
@@ -254,12 +267,12 @@ def _is_sequences(file: str) -> bool:
 
 
 def _identity(file: str) -> list[Any]:
-    """Return what tells that a file is the one that was scanned: place, size, last change."""
+    """Return the path, size and last change of a file, by which it is recognised later."""
     try:
         found = os.stat(file)
     except OSError:
         return [None, None, None]
-    return [shown(os.path.realpath(file)), found.st_size, found.st_mtime_ns]
+    return [display_name(os.path.realpath(file)), found.st_size, found.st_mtime_ns]
 
 
 def _read(file: Path) -> Any:
@@ -272,12 +285,12 @@ def _read(file: Path) -> Any:
 
 
 def piece_name(file: int, piece: int) -> str:
-    """Return what a finished piece is kept as."""
+    """Return the name under which a finished piece is kept."""
     return f"{file}/{piece}"
 
 
 def _pieces(file: str, sequence: str) -> Iterator[tuple[Piece, str]]:
-    """Yield pieces; where a file cannot be read on, one that says so."""
+    """Yield pieces and ""; if a file cannot be read further, an empty piece and the reason."""
     number = 0
     try:
         for piece in pieces(file, sequence):
@@ -287,9 +300,9 @@ def _pieces(file: str, sequence: str) -> Iterator[tuple[Piece, str]]:
         yield Piece(file, number, lambda: None), str(error)  # type: ignore[arg-type,return-value]
 
 
-def _failed(file: str, why: str) -> dict[str, Any]:
+def _failed_row(file: str, why: str) -> dict[str, Any]:
     found = Counts()
-    found.skip("", 0, why.removeprefix(f"{file}: "))  # the manifest names the file beside it
+    found.skip("", 0, why.removeprefix(f"{file}: "))  # the manifest has the name of the file
     return {"found": found.to_table(), "hash": "", "bytes": 0, "failed": True}
 
 
@@ -298,7 +311,7 @@ def scan_piece(name: str, piece: Piece, screen: KeySet) -> dict[str, Any]:
     try:
         loaded = piece.load()
     except InputError as error:
-        return {"job": name, **_failed(piece.file, str(error))}
+        return {"job": name, **_failed_row(piece.file, str(error))}
     found = judge(loaded.counted(), screen, loaded.begin)
     if loaded.problem:
         found.skip("", loaded.begin + loaded.size, loaded.problem)
@@ -314,7 +327,7 @@ def scan_piece(name: str, piece: Piece, screen: KeySet) -> dict[str, Any]:
 
 
 def digest_of(loaded: Loaded) -> str:
-    """Return the hash of a piece: of its bytes, and of a column's ids and where values begin."""
+    """Return the hash of the bytes of a piece; of a column, also of its offsets and ids."""
     from xxhash import xxh3_128  # noqa: PLC0415  # the scan extra
 
     digest = xxh3_128(loaded.content.data)
@@ -325,7 +338,7 @@ def digest_of(loaded: Loaded) -> str:
 
 
 def needs(module: str) -> None:
-    """Say what to install for a module that is not there, before anything is done."""
+    """Raise an error that says what to install if a module is missing."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     if find_spec(module) is None:

@@ -1,15 +1,15 @@
-"""The first stage for block keys on a GPU: what `blocks` does, as products of matrices.
+"""The first stage for block keys on a GPU: the counts of `block_stage` as products of matrices.
 
-Let a residue say +1 to a nonce where it agrees, and -1 where it does not: their sum is twice the
-count, less what is scored. Which it says is its own sign (letters of a pair have opposite ones)
-times that of the key's coin for its block and pair. So a segment at one phase is a row of sums of
-its own signs by block and pair, a nonce is a column of the signs of its coins, and all sums are the
-product of such matrices. Residues before the stream begins add one number to a row, which is the
-same for all keys.
+A residue adds +1 to the score of a nonce if it agrees, and -1 if it does not. So the score is twice
+the number of agreeing residues, less the scored ones. The summand is the sign of the residue (the
+two letters of a pair have opposite signs) times the sign of the coin for its block and pair. So a
+segment at one phase is a row: the sums of its signs by block and pair. A nonce is a column: the
+signs of its coins. All scores are the product of these matrices. Residues that stand before the key
+sequence add one number to the row, which is the same for all keys.
 
-Half precision is exact here. Whole numbers are multiplied by signs, and whichever of the products
-are added first, in single precision or in half: no sum of some is more than the residues that are
-scored, which are 2,048 at most. Half precision holds all whole numbers up to that.
+Half precision is exact here. The products are whole numbers, and no sum of any of them exceeds the
+number of scored residues, which is at most 2,048. Half precision represents all whole numbers up to
+that, so the order and the precision of the sums do not matter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from patternmark.scanning.block_stage import (
     BlockGroup,
     FirstStage,
     check_level,
-    checked_segments,
+    check_segments,
     coins_of,
     in_order,
     letter_codes,
@@ -39,18 +39,18 @@ from patternmark.scanning.gpu_two_part import ALIGNED, aligned, kind_of, reachin
 from patternmark.scanning.keyset import LONGEST
 
 _PAIRS = len(PROTEIN_PAIRS)
-_BEFORE = ALIGNED  # rows for residues before the stream: the first has their sum, others are empty
-# How many numbers there are at once: they bound the memory, to some 4 GiB.
-_PRODUCT = 2**30  # of segments, nonces and keys
-_SIGNS = 2**27  # of columns
-_SUMS = 2**24  # of rows
-_COMPARED = 2**27  # pairs of a segment and a key
-_TILE = 128  # rows of a product are multiples of so many: a GPU does as many side by side
-_WHOLE_BLOCKS = 16  # rows end with multiples of so many blocks, which keeps them aligned
+_BEFORE = ALIGNED  # entries for residues before the key sequence: their sum, then zeros
+# These numbers of entries bound the memory to about 4 GiB.
+_PRODUCT_ENTRIES = 2**30  # scores: segments x nonces x keys
+_SIGN_ENTRIES = 2**27  # signs of coins
+_SUM_ENTRIES = 2**24  # sums of segments by block and pair
+_COMPARED_PAIRS = 2**27  # pairs of a segment and a key that are compared with the limits
+_TILE = 128  # rows of a product are a multiple of this, as a GPU handles so many in parallel
+_BLOCK_MULTIPLE = 16  # the blocks of a row are a multiple of this, which keeps rows aligned
 
 
 class GpuBlocks(FirstStage):
-    """Screens segments by the keys of a group, with the results of `BlockGroup`."""
+    """The first stage for a group of keys on a GPU, with the same results as `BlockGroup`."""
 
     def __init__(self, group: BlockGroup, device: str = "cuda") -> None:
         import torch  # noqa: PLC0415  # heavy, and not needed on a CPU
@@ -60,7 +60,7 @@ class GpuBlocks(FirstStage):
         self.limits = group.limits
         self._limits = torch.tensor(group.limits, device=device)
         pair, is_second = letters_in_pairs()
-        # Of each letter of the Latin alphabet; one that is not scored has no sign.
+        # Indexed by the place in the Latin alphabet; letters that are not scored have sign 0.
         pairs, signs = np.zeros((2, letter_codes().max() + 2), dtype=np.int64)
         pairs[letter_codes()], signs[letter_codes()] = pair, np.where(is_second, -1, 1)
         self._pair_of = torch.tensor(pairs, device=device)
@@ -73,12 +73,12 @@ class GpuBlocks(FirstStage):
         passing_level: int,
         tally: NDArray[np.int64],
     ) -> Iterator[NDArray[np.int64]]:
-        """Yield the pairs that pass, those of some keys at a time."""
+        """Yield the pairs that pass, for some keys at a time."""
         check_level(passing_level, tally)
-        letters, begins, sizes = checked_segments(letters, begins)
+        letters, begins, sizes = check_segments(letters, begins)
         torch = self._torch
         text = torch.tensor(letters, device=self._device)
-        # Segments of about one size share a product, which is as long as the longest of them.
+        # Segments of similar size share a product, as it is as wide as the longest of them.
         order = np.argsort(sizes, kind="stable")
         for keys in self._keys_at_once():
             signs, found = self._signs(keys), []
@@ -93,27 +93,27 @@ class GpuBlocks(FirstStage):
             yield in_order(found)
 
     def _keys_at_once(self) -> Iterator[range]:
-        """Yield the numbers of keys whose columns fit."""
+        """Yield the numbers of keys whose columns fit into _SIGN_ENTRIES."""
         number = len(self._group.keys)
-        columns = _SIGNS // self._height(LONGEST)
+        columns = _SIGN_ENTRIES // self._height(LONGEST)
         at_once = aligned(max(1, columns // self._group.nonces))
         for first in range(0, number, at_once):
             yield range(first, min(first + at_once, number))
 
     def _edges(self, segments: int, keys: int) -> range:
-        """Return where to split segments, so that their rows fit and are compared together."""
-        at_once = max(1, min(_SUMS // self._height(LONGEST), _COMPARED // keys))
+        """Return where to split segments, so that their rows and comparisons fit into memory."""
+        at_once = max(1, min(_SUM_ENTRIES // self._height(LONGEST), _COMPARED_PAIRS // keys))
         return range(at_once, segments, at_once)
 
     def _height(self, longest: int) -> int:
-        """Return how many numbers the row of a segment has."""
+        """Return how many entries the row of a segment has."""
         blocks = num_blocks(longest, self._group.block)
-        return _BEFORE + -(-blocks // _WHOLE_BLOCKS) * _WHOLE_BLOCKS * _PAIRS
+        return _BEFORE + -(-blocks // _BLOCK_MULTIPLE) * _BLOCK_MULTIPLE * _PAIRS
 
     def _signs(self, keys: range) -> Any:
-        """Return the signs of coins by nonces and then keys: [height, R K].
+        """Return the signs of coins, by nonces and then keys: [height, R K].
 
-        There are a few keys more than asked for, so that products are aligned.
+        The number of keys is rounded up, so that products are aligned.
         """
         torch, group, coins = self._torch, self._group, self._coins
         blocks = (self._height(LONGEST) - _BEFORE) // _PAIRS
@@ -134,23 +134,23 @@ class GpuBlocks(FirstStage):
 
     @cached_property
     def _coins(self) -> NDArray[np.uint16]:
-        """The coins of all keys: [K, blocks, R]. Deriving them takes time: once."""
+        """The coins of all keys: [K, blocks, R]. They are derived once, as this is slow."""
         blocks = num_blocks(LONGEST, self._group.block)
         return np.stack([coins_of(key).words(0, blocks) for key in self._group.keys])
 
     def _best(
         self, text: Any, begins: NDArray[np.int64], sizes: NDArray[np.int64], signs: Any
     ) -> tuple[Any, Any]:
-        """Return the largest sums of segments and keys, [rows, K], and what is scored: [rows].
+        """Return the best score of each segment and key, [rows, K], and scored residues: [rows].
 
-        They are the largest of all phases and nonces. Nobody waits for a product before the next is
-        asked for.
+        It is the best over all phases and nonces. The loop never waits for the GPU, so products are
+        queued without gaps.
         """
         torch, nonces = self._torch, self._group.nonces
         rows, residues = len(sizes), int(sizes.sum())
         begin = torch.tensor(begins, device=self._device)
         size = torch.tensor(sizes, device=self._device)
-        # Of residues, one after the other: their segments, their places in these, and letters.
+        # For each residue: the number of its segment, its place there, and its letter.
         row = torch.repeat_interleave(size, output_size=residues)
         place = torch.arange(residues, device=self._device) - (size.cumsum(0) - size)[row]
         letter = text[begin[row] + place].long()
@@ -159,7 +159,7 @@ class GpuBlocks(FirstStage):
         lowest = -float(2 * LONGEST)
         best = signs.new_full((rows, signs.shape[1] // nonces), lowest)
         height = self._height(int(sizes.max(initial=0)))
-        at_once = max(1, _PRODUCT // signs.shape[1])
+        at_once = max(1, _PRODUCT_ENTRIES // signs.shape[1])
         at_once -= at_once % _TILE if at_once > _TILE else 0
         for phase in range(FIRST_PHASE, FIRST_PHASE + PHASES):
             sums = self._sums(row, place + phase, letter, (rows, height))
@@ -171,11 +171,11 @@ class GpuBlocks(FirstStage):
         return best, scored
 
     def _sums(self, row: Any, position: Any, letter: Any, shape: tuple[int, int]) -> Any:
-        """Return the sums of segments by block and pair, where residues stand at positions."""
+        """Return the sums of the signs of each segment by block and pair, at one phase."""
         torch = self._torch
         is_before = position < 0
         column = _BEFORE + position // self._group.block * _PAIRS + self._pair_of[letter]
-        # Of residues before the stream every second counts as if it agreed.
+        # Every second residue before the key sequence counts as if it agreed.
         own = self._sign_of[letter]
         sign = torch.where(is_before, (1 - 2 * (position % 2)) * own.abs(), own)
         sums = torch.zeros(shape[0] * shape[1], dtype=torch.float32, device=self._device)

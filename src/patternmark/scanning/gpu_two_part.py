@@ -1,10 +1,10 @@
-"""The first stage for very many keys of two parts, on a GPU.
+"""The first stage for many two-part keys, on a GPU.
 
-A segment's agreement with a key is linear in its twenty counts (see `record_loops`), so all pairs
-are one product of matrices: segments by keys. Products of half precision numbers are what a GPU
-does fastest, and they are exact here: whatever is multiplied and added up is a whole number of at
-most 2,048, or an even one of at most 4,096, all of which half precision holds; sums run in single
-precision. Only the product's comparison with the limits leaves the chip.
+The agreement of a segment with a key is linear in the twenty counts of the segment (see
+`record_loops`), so all pairs are one product of matrices: segments by keys. A GPU multiplies
+fastest in half precision, which is exact here: all factors and sums are whole numbers of at most
+2,048, or even ones of at most 4,096, and half precision represents all of these. Sums run in single
+precision. Only the result of the comparison with the limits is copied from the GPU.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-TORCH_ON_CPU = "cpu:0"  # as a device: "cpu" alone means the compiled loops, without torch
-ALIGNED = 8  # products of half precision are fast where sides are multiples of it
-_VALUES = 2**27  # of the product at once
-_COUNTED = 3  # levels that one pair in a thousand reaches
-_FEW = 2**23  # pairs that are compared with all levels at once
+TORCH_ON_CPU = "cpu:0"  # a device name; "cpu" alone means the compiled loops, without torch
+ALIGNED = 8  # products in half precision are fast if the sides of matrices are multiples of this
+_PRODUCT_ENTRIES = 2**27  # segments x keys that are multiplied at once
+_COUNTED_LEVELS = 3  # levels that are only counted: at least one pair in a thousand reaches them
+_LISTED_PAIRS = 2**23  # pairs that are compared with all other levels at once
 
 
 class GpuScreen:
-    """Screens segments by keys of two parts, [20, K], at the limits of `Screen`."""
+    """The first stage for two-part keys, [20, K], with the limits of a `KeySet`."""
 
     def __init__(
         self, parts: NDArray[np.int16], limits: NDArray[np.int16], device: str = "cuda"
@@ -45,13 +45,13 @@ class GpuScreen:
         passing: int,
         tally: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Return the pairs (segment, key) that pass at the level of that number: [pairs, 2]."""
+        """Return the pairs (segment, key) that reach level number `passing`: [pairs, 2]."""
         torch, width = self._torch, self._parts.shape[0]
-        at_once = max(1, _VALUES // self._parts.shape[1])
+        at_once = max(1, _PRODUCT_ENTRIES // self._parts.shape[1])
         found = [np.zeros((0, 2), dtype=np.int64)]
         levels = torch.zeros(len(tally), dtype=torch.int64, device=self._device)
         known = torch.tensor(scored, device=self._device)
-        # Twice the agreement, less what is scored: 0 where a key says nothing.
+        # The product is twice the agreeing residues less the scored ones: 0 for an unused key.
         left = torch.zeros((len(scored), width), dtype=self._kind, device=self._device)
         left[:, : counts.shape[1]] = 2 * torch.tensor(counts, device=self._device)
         left[:, counts.shape[1]] = 2 * torch.tensor(at_odd, device=self._device) - known
@@ -65,17 +65,17 @@ class GpuScreen:
 
 
 def reaching(off: Any, limits: Any, level: int, tally: Any) -> NDArray[np.int64]:
-    """Count the pairs that reach each level; return those that reach a certain one: [pairs, 2].
+    """Add the pairs that reach each level to `tally`; return those that reach `level`: [pairs, 2].
 
-    `off` has segments by keys, `limits` segments by levels. What reaches a level reaches all before
-    it. So many pairs reach the first ones that it is faster to count them than to list them; then
-    few are left to look at.
+    `off` is segments by keys, `limits` is segments by levels. A pair that reaches a level reaches
+    all lower ones. Many pairs reach the lowest levels, so these are counted without a list. Only
+    the few that remain are listed and compared with the other levels.
     """
-    counted = min(level, _COUNTED)
+    counted = min(level, _COUNTED_LEVELS)
     for number in range(counted):
         tally[number] += (off >= limits[:, number, None]).sum()
     found = []
-    for at in (off >= limits[:, counted, None]).nonzero().split(_FEW):
+    for at in (off >= limits[:, counted, None]).nonzero().split(_LISTED_PAIRS):
         segment, key = at.T
         reached = off[segment, key, None] >= limits[segment, counted:]  # [few, levels]
         tally[counted:] += reached.sum(dim=0)
@@ -84,9 +84,9 @@ def reaching(off: Any, limits: Any, level: int, tally: Any) -> NDArray[np.int64]
 
 
 def kind_of(device: str) -> Any:
-    """Return the numbers to multiply on a device.
+    """Return the number type for products on a device.
 
-    A CPU has no fast half precision; it serves to test all this against the compiled loops.
+    A CPU has no fast half precision. It is used only to test this module.
     """
     import torch  # noqa: PLC0415
 
@@ -94,5 +94,5 @@ def kind_of(device: str) -> Any:
 
 
 def aligned(size: int) -> int:
-    """Return a size, or the next that products are fast with."""
+    """Round a size up to a multiple of ALIGNED."""
     return -(-size // ALIGNED) * ALIGNED

@@ -1,4 +1,8 @@
-"""Both stages on counted segments: what passes the first, not by repeats, is judged by `auto`."""
+"""Judge counted segments in two stages.
+
+Pairs of a segment and a key that pass the first stage, and not only because of repeats, are judged
+by the detector `auto`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from patternmark.scanning.segments import Counted, kernels, letters_of
 from patternmark.scanning.unrepeated import unrepeated
 
 _RETURN = 13
-_PAIRS = 2**16  # that may pass at once, besides those of one segment
-_SEGMENTS = 2**14  # that are screened together
-KEPT_LOG10_P = -2.0  # p-values above this are of no use to any correction
-NAMED = 100  # of what was left out of a file; more are counted
+_HITS_AT_ONCE = 2**16  # pairs that the first stage returns at once, besides those of one segment
+_SEGMENTS_AT_ONCE = 2**14  # segments that are screened together
+KEPT_LOG10_P = -2.0  # larger p-values cannot become hits, whatever the correction
+MAX_NAMED = 100  # skipped parts of a file that are named; the others are only counted
 
 
 Best = dict[tuple[int, int], dict[str, Any]]  # the hits of records and keys, by their numbers
@@ -25,7 +29,7 @@ Best = dict[tuple[int, int], dict[str, Any]]  # the hits of records and keys, by
 
 @dataclass
 class Counts:
-    """What a scan found in some records; two of them add up."""
+    """What a scan found in some records."""
 
     records: int = 0
     residues: int = 0
@@ -34,10 +38,10 @@ class Counts:
     tally: NDArray[np.int64] = field(default_factory=lambda: np.zeros(LEVELS, dtype=np.int64))
     hits: list[dict[str, Any]] = field(default_factory=list)
     num_skipped: int = 0
-    skipped: list[dict[str, Any]] = field(default_factory=list)  # the first of them
+    skipped: list[dict[str, Any]] = field(default_factory=list)  # the first MAX_NAMED
 
     def add(self, other: Counts) -> None:
-        """Take in what was found in the records that follow."""
+        """Add what was found in the records that follow."""
         self.records += other.records
         self.residues += other.residues
         self.segments += other.segments
@@ -45,21 +49,21 @@ class Counts:
         self.tally += other.tally
         self.hits += other.hits
         self.num_skipped += other.num_skipped
-        self.skipped += other.skipped[: max(0, NAMED - len(self.skipped))]
+        self.skipped += other.skipped[: max(0, MAX_NAMED - len(self.skipped))]
 
     def skip(self, name: str, offset: int, why: str) -> None:
         """Note what was left out."""
         self.num_skipped += 1
-        if len(self.skipped) < NAMED:
+        if len(self.skipped) < MAX_NAMED:
             self.skipped.append({"id": name, "offset": offset, "why": why})
 
     def to_table(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the counts as a table for JSON."""
         return vars(self) | {"tally": self.tally.tolist()}
 
     @classmethod
     def of_table(cls, table: dict[str, Any]) -> Counts:
-        """Return what `to_table` gave."""
+        """Return counts from the table of `to_table`."""
         return cls(**table | {"tally": np.array(table["tally"], dtype=np.int64)})
 
 
@@ -67,11 +71,11 @@ def judge(parts: Iterable[Counted], screen: KeySet, offset: int = 0) -> Counts:
     """Judge all segments by all keys; `offset` is where the buffer begins in its file."""
     found = Counts()
     for part in parts:
-        found.add(_judge(part, screen, offset))
+        found.add(_judge_part(part, screen, offset))
     return found
 
 
-def _judge(part: Counted, screen: KeySet, offset: int) -> Counts:
+def _judge_part(part: Counted, screen: KeySet, offset: int) -> Counts:
     loops = kernels()
     bad = _bad_records(part)
     residues = part.records[:, loops.RESIDUES]
@@ -84,7 +88,7 @@ def _judge(part: Counted, screen: KeySet, offset: int) -> Counts:
         segments=len(part.segments),
     )
     best: Best = {}
-    for some in _shares(part):
+    for some in _segment_batches(part):
         passed = first_stage(some, screen, found.tally)
         found.passed += second_stage(some, passed, screen, offset, best)
     found.hits = [best[pair] for pair in sorted(best)]
@@ -94,12 +98,12 @@ def _judge(part: Counted, screen: KeySet, offset: int) -> Counts:
 
 
 def _bad_records(part: Counted) -> NDArray[np.intp]:
-    """Return the numbers of records that have a byte that is no letter; it is written down."""
+    """Return the numbers of records with a byte that is not a letter; its place is in BAD_AT."""
     loops = kernels()
     residues, bad_at = part.records[:, loops.RESIDUES], part.records[:, loops.BAD_AT]
     if part.ids is None and residues.min(initial=1) == 0:
         for record in np.flatnonzero(residues == 0):
-            # Where lines end with a carriage return alone, all is header.
+            # If lines end with a carriage return alone, the whole record looks like a header.
             start, end = part.records[record, [loops.START, loops.HEAD_END]].tolist()
             bare = np.flatnonzero(part.raw[start : end - 1] == _RETURN)
             if len(bare):
@@ -109,10 +113,10 @@ def _bad_records(part: Counted) -> NDArray[np.intp]:
     return np.flatnonzero(bad_at >= 0)
 
 
-def _shares(part: Counted) -> Iterator[Counted]:
-    """Yield some segments at a time: of a long record there are many."""
-    for first in range(0, len(part.segments), _SEGMENTS):
-        some = slice(first, first + _SEGMENTS)
+def _segment_batches(part: Counted) -> Iterator[Counted]:
+    """Yield some segments at a time, as a long record has many."""
+    for first in range(0, len(part.segments), _SEGMENTS_AT_ONCE):
+        some = slice(first, first + _SEGMENTS_AT_ONCE)
         yield replace(part, segments=part.segments[some], counts=part.counts[some])
 
 
@@ -121,11 +125,11 @@ def first_stage(
 ) -> Iterator[NDArray[np.int64]]:
     """Yield the pairs of a segment and a key that pass the first stage, some at a time: [pairs, 2].
 
-    Of a key those of earlier segments come first. To `tally` it adds how many pairs are at most
-    10^-1, 10^-2 and so on: [LEVELS].
+    For each key, pairs come in the order of segments. `tally` is increased by the number of pairs
+    whose p-value is at most 10^-1, 10^-2 and so on: [LEVELS].
     """
     if len(screen.two_part):
-        for pairs in _two_part(part, screen, tally):
+        for pairs in _two_part_pairs(part, screen, tally):
             yield np.column_stack([pairs[:, 0], screen.two_part[pairs[:, 1]]])
     if screen.blocks and len(part.segments):
         letters, begins = letters_of(part)
@@ -134,16 +138,16 @@ def first_stage(
                 yield np.column_stack([pairs[:, 0], numbers[pairs[:, 1]]])
 
 
-def _two_part(
+def _two_part_pairs(
     part: Counted, screen: KeySet, tally: NDArray[np.int64]
 ) -> Iterator[NDArray[np.int64]]:
-    """Do so for keys of two parts, by their numbers among these."""
+    """Yield the pairs that pass for two-part keys. Key numbers are indices of `screen.two_part`."""
     loops = kernels()
     if screen.gpu is not None:
         scored, at_odd = part.segments[:, loops.SCORED], part.segments[:, loops.AT_ODD]
         yield screen.gpu.passing(scored, at_odd, part.counts, screen.passing - 1, tally)
         return
-    hits = np.empty((_PAIRS + len(screen.two_part), 3), dtype=np.int64)
+    hits = np.empty((_HITS_AT_ONCE + len(screen.two_part), 3), dtype=np.int64)
     first = 0
     while first < len(part.segments):
         number, done = loops.screen_keys(
@@ -162,7 +166,7 @@ def _two_part(
 def second_stage(
     part: Counted, passed: Iterable[NDArray[np.int64]], screen: KeySet, offset: int, best: Best
 ) -> int:
-    """Judge pairs that do not pass by repeats alone; return how many. `best` gets what is found."""
+    """Judge pairs that do not pass by repeats alone; return how many. Hits are put into `best`."""
     judged = 0
     for pairs in passed:
         left = unrepeated(part, pairs, screen) if len(pairs) else pairs
@@ -175,14 +179,14 @@ def second_stage(
 def _judge_pairs(
     part: Counted, pairs: NDArray[np.int64], screen: KeySet, offset: int, best: Best
 ) -> None:
-    """Judge pairs by `auto`; of a record and a key the best segment is a hit."""
+    """Judge pairs by `auto`. For each record and key, the best segment becomes the hit."""
     loops = kernels()
     passed = np.unique(pairs[:, 0]).tolist()
     text_of = dict(zip(passed, part.texts(passed), strict=True))
     ordered = pairs[np.lexsort((pairs[:, 0], pairs[:, 1]))]
     for of_key in np.split(ordered, np.flatnonzero(np.diff(ordered[:, 1])) + 1):
         key, own = int(of_key[0, 1]), of_key[:, 0].tolist()
-        # A long repeat has many segments that are alike.
+        # The segments of a long repeat are often identical: each text is judged once.
         different = list(dict.fromkeys(text_of[segment] for segment in own))
         verdicts = dict(zip(different, screen.detector(key).detect_many(different), strict=True))
         for segment in own:
@@ -215,4 +219,4 @@ def _problem(part: Counted, record: int) -> str:
     shown = repr(chr(byte)) if 32 <= byte < 127 else f"byte {byte}"
     if byte == _RETURN:
         shown = "a carriage return without a newline"
-    return f"{shown} is no letter of a protein"
+    return f"{shown} is not a letter of a protein"

@@ -1,18 +1,17 @@
-"""Which keys are looked for, and what a segment must show of one to be judged in full.
+"""The keys that a scan looks for, and the limits of its first stage.
 
-A scan has two stages. The first counts how many positions of a segment agree with a key: with its
-two alternating parts in the better phase, or with the best nonce and phase of a block key
-(`blocks`). The p-value of that count takes residues for independent and does not look at repeats.
-What is at most 10^-5 / keys, so that about one segment in a hundred thousand has a key by chance,
-goes to the second: the detector `auto`, whose p-value is the one reported.
+A scan has two stages. The first counts how many positions of a segment agree with a key: with the
+two alternating parts in the better phase, or with the best nonce and phase of a block key. The
+p-value of that count assumes independent residues and ignores repeats. If it is at most
+10^-5 / keys, which about one segment in a hundred thousand reaches by chance with any key, the pair
+goes to the second stage: the detector `auto`, whose p-value is reported.
 
-What the first stage loses. A mark that agrees at rate q in n scored positions passes unless a
-binomial count stays below the limit: `lost` is that probability, exactly, for a sequence that does
-not repeat itself. What must be significant among millions of pairs is far beyond the limit, so that
-it is next to nothing: see docs/scan.md. For two parts, repeats are counted with the rest at first.
-They may dilute a mark, or speak against it where a copy stands an odd number of places further on;
-and what is left without them must pass as well (`unrepeated`). Leaving pairs out never makes a
-false positive.
+What the first stage loses. A mark that agrees at rate q in n scored positions fails only if a
+binomial count stays below the limit. `lost` is that probability, exact for a sequence without
+repeats. A mark that is significant among millions of pairs is far beyond the limit, so the loss is
+negligible: see docs/scan.md. For two-part keys, the first count includes repeats. They may dilute a
+mark, or count against it if a copy is shifted by an odd number of places. The residues that are
+left without them must pass as well (`unrepeated`). Leaving pairs out never makes a false positive.
 """
 
 from __future__ import annotations
@@ -42,50 +41,50 @@ if TYPE_CHECKING:
     from patternmark.scanning.gpu_two_part import GpuScreen
 
 AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"  # in the order in which they are counted
-LONGEST = 2048  # residues of a segment
-SURVIVORS = 5  # digits: how rarely a segment passes by chance, with any key
-LEVELS = 16  # of the tally: p-values of 10^-1 to 10^-16
-_KEPT_DETECTORS = 32  # those of many nonces have tables of some MiB
+LONGEST = 2048  # residues of the longest segment
+SURVIVORS = 5  # digits: one segment in 10^5 passes by chance, with any key
+LEVELS = 16  # levels of the tally: p-values of 10^-1 to 10^-16
+_KEPT_DETECTORS = 32  # detectors of keys with many nonces have tables of several MiB
 _ALTERNATING = [list(row) for row in KeyChain.alternating().transition]
 TWO_PARTS, BLOCKS = "two parts", "blocks"
-_KINDS = {Paper.name: TWO_PARTS, Blocks.name: BLOCKS}  # how keys of a scheme are counted
+_KINDS = {Paper.name: TWO_PARTS, Blocks.name: BLOCKS}  # how the first stage counts, by scheme
 
 
 class KeySet:
     """The keys of a scan."""
 
     def __init__(self, keys: Sequence[Key], device: str = "cpu") -> None:
-        """On a GPU (`cuda`) the first stage is done there."""
+        """Prepare a scan for keys. With device `cuda` the first stage runs on the GPU."""
         if not keys:
-            raise ParameterError("there are no keys to look for")
+            raise ParameterError("there are no keys to look for: give at least one")
         for key in keys:
-            _check(key)
+            _check_key(key)
         self.keys, self.device = list(keys), device
         self.two_part = np.array(
             [i for i, key in enumerate(self.keys) if kind_of_key(key) == TWO_PARTS], dtype=np.int64
         )
-        # p-values of the tally that decide: 10^-passing.
+        # Pairs pass the first stage with a p-value of at most 10^-passing.
         self.passing = min(LEVELS, SURVIVORS + ceil(log10(len(self.keys))))
         self._detectors: OrderedDict[int, Detector] = OrderedDict()
 
     @cached_property
     def parts(self) -> NDArray[np.int16]:
-        """Which amino acids are in the first part of each key of two parts: [20, K]."""
+        """Which amino acids are in the first part of each two-part key: [20, K]."""
         members = [self.keys[i].partition.members[0] for i in self.two_part]
         letters = [PROTEIN.letters.index(letter) for letter in AMINO_ACIDS]
         return np.ascontiguousarray(np.array(members)[:, letters].T.astype(np.int16))
 
     @cached_property
     def columns(self) -> NDArray[np.int64]:
-        """Where each key stands among those of two parts, -1 where it is none: [K]."""
+        """The number of each key among two-part keys, -1 for other keys: [K]."""
         columns = np.full(len(self.keys), -1, dtype=np.int64)
         columns[self.two_part] = np.arange(len(self.two_part))
         return columns
 
     @cached_property
     def blocks(self) -> list[tuple[NDArray[np.int64], FirstStage]]:
-        """Block keys by the shape of their schedules: their numbers, and what screens them."""
-        from patternmark.scanning.block_stage import BlockGroup  # noqa: PLC0415  # it needs this module
+        """Groups of block keys with the same scheme: their numbers, and their first stage."""
+        from patternmark.scanning.block_stage import BlockGroup  # noqa: PLC0415  # cyclic import
         from patternmark.scanning.gpu_block_stage import GpuBlocks  # noqa: PLC0415
 
         numbers_of: dict[str, list[int]] = {}
@@ -101,19 +100,19 @@ class KeySet:
 
     @cached_property
     def gpu(self) -> GpuScreen | None:
-        """What screens keys of two parts instead of the compiled loops, if anything does."""
+        """The first stage of two-part keys on a GPU; None means the compiled loops."""
         from patternmark.scanning.gpu_two_part import GpuScreen  # noqa: PLC0415
 
         return None if self.device == "cpu" else GpuScreen(self.parts, self.limits, self.device)
 
     @cached_property
     def limits(self) -> NDArray[np.int16]:
-        """How far from half the agreement is at each p-value of the tally: [n + 1, LEVELS]."""
+        """The least |2 A - n| at each p-value of the tally, if A of n agree: [n + 1, LEVELS]."""
         return _limits()
 
     @property
     def signatures(self) -> list[str]:
-        """What shapes p-values that are not corrected yet: one for each kind of key."""
+        """The signatures of uncorrected p-values, one for each kind of key."""
         keys = keys_part([key.key_id for key in self.keys])
         first = {key.profile.canonical: i for i, key in reversed(list(enumerate(self.keys)))}
         kinds = {self.detector(i).settings_of_any_key for i in first.values()}
@@ -121,9 +120,9 @@ class KeySet:
         return [joined(keys, kind, common) for kind in sorted(kinds)]
 
     def detector(self, key: int) -> Detector:
-        """Return the detector of a key; those of the last ones are kept, for all threads."""
+        """Return the detector of a key. The most recent ones are kept, shared by all threads."""
         found = self._detectors.get(key)
-        # Another thread may let one go meanwhile; a lock could not be sent to workers.
+        # Another thread may drop it meanwhile. A lock cannot be sent to other processes.
         with suppress(KeyError):
             if found is not None:
                 self._detectors.move_to_end(key)
@@ -135,9 +134,9 @@ class KeySet:
         return found
 
     def lost(self, rate: float, scored: int, key: int = 0) -> float:
-        """Return how likely an intact mark is lost that agrees at a rate: it does not pass.
+        """Return the probability that an intact mark that agrees at `rate` fails the first stage.
 
-        The sequence is taken to have no repeats.
+        The sequence is assumed to have no repeats.
         """
         if kind_of_key(self.keys[key]) == BLOCKS:
             limits = next(group.limits for numbers, group in self.blocks if key in numbers)
@@ -151,31 +150,32 @@ class KeySet:
 
 
 def kind_of_key(key: Key) -> str | None:
-    """Return how the first stage counts for a key: TWO_PARTS, BLOCKS, or None where it cannot."""
+    """Return how the first stage counts for a key: TWO_PARTS, BLOCKS, or None if it cannot."""
     return _KINDS.get(key.profile.scheme.name)
 
 
-def _check(key: Key) -> None:
-    """Refuse keys that the first stage does not know."""
+def _check_key(key: Key) -> None:
+    """Raise an error for a key that the first stage cannot count."""
     profile = key.profile
     if profile.alphabet != PROTEIN:
         raise ParameterError(
-            f"key {key.key_id}: its alphabet is {profile.alphabet.name!r}: a scan is for proteins"
+            f"key {key.key_id}: its alphabet is {profile.alphabet.name!r}, but a scan is for "
+            "proteins: use `patternmark identify`"
         )
     kind = kind_of_key(key)
     table = profile.scheme.tables()["scheme"]
     if kind is None or (kind == TWO_PARTS and table["transition"] != _ALTERNATING):
         raise ParameterError(
-            f"key {key.key_id}: a scan looks for block keys and for those of two alternating "
-            "parts; use `patternmark identify` for others"
+            f"key {key.key_id}: a scan supports block keys, and paper-scheme keys with two "
+            "alternating parts: use `patternmark identify` for other keys"
         )
 
 
 @cache
 def _limits() -> NDArray[np.int16]:
-    """Return the least 2 A - n of each n whose p-value is 10^-level: [n + 1, LEVELS].
+    """Return the least 2 A - n for each n whose p-value is at most 10^-level: [n + 1, LEVELS].
 
-    Where none is small enough it is more than n.
+    If no p-value is that small, the limit is more than n.
     """
     n = np.arange(LONGEST + 1)
     least = [least_count(n, -level * log(10.0), ways=2) for level in range(1, LEVELS + 1)]

@@ -1,4 +1,4 @@
-"""What is read at once: a piece of a file, and its records once they are in memory."""
+"""A piece of a file, and the piece once it is in memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from patternmark.scanning.sizes import LONGEST_RECORD
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TOO_LONG = f"a record of more than {LONGEST_RECORD:,} bytes was left out"
-_NO_RECORD = "what stands before the first '>' was left out"
+_PREAMBLE = "the text before the first '>' was left out"
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """The bytes of a piece: FASTA, or sequences one after the other."""
+    """A piece in memory: its bytes are FASTA, or only sequences one after the other."""
 
     buffer: Buffer | None = None
-    at: int = 0  # where they begin in the buffer
+    at: int = 0  # where the bytes begin in the buffer
     end: int = 0
-    begin: int = 0  # of the bytes in their file, or the number of the first row
+    begin: int = 0  # where the bytes begin in the file, or the number of the first row
     offsets: NDArray[np.int64] | None = None
     ids: Callable[[int], str] | None = None
-    labels: bytes = b""  # the ids as they are hashed; those of FASTA are in its bytes
-    problem: str = ""  # why something of the file is missing here
+    labels: bytes = b""  # ids for the hash of the piece; those of FASTA are in its bytes
+    problem: str = ""  # why a part of the file is missing here
 
     @property
     def size(self) -> int:
@@ -37,7 +37,7 @@ class Loaded:
 
     @property
     def content(self) -> NDArray[np.uint8]:
-        """The bytes as they lie there."""
+        """The bytes, without a copy."""
         if self.buffer is None:
             return np.zeros(0, dtype=np.uint8)
         return self.buffer.view(self.at, self.end)
@@ -52,7 +52,7 @@ class Loaded:
         return read_fasta(raw, self.size)
 
     def release(self) -> None:
-        """Give the memory back: nothing may look at these bytes any more."""
+        """Give the memory back. The bytes must not be used any more."""
         if self.buffer is not None:
             BUFFERS.give(self.buffer)
 
@@ -64,8 +64,8 @@ class Piece:
     file: str
     number: int
     load: Callable[[], Loaded]
-    bytes: int = 0  # of the file that it takes, as it lies on the disk
-    is_loaded: bool = True  # they were read already, as what comes before must be read anyway
+    bytes: int = 0  # how much of the file on disk it takes
+    is_loaded: bool = True  # whether it was read already, as in streams, which are read in order
 
 
 def first_record(buffer: Buffer) -> int:
@@ -77,18 +77,18 @@ def first_record(buffer: Buffer) -> int:
 
 
 def next_record(buffer: Buffer, after: int) -> int:
-    """Return where the first record begins whose line begins after a place, or -1."""
+    """Return where the first record begins whose header begins after a place, or -1."""
     found = buffer.find(b"\n>", after)
     return found if found < 0 else found + 1
 
 
 def last_record(buffer: Buffer) -> int:
-    """Return where the last record begins, 0 where none does after the first line."""
+    """Return where the last record begins, or 0 if none begins after the first line."""
     return buffer.find_last(b"\n>") + 1
 
 
-def left_out(before: bytes) -> str:
-    """Return what to say of the bytes before the first record: blanks and comments are none."""
+def describe_preamble(before: bytes) -> str:
+    """Return a message about text before the first record; blanks and comments are ignored."""
     text = before.removeprefix(BYTE_ORDER_MARK)
     is_text = any(line.strip() and not line.startswith(b";") for line in text.split(b"\n"))
-    return _NO_RECORD if is_text else ""
+    return _PREAMBLE if is_text else ""

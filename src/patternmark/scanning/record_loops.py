@@ -1,15 +1,16 @@
 """The loops of a scan, compiled by numba: bytes to counts of letters, counts to statistics.
 
-How many positions of a sequence agree with a key of two alternating parts follows from how often
-each letter stands at even and at odd places: it is a sum of twenty differences, of which each key
-takes some. So bytes are looked at once for any number of keys, and a key costs twenty additions a
-sequence, many keys at a time. That is far less than a look at every byte for 64 keys a word.
+The number of positions that agree with a two-part key depends only on how often each letter stands
+at even and at odd places. It is a sum over the letters of the first part of these differences, of
+which there are twenty. So bytes are read once for any number of keys, and a key costs twenty
+additions for each segment, for many keys at a time. This is far cheaper than reading every byte
+again for every 64 keys.
 
-A segment is what is judged as one: a chain of up to two halves (`HALF`); of a longer one every two
-halves that follow each other. Halves are even, so that places keep their parity.
+A segment is a chain of up to two halves (`HALF` residues each). In a longer chain, every two
+neighbouring halves are a segment. The size of a half is even, so that places keep their parity.
 
-Buffers are `SLACK` bytes longer than what they hold, and newlines fill them up. `read_sequences`
-is one long function because calls would cost more than the work.
+Buffers are padded with `SLACK` newlines. `read_sequences` is one long function because calls would
+cost more than the work.
 """
 
 # mypy: ignore-errors
@@ -32,19 +33,18 @@ from patternmark.scanning.byte_lanes import (
 )
 
 SLACK = 2 * LANES
-HALF = 1024
+HALF = 1024  # residues
 AMINO_ACIDS = 20
-_COUNTED = WORDS  # more than there are amino acids: what vector registers hold
+_SUMS = WORDS  # a multiple of what vector registers hold; the two last entries store other counts
 
-# What a byte may be in a sequence, besides the place of its letter in the alphabet.
+# The kinds of bytes in a sequence, besides the places of letters in the alphabet.
 UNKNOWN, SEPARATOR, SKIPPED, BAD = 24, 0, 254, 255
 
 # The columns of `records` and of `segments`.
 START, HEAD_END, END, RESIDUES, BAD_AT = 0, 1, 2, 3, 4
 RECORD, PLACE, SIZE, SCORED, AT_ODD = 0, 1, 2, 3, 4
 RECORD_COLUMNS = SEGMENT_COLUMNS = 5
-MOST_OF_LINE = 4096  # bytes of a line between two looks at whether there is room for segments
-ROOM = MOST_OF_LINE + 4  # segments that must be free: a chain may end at every byte
+ROOM = 4100  # segments that must be free before a block of 64 bytes, which gives at most 66
 
 _NEWLINE, _RETURN, _HEADER = 10, 13, 62
 _EVERY = uint64(0xFFFFFFFFFFFFFFFF)
@@ -53,13 +53,14 @@ _EVEN = uint64(0x5555555555555555)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def read_sequences(raw, at, end, offsets, kinds, places, records, segments, counts):
-    """Read whole records raw[at:end]; return how many, their segments, and where it stopped.
+    """Read whole records raw[at:end]; return how many, their segments, and where reading stopped.
 
-    They are FASTA, or where there are `offsets` sequences without headers and lines. It stops early
-    where there is no room for more. `kinds` says what each byte is, `places` which amino acid.
+    The records are FASTA or, if there are `offsets`, sequences without headers and lines. Reading
+    stops early if there is no room for more segments. `kinds` gives the kind of each byte, `places`
+    the amino acid of each letter.
     """
-    here, sums = np.zeros(_COUNTED, np.uint64), np.zeros(_COUNTED, np.int64)
-    before = np.zeros(_COUNTED, np.int64)  # the half before, with what it has scored last
+    here, sums = np.zeros(_SUMS, np.uint64), np.zeros(_SUMS, np.int64)
+    before = np.zeros(_SUMS, np.int64)  # the half before; the last two: scored, odd
     is_fasta = len(offsets) == 0
     last_record = len(records) if is_fasta else len(offsets) - 1
     number, given = 0, 0
@@ -80,14 +81,14 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                 found = newlines(raw, stop)
             stop = min(stop + np.int64(first_one(found)), end)
         row[HEAD_END] = stop
-        at = min(stop + 1, end) if is_fasta else stop  # no newline need end a last header
+        at = min(stop + 1, end) if is_fasta else stop  # the last header may lack a newline
         limit = end if is_fasta else offsets[number + 1]
         while at < limit:
             if is_fasta and raw[at] == _HEADER and raw[at - 1] == _NEWLINE:
                 break
             if given + ROOM > len(segments):
                 return number, begun_with, row[START]
-            # One block: to the end of the line, of the half, or of 64 bytes.
+            # A block ends with the line, with the half, or after 64 bytes.
             count = min(limit - at, LANES, HALF - size)
             skipped = 0
             if is_fasta:
@@ -135,7 +136,8 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                 here[17] = high2 & low6  # V
                 here[18] = high2 & low7  # W
                 here[19] = high3 & low1  # Y
-                # Letters are 01 and a place from 1 to 26; what else there is, is gone through.
+                # A letter has the top bits 01 and a place from 1 to 26. If the block has any other
+                # byte, its bytes are read one by one.
                 if (inside & ~(p6 & ~p7)) | (high0 & low0) | (high3 & (p2 | (p1 & p0))):
                     for i in range(at, at + count):
                         kind = kinds[raw[i]]
@@ -143,7 +145,7 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                             row[BAD_AT] = i if row[BAD_AT] < 0 else row[BAD_AT]
                         elif kind == SEPARATOR:
                             if size > 0 or (has_before and given_of_chain == 0):
-                                _give(
+                                _write_segment(
                                     segments[given], counts[given], number, place, size, scored,
                                     odd, sums, before, has_before,
                                 )  # fmt: skip
@@ -175,21 +177,21 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
                     parity ^= count & 1
                 if size == HALF:
                     if has_before:
-                        _give(
+                        _write_segment(
                             segments[given], counts[given], number, place, size, scored, odd, sums,
                             before, has_before,
                         )  # fmt: skip
                         given += 1
                         given_of_chain += 1
                     before[:] = sums
-                    before[_COUNTED - 2], before[_COUNTED - 1] = scored, odd
+                    before[_SUMS - 2], before[_SUMS - 1] = scored, odd
                     sums[:] = 0
                     place += size
                     size = scored = odd = 0
                     has_before = 1
             at += count + skipped
         if size > 0 or (has_before and given_of_chain == 0):
-            _give(
+            _write_segment(
                 segments[given], counts[given], number, place, size, scored, odd, sums, before,
                 has_before,
             )  # fmt: skip
@@ -200,23 +202,23 @@ def read_sequences(raw, at, end, offsets, kinds, places, records, segments, coun
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _give(segment, counts, record, place, size, scored, odd, sums, before, has_before):
-    """Write down the segment of this half and the one before, if there is one."""
+def _write_segment(segment, counts, record, place, size, scored, odd, sums, before, has_before):
+    """Write the segment of this half and the half before, if there is one."""
     segment[RECORD] = record
     segment[PLACE] = place - HALF * has_before
     segment[SIZE] = size + HALF * has_before
-    segment[SCORED] = scored + before[_COUNTED - 2] * has_before
-    segment[AT_ODD] = odd + before[_COUNTED - 1] * has_before
+    segment[SCORED] = scored + before[_SUMS - 2] * has_before
+    segment[AT_ODD] = odd + before[_SUMS - 1] * has_before
     for k in range(AMINO_ACIDS):
         counts[k] = sums[k] + before[k] * has_before
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def write_letters(raw, records, segments, kinds, residues, begins, letters):
-    """Write the letters of all segments one after the other: 1 to 26, or 0 for what is no letter.
+    """Write the letters of all segments one after the other: 1 to 26, or 0 for unknown residues.
 
-    `begins` says where each segment's begin. `residues` has room for those of one record; both it
-    and `letters` are `SLACK` longer than what they hold.
+    The letters of segment s are written from begins[s] on. `residues` has room for the longest
+    record. Both it and `letters` are padded with `SLACK` bytes.
     """
     record = -1
     for s in range(len(segments)):
@@ -232,7 +234,7 @@ def write_letters(raw, records, segments, kinds, residues, begins, letters):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _write_record(raw, row, kinds, residues, number):
-    """Write the letters of a record from residues[number] on."""
+    """Write the letters of a record to `residues`, from `number` on."""
     at, end = row[HEAD_END], row[END]
     while at < end:
         count = min(end - at, LANES)
@@ -250,7 +252,7 @@ def _write_record(raw, row, kinds, residues, number):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _write_others(raw, at, end, kinds, residues, number):
-    """Do so byte by byte where not all are letters; return how many residues there are then."""
+    """Write the letters of raw[at:end] byte by byte; return the number after the last residue."""
     for i in range(at, end):
         kind = kinds[raw[i]]
         if kind != SEPARATOR and kind < SKIPPED:
@@ -261,15 +263,15 @@ def _write_others(raw, at, end, kinds, residues, number):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def screen_keys(segments, counts, parts, limits, passing, tallies, hits):
-    """Judge segments by all keys of two parts; return how many pairs passed, and how far it got.
+    """Judge segments by all two-part keys; return how many pairs passed, and the next segment.
 
-    `parts` says which letters are in the first part of each key, [20, K]; `limits` how far from
-    half the agreement must be for every p-value of the tally, [n + 1, levels], of which `passing`
-    decides. `hits` gets segment, key, and twice the agreement less what is scored.
+    `parts` says which letters are in the first part of each key, [20, K]. With A of n residues in
+    agreement, a pair reaches a level of the tally if |2 A - n| reaches its entry of `limits`,
+    [n + 1, levels]. It passes at level `passing`. `hits` receives segment, key, and 2 A - n.
     """
     keys = parts.shape[1]
     off = np.zeros(keys, np.int16)
-    # Many keys are added up side by side, few one after the other.
+    # Many keys are added up in parallel, a few one after the other.
     few = keys < 16
     of_key = np.ascontiguousarray(parts.T)
     found = 0

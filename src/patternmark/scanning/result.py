@@ -1,9 +1,9 @@
-"""The result of a scan: p-values corrected for all that was tested, Parquet, and a manifest.
+"""The result of a scan: corrected p-values, the Parquet file of hits, and a manifest.
 
-Tests are pairs of a segment and a key: all of them, those too that did not pass the first stage.
-`fpr` bounds the chance of any false hit in the whole scan (Bonferroni: whatever depends on what).
-`fdr` bounds the expected share of false hits (Benjamini and Hochberg; pairs that did not pass count
-as p = 1, which can only take hits away).
+Each pair of a segment and a key is one test, whether or not it passed the first stage. `fpr` bounds
+the chance of any false hit in the whole scan (Bonferroni, valid under any dependence). `fdr` bounds
+the expected share of false hits (Benjamini and Hochberg). For it, pairs that did not pass the first
+stage count as p = 1, which can only remove hits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from patternmark.evidence import DEFAULT_FPR, benjamini_hochberg, bonferroni, is
 from patternmark.io.files import put_in_place
 from patternmark.results import LN10
 from patternmark.scanning import sizes
-from patternmark.scanning.file_scan import Result, shown
+from patternmark.scanning.file_scan import Result, display_name
 from patternmark.scanning.judging import Counts
 from patternmark.scanning.keyset import SURVIVORS
 from patternmark.signature import joined
@@ -40,7 +40,7 @@ COLUMNS = (
     ("segment_start", "int64"),
     ("segment_end", "int64"),
 )
-_ROWS = 2**16  # of Parquet that are written at once
+_ROWS_PER_WRITE = 2**16  # rows of Parquet that are written at once
 
 
 class Written(NamedTuple):
@@ -67,16 +67,16 @@ def corrected(
 
 
 def _correction(fpr: float | None, fdr: float | None) -> dict[str, float]:
-    """Name what is bounded, and by how much."""
+    """Return the name of the rate that is bounded, and the bound."""
     if fdr is not None:
         return {"fdr": fdr}
     return {"fpr": DEFAULT_FPR if fpr is None else fpr}
 
 
 def signatures(result: Result, *, fpr: float | None = None, fdr: float | None = None) -> list[str]:
-    """Return what shaped the hits: one for each kind of key.
+    """Return the signatures of the hits, one for each kind of key.
 
-    How many tests a p-value was corrected for is part of it: it depends on what was scanned.
+    They contain the number of tests, for which p-values are corrected.
     """
     ((bounded, level),) = _correction(fpr, fdr).items()
     corrected_for = f"{bounded}:{float(level)!r}|tests:{result.num_tests}"
@@ -84,9 +84,9 @@ def signatures(result: Result, *, fpr: float | None = None, fdr: float | None = 
 
 
 def write_hits(rows: Iterable[dict[str, Any]], file: Path, signatures: Sequence[str]) -> Written:
-    """Write Parquet, whole or not at all; the same hits give the same bytes.
+    """Write hits as Parquet, all or nothing; the same hits give the same bytes.
 
-    The file itself says what shaped the hits: `patternmark.signatures` of its metadata, as JSON.
+    The signatures are in the metadata of the file: `patternmark.signatures`, as JSON.
     """
     import pyarrow as arrow  # noqa: PLC0415  # the scan extra
     from pyarrow import parquet  # noqa: PLC0415
@@ -99,12 +99,12 @@ def write_hits(rows: Iterable[dict[str, Any]], file: Path, signatures: Sequence[
         nonlocal hits, records
         left, before = iter(rows), None
         with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-            while some := list(islice(left, _ROWS)):
+            while some := list(islice(left, _ROWS_PER_WRITE)):
                 table = [{name: row[name] for name, _ in COLUMNS} for row in some]
                 writer.write_table(arrow.Table.from_pylist(table, schema=schema))
                 for row in some:
                     record = row["file"], row["offset"]
-                    records += record != before  # those of one record follow each other
+                    records += record != before  # hits of one record follow each other
                     before = record
                 hits += len(some)
 
@@ -115,7 +115,7 @@ def write_hits(rows: Iterable[dict[str, Any]], file: Path, signatures: Sequence[
 def manifest(
     result: Result, written: Written, *, fpr: float | None = None, fdr: float | None = None
 ) -> dict[str, Any]:
-    """Return what was scanned and what all p-values looked like; nothing in it tells when."""
+    """Return what was scanned and the histogram of p-values, without any time or date."""
     total, screen = Counts(), result.screen
     for of_file in result.files:
         total.add(of_file.found)
@@ -143,7 +143,7 @@ def manifest(
         "hash": f"xxh3-128 of the hex xxh3-128 of pieces, of what begins in {sizes.PIECE} bytes",
         "inputs": [
             {
-                "file": shown(file),
+                "file": display_name(file),
                 "records": found.records,
                 "residues": found.residues,
                 "hash": digest,
@@ -153,7 +153,7 @@ def manifest(
         ],
         "num_skipped": total.num_skipped,
         "skipped": [
-            {"file": shown(file)} | problem
+            {"file": display_name(file)} | problem
             for file, found, _ in result.files
             for problem in found.skipped
         ],

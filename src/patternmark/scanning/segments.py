@@ -1,4 +1,4 @@
-"""From bytes or Arrow columns to segments with their counts, and back to a segment's letters."""
+"""Turn bytes or Arrow columns into counted segments, and segments back into their letters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_OFFSETS = np.zeros(0, dtype=np.int64)
 
 @cache
 def kernels(name: str = "record_loops") -> Any:
-    """Return a module of compiled loops, or say what to install."""
+    """Return a module of compiled loops; if numba is missing, say what to install."""
     try:
         return import_module(f"patternmark.scanning.{name}")  # numba is an extra
     except ImportError:
@@ -30,23 +30,23 @@ def kernels(name: str = "record_loops") -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Records of a buffer, and the counts of their segments in the columns of `record_loops`."""
+    """Records of a buffer and the counts of their segments; `record_loops` names the columns."""
 
     raw: NDArray[np.uint8]
     records: NDArray[np.int64]  # [R, columns]
     segments: NDArray[np.int64]  # [S, columns]
     counts: NDArray[np.int16]  # [S, 20]
     first: int = 0  # the number of the first record
-    ids: Callable[[int], str] | None = None  # of records by their numbers; None: FASTA's headers
+    ids: Callable[[int], str] | None = None  # ids by record number; None: from FASTA headers
 
     def place(self, record: int) -> int:
-        """Return where a record begins: its byte, or its number in a column."""
+        """Return where a record begins: its byte in FASTA, or its row in a column."""
         if self.ids is not None:
             return self.first + record
         return int(self.records[record, kernels().START])
 
     def name(self, record: int) -> str:
-        """Return the id of a record, of FASTA the first word of its header."""
+        """Return the id of a record; in FASTA it is the first word of the header."""
         if self.ids is not None:
             return self.ids(self.first + record)
         loops = kernels()
@@ -56,7 +56,7 @@ class Counted:
         return words[0].decode("utf-8", "replace") if words else ""
 
     def texts(self, segments: Iterable[int]) -> Iterator[str]:
-        """Yield the residues of segments; those of one record should follow each other."""
+        """Yield the residues of segments. Fastest if segments of one record follow each other."""
         loops = kernels()
         kinds, _ = tables()
         is_none = (kinds >= loops.SKIPPED) | (kinds == loops.SEPARATOR)
@@ -64,7 +64,7 @@ class Counted:
         last, residues = -1, b""
         for segment in segments:
             number, place, size = self.segments[segment, : loops.SCORED].tolist()
-            if number != last:  # a long record has many segments, and is gone through once
+            if number != last:  # a long record has many segments, but is read once
                 record = self.records[number]
                 body = self.raw[record[loops.HEAD_END] : record[loops.END]]
                 last, residues = number, body.tobytes().translate(None, no_residues)
@@ -74,7 +74,7 @@ class Counted:
 def letters_of(part: Counted) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return the letters of all segments one after the other, and where each begins.
 
-    Letters are their places in the Latin alphabet, 1 to 26; what is no letter is 0.
+    A letter is its place in the Latin alphabet, 1 to 26; any other byte is 0.
     """
     loops = kernels()
     begins = np.concatenate([[0], np.cumsum(part.segments[:, loops.SIZE])]).astype(np.int64)
@@ -94,7 +94,10 @@ def letters_of(part: Counted) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 @cache
 def tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return what each byte is in a sequence, and which amino acid each letter's place is."""
+    """Return what each byte means in a sequence, and the amino acid of each place, or -1.
+
+    A place is the place of a letter in the Latin alphabet.
+    """
     loops = kernels()
     kinds = np.full(256, loops.BAD, dtype=np.uint8)
     for byte in range(128):
@@ -117,23 +120,23 @@ def tables() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def padded(content: bytes) -> NDArray[np.uint8]:
-    """Return bytes with the room behind them that the loops need."""
+    """Return bytes followed by the padding that the compiled loops need."""
     raw = np.full(len(content) + kernels().SLACK, ord("\n"), dtype=np.uint8)
     raw[: len(content)] = np.frombuffer(content, dtype=np.uint8)
     return raw
 
 
 def read_fasta(raw: NDArray[np.uint8], size: int) -> Iterator[Counted]:
-    """Yield the records of raw[:size], which begins with one, a part at a time."""
+    """Yield the records of raw[:size], some at a time. A record must begin at raw[0]."""
     loops = kernels()
-    at, room = 0, sizes.RECORDS
+    at, room = 0, sizes.BATCH_RECORDS
     while at < size:
-        records, segments, counts = _arrays(sizes.RECORDS, room)
+        records, segments, counts = _arrays(sizes.BATCH_RECORDS, room)
         number, given, after = loops.read_sequences(
             raw, at, size, _NO_OFFSETS, *tables(), records, segments, counts
         )
         if after == at:
-            room *= 4  # one record has more chains than there is room for
+            room *= 4  # one record has more segments than there is room for
             continue
         at = after
         yield Counted(raw, records[:number], segments[:given], counts[:given])
@@ -142,11 +145,11 @@ def read_fasta(raw: NDArray[np.uint8], size: int) -> Iterator[Counted]:
 def read_column(
     raw: NDArray[np.uint8], offsets: NDArray[np.int64], ids: Callable[[int], str]
 ) -> Iterator[Counted]:
-    """Yield sequences that stand in a buffer one after the other, a part at a time."""
+    """Yield the records of a buffer that holds only sequences, some at a time."""
     loops = kernels()
-    first, room = 0, sizes.RECORDS
+    first, room = 0, sizes.BATCH_RECORDS
     while first < len(offsets) - 1:
-        some = offsets[first : first + sizes.RECORDS + 1]
+        some = offsets[first : first + sizes.BATCH_RECORDS + 1]
         records, segments, counts = _arrays(len(some) - 1, room)
         number, given, _ = loops.read_sequences(
             raw, 0, 0, some, *tables(), records, segments, counts
@@ -159,7 +162,7 @@ def read_column(
 
 
 def _arrays(records: int, segments: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return what records, segments and their counts are written to."""
+    """Return empty arrays for records, segments and their counts."""
     loops = kernels()
     segments += loops.ROOM
     return (

@@ -1,9 +1,9 @@
-"""Where sequences come from: files in pieces of whole records, the same however they are read.
+"""Read files of sequences in pieces of whole records.
 
-A piece is what begins in so many bytes of a file (`sizes.PIECE`): the record that ends beyond
-belongs to it too. So pieces do not depend on how many workers read them, and a run that was killed
-goes on with the pieces that it has not finished. Compressed files have the pieces of what is in
-them.
+A piece consists of the records that begin within `sizes.PIECE` bytes of a file. The last of them
+may end after these bytes. So pieces do not depend on the number of workers, and a run that was
+killed continues with the unfinished pieces. For a compressed file, the bytes after decompression
+count.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from patternmark.scanning.loaded import (
     TOO_LONG,
     Loaded,
     Piece,
+    describe_preamble,
     first_record,
     last_record,
-    left_out,
     next_record,
 )
 from patternmark.scanning.streams import (
@@ -44,7 +44,7 @@ _PACKED = (PARQUET, ARROW, GZIP, *ZSTD)
 
 
 def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
-    """Yield the pieces of a file, or of standard input (`-`); its bytes tell its format."""
+    """Yield the pieces of a file, or of standard input (`-`); its first bytes tell the format."""
     if path == "-":
         import sys  # noqa: PLC0415
 
@@ -52,7 +52,7 @@ def pieces(path: str, sequence: str = "sequence") -> Iterator[Piece]:
         return
     try:
         with open(path, "rb", buffering=0) as stream:
-            if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):  # it cannot be read twice
+            if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):  # a pipe cannot be read twice
                 yield from stream_pieces(path, Plain(stream))
                 return
             start = stream.read(8)
@@ -76,7 +76,7 @@ def _source(path: str, file: Any, start: bytes) -> ByteSource:
 
 
 def is_plain(path: str) -> bool:
-    """Tell whether a file is FASTA as it is, whose pieces can be read in any order."""
+    """Tell whether a file is uncompressed FASTA, whose pieces can be read in any order."""
     if not os.path.isfile(path):
         return False
     try:
@@ -100,7 +100,7 @@ def plain_piece(path: str, number: int) -> Piece:
 
 def _from_file(path: str, offset: int) -> Loaded:
     """Read the records that begin in a piece of a plain FASTA file."""
-    first = max(0, offset - 1)  # whether a line ends there tells a header from its middle
+    first = max(0, offset - 1)  # one byte earlier: a header follows the end of a line
     own = offset + sizes.PIECE - first
     buffer = BUFFERS.take()
     problem, end = "", -1
@@ -110,14 +110,14 @@ def _from_file(path: str, offset: int) -> Loaded:
             buffer.read(stream, own)
             begin = first_record(buffer) if offset == 0 else next_record(buffer, 0)
             if offset == 0:
-                problem = left_out(buffer.content(0, begin if begin >= 0 else buffer.size))
+                problem = describe_preamble(buffer.content(0, begin if begin >= 0 else buffer.size))
             if begin < 0:
                 BUFFERS.give(buffer)
                 return Loaded(begin=first, problem=problem)
             last = max(begin, last_record(buffer))
             while end < 0:
                 searched = buffer.size - 1
-                if not buffer.read(stream, sizes.BEYOND):
+                if not buffer.read(stream, sizes.OVERHANG_READ):
                     end = buffer.size
                     break
                 end = next_record(buffer, searched)

@@ -1,4 +1,4 @@
-"""Pieces of what can only be read from the beginning on: pipes, compressed files, FASTQ."""
+"""Read pieces of sources that must be read from the start: pipes, compressed files, FASTQ."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from patternmark.scanning.loaded import (
     TOO_LONG,
     Loaded,
     Piece,
+    describe_preamble,
     first_record,
     last_record,
-    left_out,
     next_record,
 )
 
 GZIP, PARQUET, ARROW = b"\x1f\x8b", b"PAR1", b"ARROW1"
-# Or a frame to be skipped, as pzstd begins its files with.
+# The others mark a frame to be skipped: files of pzstd begin with one.
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16)))
 
 
 class ByteSource(Protocol):
-    """What bytes come from."""
+    """A source of bytes."""
 
     def read(self, buffer: Buffer) -> bool:
         """Add some bytes to a buffer; return whether there may be more."""
 
     def position(self) -> int:
-        """Return how many bytes of the file were read, as it lies on the disk."""
+        """Return how many bytes of the file on disk were read."""
 
 
 class Plain:
-    """Bytes as they are."""
+    """A source that is not compressed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._position = stream, 0
 
     def read(self, buffer: Buffer) -> bool:
         """Add some bytes to a buffer; return whether there may be more."""
-        found = buffer.read(self._stream, sizes.STREAMED)
+        found = buffer.read(self._stream, sizes.STREAM_READ)
         self._position += found
-        return found == sizes.STREAMED
+        return found == sizes.STREAM_READ
 
     def position(self) -> int:
         """Return how many bytes were read."""
@@ -54,10 +54,10 @@ class Plain:
 
 
 class Decompressed:
-    """What is in a compressed file, one frame (a member of gzip) after the other.
+    """A compressed file, decompressed one frame (gzip: member) after the other.
 
-    The readers that come with the decompressors lose what they have read when a file is cut off
-    (gzip), or do not say that it is (zstd).
+    The file readers of the libraries do not fit: when a file is cut off, the one of gzip loses
+    what it has read, and the one of zstd does not report it.
     """
 
     def __init__(self, path: str, file: Any, start: bytes, skipped: int = 0) -> None:
@@ -65,7 +65,7 @@ class Decompressed:
         self._frame: Any = None
         self._rest = b""
         self._skipped = skipped  # bytes to leave out at the beginning
-        self._at_once = sizes.COMPRESSED if start.startswith(GZIP) else sizes.ZSTD
+        self._at_once = sizes.GZIP_READ if start.startswith(GZIP) else sizes.ZSTD_READ
 
     def position(self) -> int:
         """Return how many bytes of the file were read."""
@@ -73,16 +73,16 @@ class Decompressed:
 
     def read(self, buffer: Buffer) -> bool:
         """Add some bytes to a buffer; return whether there may be more."""
-        wanted = buffer.size + sizes.STREAMED
+        wanted = buffer.size + sizes.STREAM_READ
         while buffer.size < wanted:
             rest = self._rest or self._file.read(self._at_once)
             self._rest = b""
             if not rest:
                 if self._frame is not None:
-                    raise EOFError("the file ends before what is in it does")
+                    raise EOFError("the file ends within a compressed frame")
                 return False
             if self._frame is None:
-                rest = rest.lstrip(b"\0")  # tapes and some tools fill files up with zeros
+                rest = rest.lstrip(b"\0")  # tapes and some tools pad files with zeros
                 if not rest:
                     continue
                 self._frame = self._begin()
@@ -96,9 +96,10 @@ class Decompressed:
 
 
 class Gzip:
-    """The same for gzip alone, and faster: bytes are decompressed to where they are looked at.
+    """A gzip file, faster than with `Decompressed`: bytes are decompressed into the buffer.
 
-    What its reader has given when it finds damage is not told; so the file is read once more.
+    When the fast reader finds damage, it does not say what it has returned. The file is then read
+    again from the start with `Decompressed`.
     """
 
     def __init__(self, path: str, file: Any) -> None:
@@ -116,25 +117,25 @@ class Gzip:
             return self._careful.read(buffer)
         before = buffer.size
         try:
-            buffer.read(self._reader, sizes.STREAMED)
-        except Exception:  # it says again what it is
+            buffer.read(self._reader, sizes.STREAM_READ)
+        except Exception:  # Decompressed raises it again
             self._file.seek(0)
             given = self._given + buffer.size - before
             self._careful = Decompressed(self._path, self._file, GZIP, given)
             return True
         self._given += buffer.size - before
-        return buffer.size - before == sizes.STREAMED
+        return buffer.size - before == sizes.STREAM_READ
 
 
 def _gzip_reader(path: str, file: Any) -> Any:
     try:
         from isal import isal_zlib  # noqa: PLC0415  # the scan extra
     except ImportError as error:
-        raise _missing(path, error) from None
-    return isal_zlib._GzipReader(file, sizes.COMPRESSED)  # what igzip.open reads with
+        raise _missing_library(path, error) from None
+    return isal_zlib._GzipReader(file, sizes.GZIP_READ)  # the reader of igzip.open
 
 
-def _missing(path: str, error: ImportError) -> PatternmarkError:
+def _missing_library(path: str, error: ImportError) -> PatternmarkError:
     return PatternmarkError(
         f"{path}: reading it needs {error.name}: pip install 'patternmark[scan]'"
     )
@@ -150,7 +151,7 @@ def _decompressor(path: str, start: bytes) -> Callable[[], Any]:
 
         return zstandard.ZstdDecompressor().decompressobj
     except ImportError as error:
-        raise _missing(path, error) from None
+        raise _missing_library(path, error) from None
 
 
 def stream_pieces(path: str, source: ByteSource) -> Iterator[Piece]:
@@ -158,38 +159,41 @@ def stream_pieces(path: str, source: ByteSource) -> Iterator[Piece]:
     stream = _Stream(source)
     stream.read()
     if stream.buffer.starts_with(GZIP, *ZSTD, PARQUET, ARROW):
-        raise InputError(f"{path}: a stream must be FASTA or FASTQ: decompress it first")
+        raise InputError(
+            f"{path}: is compressed or Parquet or Arrow: a stream must be FASTA or FASTQ: "
+            "decompress or convert it first"
+        )
     is_fastq = stream.buffer.starts_with(b"@")
     before = 0
     for number, loaded in enumerate(_fastq(stream) if is_fastq else _fasta(stream)):
         now = source.position()
-        yield Piece(path, number, partial(_as_it_is, loaded), now - before)
+        yield Piece(path, number, partial(_return_loaded, loaded), now - before)
         before = now
 
 
-def _as_it_is(loaded: Loaded) -> Loaded:
+def _return_loaded(loaded: Loaded) -> Loaded:
     return loaded
 
 
 class _Stream:
-    """What was read of a source and belongs to no piece yet."""
+    """The bytes of a source that were read and are not part of a piece yet."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
         self.buffer = BUFFERS.take()
-        self.begin = 0  # of the buffer in what is read, or the number of the first row
+        self.begin = 0  # where the buffer begins in the stream, or the number of the first row
         self.is_open, self.damage = True, ""
-        self.searched = 0  # where no record begins beyond the piece, so far
+        self.searched = 0  # the search for a record after the piece has come to here
 
     def read(self) -> None:
-        """Read on; where that fails, it is the end."""
+        """Read more; an error ends the stream."""
         try:
             self.is_open = self._source.read(self.buffer)
-        except Exception as error:  # each decompressor has errors of its own
+        except Exception as error:  # each decompressor raises its own errors
             self.is_open, self.damage = False, f"cut off or damaged: {error}"
 
     def cut(self, end: int, at: int = 0, problem: str = "") -> Loaded:
-        """Take the bytes up to a place away, of which those from `at` on are a piece."""
+        """Remove the bytes before `end`; return those from `at` to `end` as a piece."""
         before, rest = self.buffer, BUFFERS.take()
         self.searched = 0
         rest.append(before.view(end, before.size))
@@ -198,7 +202,7 @@ class _Stream:
         return Loaded(before, at, end, begin, problem=problem)
 
     def forget(self, count: int) -> None:
-        """Leave out the first bytes."""
+        """Remove the first bytes."""
         self.searched = 0
         self.buffer.drop(count)
         self.begin += count
@@ -207,20 +211,20 @@ class _Stream:
 def _fasta(stream: _Stream) -> Iterator[Loaded]:
     problem, is_first, is_between = "", True, True
     while True:
-        if is_between:  # records: before the first one, or in one that is too long
+        if is_between:  # before the first record, or within a record that is too long
             buffer = stream.buffer
             found = first_record(buffer) if stream.begin == 0 else next_record(buffer, 0)
             gone = found if found >= 0 else max(0, buffer.size - 1)
             if not stream.is_open and found < 0:
                 gone = buffer.size
             if is_first:
-                problem = problem or left_out(buffer.content(0, gone))
+                problem = problem or describe_preamble(buffer.content(0, gone))
             stream.forget(gone)
             is_between = found < 0
             is_first = is_first and is_between
         while not is_between and (end := _end_of_piece(stream)):
             if stream.damage and end == stream.buffer.size:
-                # The last record may not be whole.
+                # The last record may be incomplete.
                 yield stream.cut(last_record(stream.buffer), problem=stream.damage)
                 return
             yield stream.cut(end, problem=problem)
@@ -237,7 +241,7 @@ def _fasta(stream: _Stream) -> Iterator[Loaded]:
 
 
 def _end_of_piece(stream: _Stream) -> int:
-    """Return where the first record begins beyond the piece, 0 where that is not known yet."""
+    """Return where the first record after the piece begins, or 0 if that is not known yet."""
     boundary = (stream.begin // sizes.PIECE + 1) * sizes.PIECE - stream.begin
     size, found = stream.buffer.size, -1
     if boundary <= size:
@@ -247,12 +251,12 @@ def _end_of_piece(stream: _Stream) -> int:
 
 
 def _is_too_long(stream: _Stream) -> bool:
-    size = stream.buffer.size  # no search where all of it is not
+    size = stream.buffer.size  # compared first: it saves the search in most cases
     return size > sizes.LONGEST_RECORD < size - last_record(stream.buffer)
 
 
 def _fastq(stream: _Stream) -> Iterator[Loaded]:
-    """Yield records of four lines; where one is not, nothing tells where the next begins."""
+    """Yield pieces of FASTQ. After a bad record it stops: the next cannot be found safely."""
     row = 0
     while stream.is_open or stream.buffer.size:
         if stream.damage:
@@ -278,7 +282,7 @@ def _fastq(stream: _Stream) -> Iterator[Loaded]:
 
 
 def _whole_fastq(buffer: Buffer) -> int:
-    """Return where the last whole record of four lines ends."""
+    """Return where the last complete record of four lines ends."""
     ends = np.flatnonzero(buffer.view(0, buffer.size) == ord("\n"))
     whole = len(ends) // 4 * 4
     return int(ends[whole - 1]) + 1 if whole else 0
@@ -288,17 +292,17 @@ def _fastq_records(content: bytes, first: int, problem: str) -> Loaded:
     """Read records of four lines: name, sequence, +, quality."""
     lines = content.split(b"\n")
     while lines and not b"".join(lines[-4:] if len(lines) % 4 == 0 else lines[-1:]).strip():
-        lines.pop()  # what stands behind the last newline, and blank lines at the end
+        lines.pop()  # the empty text after the last newline, and blank lines at the end
     names, sequences = lines[0::4], [line.rstrip(b"\r") for line in lines[1::4]]
     rows = zip(names, sequences, lines[2::4], lines[3::4], strict=False)
     whole = 0
     for head, letters, middle, quality in rows:
-        # A quality that is shorter is that of a file that was cut off.
+        # If the quality is shorter than the sequence, the file was cut off.
         if head[:1] != b"@" or middle[:1] != b"+" or len(quality.rstrip(b"\r")) != len(letters):
             break
         whole += 1
     if 4 * whole < len(lines):
-        problem = "a record that is not FASTQ; it and what follows were left out"
+        problem = "a record is not FASTQ; it and all records after it were left out"
     offsets = np.zeros(whole + 1, dtype=np.int64)
     np.cumsum([len(sequence) for sequence in sequences[:whole]], out=offsets[1:])
 

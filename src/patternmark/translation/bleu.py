@@ -12,7 +12,7 @@ from patternmark.errors import PatternmarkError
 
 
 class TextScore(NamedTuple):
-    """A score, half of its 95 % interval over texts, and the signature of all that shaped it."""
+    """A score, half of its 95 % interval over texts, and the signature of sacrebleu."""
 
     score: float
     half: float | None
@@ -22,14 +22,14 @@ class TextScore(NamedTuple):
 def bleu(
     translations: Sequence[str], references: Sequence[str], *, resamples: int = 0
 ) -> TextScore:
-    """Return corpus BLEU; its interval from so many resamples of the texts, if any."""
+    """Return corpus BLEU, with an interval from `resamples` resamples of the texts, if not 0."""
     return _corpus_score(metric_of_sacrebleu(), translations, references, resamples)
 
 
 def chrf(
     translations: Sequence[str], references: Sequence[str], *, resamples: int = 0
 ) -> TextScore:
-    """Return corpus chrF2: shared stretches of letters, where BLEU counts those of words."""
+    """Return corpus chrF2, which counts shared n-grams of letters as BLEU does for words."""
     return _corpus_score(metric_of_sacrebleu("chrF"), translations, references, resamples)
 
 
@@ -40,12 +40,12 @@ def resampled_scores(
     resamples: int,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """Return the score of all texts, then those of resamples of them: [1 + resamples].
+    """Return the score of all texts, then the scores of resamples: [1 + resamples].
 
-    The same seed draws the same texts, so that two systems can be compared draw by draw.
+    The same seed draws the same texts, so two systems can be compared on each resample.
     """
     metric = metric_of_sacrebleu(name)
-    # What corpus_score adds up itself; there is no public way to it.
+    # The counts that corpus_score adds up; there is no public function for them.
     counts = np.array(
         metric._extract_corpus_statistics(list(translations), [list(references)]), dtype=np.float64
     )
@@ -66,9 +66,12 @@ def _corpus_score(
 
 
 def metric_of_sacrebleu(name: Literal["BLEU", "chrF"] = "BLEU") -> Any:
-    """Return sacrebleu's metric, or say what to install: before an hour is spent, not after it."""
+    """Return a metric of sacrebleu; if it is missing, say what to install.
+
+    Long commands call this first, so that they do not fail after an hour.
+    """
     try:
-        from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415  # needed by whoever measures
+        from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415  # optional
         from sacrebleu.metrics.chrf import CHRF  # noqa: PLC0415
     except ImportError:
         raise PatternmarkError(f"{name} needs sacrebleu: pip install sacrebleu") from None

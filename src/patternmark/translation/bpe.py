@@ -1,4 +1,4 @@
-"""Byte-level BPE with one vocabulary for both languages: every text has tokens, none is unknown."""
+"""Byte-level BPE with one vocabulary for both languages; no text has unknown tokens."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tokenizers import Tokenizer
 from patternmark.errors import InputError
 from patternmark.io.files import make_folder, write_text
 
-# Their ids are their places here, as `models.cmlm.Config` has them.
+# The id of each is its index here, as in `models.cmlm.Config`.
 SPECIAL = ("<pad>", "<s>", "</s>", "<mask>", "<length>")
 
 
 class TextCodec:
-    """Texts to token ids and back."""
+    """Turns texts into token ids and back."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # What a text says is text: a literal <mask> in it is read as its characters.
+        # The characters <mask> in a text are read as text, not as the special token.
         self._tokenizer.encode_special_tokens = True
         self.size: int = tokenizer.get_vocab_size()
 
@@ -30,22 +30,22 @@ class TextCodec:
             return cls(Tokenizer.from_str(file.read_text(encoding="utf-8")))
         except OSError as error:
             raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-        except Exception as error:  # the library raises nothing narrower
+        except Exception as error:  # the library raises plain Exception
             raise InputError(f"{file}: not a tokenizer.json: {error}") from None
 
     def save(self, file: Path) -> None:
-        """Write it as tokenizer.json."""
+        """Write the tokenizer as tokenizer.json."""
         make_folder(file.parent)
         write_text(file, self.content)
 
     @property
     def content(self) -> str:
-        """What tokenizer.json holds."""
+        """The content of tokenizer.json."""
         return str(self._tokenizer.to_str(pretty=True))
 
     @property
     def has_our_special(self) -> bool:
-        """Whether the special tokens are those that our networks are trained with."""
+        """Whether the special tokens are those of our own networks."""
         return [self._tokenizer.token_to_id(token) for token in SPECIAL] == [*range(len(SPECIAL))]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:

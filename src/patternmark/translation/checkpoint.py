@@ -1,8 +1,8 @@
-"""A model's folder: config.json, tokenizer.json, and the weights.
+"""Read the folder of a model: config.json, tokenizer.json, and the weights.
 
-Weights are safetensors, in one file or in shards of a given size with an index, named as the
-transformers library names them; the index also holds the SHA-256 of every shard, so that a damaged
-one, or one of another save, is noticed. What writes such folders is in patternmark-lab.
+Weights are safetensors, in one file or in shards with an index. The file names are those of the
+transformers library. The index also has the SHA-256 of every shard, so that a shard that is damaged
+or from another save is noticed. The code that writes such folders is in patternmark-lab.
 """
 
 from __future__ import annotations
@@ -28,36 +28,38 @@ WEIGHTS = "model.safetensors"
 
 
 def load_model(folder: Path, device: str | torch.device = "cpu") -> CMLM:
-    """Read a network from its folder."""
+    """Return the network of a folder."""
     model = CMLM(read_config(folder / CONFIG))
     fill(model, load_tensors(folder / WEIGHTS), folder / WEIGHTS)
     return model.to(device).eval()
 
 
 def load_both(folder: Path, device: str | torch.device = "cpu") -> tuple[CMLM, TextCodec]:
-    """Read a network and its tokenizer."""
+    """Return the network of a folder and its tokenizer."""
     config, codec = read_config(folder / CONFIG), TextCodec.load(folder / TOKENIZER)
     if codec.size != config.vocab:
         raise CheckpointError(
-            f"{folder / TOKENIZER}: has {codec.size} entries, and the model {config.vocab}: put "
-            "the tokenizer there that the model was trained with"
+            f"{folder / TOKENIZER}: has {codec.size} entries, but the model has {config.vocab}: "
+            "replace it by the tokenizer that the model was trained with"
         )
     return load_model(folder, device), codec
 
 
 def read_config(file: Path) -> Config:
-    """Read a network's configuration."""
+    """Return the configuration of a network."""
     content = read_json(file)
     known = {field.name for field in fields(Config)}
     if not isinstance(content, dict) or "vocab" not in content or set(content) - known:
-        raise CheckpointError(f"{file}: not the configuration of a CMLM of this version")
+        raise CheckpointError(
+            f"{file}: not the configuration of a CMLM that this version of patternmark can read"
+        )
     if "never" in content:
         content["never"] = tuple(content["never"])
     return Config(**content)
 
 
 def load_tensors(file: Path) -> dict[str, Tensor]:
-    """Read tensors from a file or from its shards; nothing in them is run."""
+    """Read tensors from a file or from its shards. No code in them is run."""
     index = index_of(file)
     if file.exists() or not index.exists():
         return read_tensors(file)
@@ -74,14 +76,14 @@ def load_tensors(file: Path) -> dict[str, Tensor]:
         if name in hashes and file_sha256(place) != hashes[name]:
             raise CheckpointError(
                 f"{place}: not the file that {index.name} names (its SHA-256 differs): it is "
-                "damaged or of another save; get all shards and the index anew, or give the "
-                "command that trained it again, which writes them"
+                "damaged or from another save: get all shards and the index again, or repeat the "
+                "command that trained the model, which writes them"
             )
     return found
 
 
 def weights_sha256(folder: Path) -> str:
-    """Return the SHA-256 of a model's weights, or of the index that holds those of its shards."""
+    """Return the SHA-256 of the weights of a model; of shards, that of their index."""
     file = folder / WEIGHTS
     place = file if file.exists() else index_of(file)
     try:
@@ -91,5 +93,5 @@ def weights_sha256(folder: Path) -> str:
 
 
 def index_of(file: Path) -> Path:
-    """Return the index of the shards that stand for a file."""
+    """Return the path of the index of the shards of a file."""
     return file.with_name(f"{file.name}.index.json")

@@ -1,9 +1,9 @@
-"""Which candidate to take: the likeliest that shows its mark, and that reads back as it was made.
+"""Choose a translation: the likeliest candidate with a clear mark that also reads back.
 
-The generator knows the keys of every position, so that it needs no search: it counts the tokens
-that agree with their keys, on whatever device they are, and asks how often fair coins would agree
-as often. A detector, which must search, finds less. A verifier has the text, not the tokens: where
-it is split otherwise than it was made, positions shift, and another candidate is better.
+The generator knows the key of every position and needs no search. It counts the tokens that agree
+with their keys and computes how often fair coins would agree as often. A detector must search, so
+its p-value is larger. A verifier has the text, not the tokens. If the tokenizer splits the text
+into other tokens than those that were written, positions shift, and another candidate is better.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from patternmark.models.mask_predict import Candidates
 from patternmark.null.walk import phase_log_tail
 
 ReadsBack = Callable[[Sequence[Sequence[int]]], list[bool]]
-# By how much the p-value of the default detector may be larger, for it also looks for slips and
-# stretches, and its null is that of natural text. Measured on translations at delta 3 that read
-# back (227, 12 keys): the detector finds 97 % of those that are cut where this calls them just
-# clear at 0.1 % (n = 209; 94 % with a factor of 8, 71 % with 2), and all 206 clear ones as a whole.
-_SEARCH = 10.0
+# How many times larger the p-value of the default detector may be: it also searches for slips and
+# marked stretches, and its null is measured on natural text. Measured on 227 translations (12 keys,
+# delta 3) that read back: if each is cut so that this factor calls it just clear at 0.1 %, the
+# detector finds 97 % (n = 209; 94 % with a factor of 8, 71 % with 2). It finds all 206 clear ones
+# that are not cut.
+_SEARCH_FACTOR = 10.0
 
 
 class MarkedLines:
-    """The keys of lines, from piece to piece, and what their tokens show of them so far."""
+    """The keys of lines for one piece after the other, and how many tokens agree so far."""
 
     def __init__(
         self,
@@ -46,21 +47,24 @@ class MarkedLines:
     ) -> None:
         self._marker, self._temperature, self._like = marker, temperature, like
         self._seed, self._nonces = seed, nonces
-        # What a line says, not where it stands, decides where its keys begin.
+        # The keys of a line depend on its text, not on its place.
         self._numbers = [line_number(line) for line in lines]
-        self._begun = np.zeros(len(lines), dtype=np.int64)  # tokens of earlier pieces
-        self._counts = np.zeros((len(lines), 2), dtype=np.int64)  # that agree, that were read
+        self._begun = np.zeros(len(lines), dtype=np.int64)  # number of tokens in earlier pieces
+        self._counts = np.zeros((len(lines), 2), dtype=np.int64)  # agreeing tokens, scored tokens
 
     def log_p(self) -> NDArray[np.float64]:
-        """Return about ln of every p-value: near 0.1 %, a detector seldom finds a larger one."""
+        """Return ln of an approximate p-value for each line.
+
+        Near 0.1 %, the p-value of a detector is rarely larger.
+        """
         return self._log_p(self._counts)
 
     def _log_p(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the same for counts [..., 2]."""
+        """Return ln of approximate p-values for counts [..., 2] of agreeing and scored tokens."""
         schedule = self._marker.key.circle
-        chances = schedule.nonces * len(schedule.starts)  # where a mark may begin
+        chances = schedule.nonces * len(schedule.starts)  # keys with which a mark may begin
         tail = phase_log_tail(counts[..., 0], counts[..., 1]) - log(2.0)
-        return bonferroni(tail, _SEARCH * chances)
+        return bonferroni(tail, _SEARCH_FACTOR * chances)
 
     def promotion(self, lines: Sequence[int], longest: int) -> Promotion:
         """Return the bias of the next piece of some lines: [B, longest]."""
@@ -80,11 +84,11 @@ class MarkedLines:
         sure: float,
         reads_back: ReadsBack,
     ) -> list[list[int]]:
-        """Return the tokens of each line's best candidate, and count what they show.
+        """Return the tokens of the best candidate of each line, and count its agreeing tokens.
 
-        Best is the likeliest of those whose mark is clear at p <= `sure` and whose text reads back;
-        if none of the clear ones does, the likeliest of them. Where no mark is clear, as in short
-        lines, quality is not spent on it: then, and if `sure` is 1, the likeliest of all.
+        Best is the likeliest candidate with a clear mark (p <= `sure`) that reads back. If no clear
+        one reads back, it is the likeliest clear one. If no mark is clear, as in short lines, or if
+        `sure` is 1, it is the likeliest of all, so that no quality is lost.
         """
         shown = _shown(promotion, candidates).cpu().numpy()
         counts = shown + self._counts[lines][:, None]  # [B, beam, 2]
@@ -101,19 +105,19 @@ class MarkedLines:
 
 
 def _shown(promotion: Promotion, candidates: Candidates) -> Tensor:
-    """Count the tokens that agree with their keys, and those that have one: [B, beam, 2]."""
+    """Count the tokens that agree with their keys, and all tokens with a key: [B, beam, 2]."""
     tokens = candidates.tokens
     longest = tokens.shape[2]
     rows = promotion.row_of[:, None, :longest].expand_as(tokens)
     agrees = promotion.promoted[rows, tokens]
     place = torch.arange(longest, device=tokens.device)
-    # Special tokens, which no key promotes, are never part of a translation.
+    # Special tokens, which are not scored, are never part of a translation.
     read = (place < candidates.lengths[..., None]) & (rows < len(promotion.promoted) - 1)
     return torch.stack([(agrees & read).sum(-1), read.sum(-1)], dim=-1)
 
 
 def line_number(line: str) -> int:
-    """Return the number by which a line's keys are drawn."""
+    """Return the number from which the keys of a line are drawn."""
     return int.from_bytes(sha256(line.encode()).digest()[:7], "big")
 
 
@@ -124,9 +128,10 @@ def _first_that_reads_back(
     lengths: NDArray[np.int64],
     reads_back: ReadsBack,
 ) -> NDArray[np.int64]:
-    """Return for each row the first clear candidate of its order that reads back.
+    """Return for each row the first clear candidate, in its order, that reads back.
 
-    Else its first clear one; without any, its first. `order` and `is_clear` are [B, beam].
+    If there is none, return the first clear one, or else the first of all. `order` and `is_clear`
+    are [B, beam].
     """
     rows = np.arange(len(order))
     taken: NDArray[np.int64] = order[rows, is_clear.argmax(axis=1)]

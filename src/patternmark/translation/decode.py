@@ -1,4 +1,4 @@
-"""Translate token ids in batches of like length."""
+"""Translate token ids in batches of similar length."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from patternmark.models.device import attention_of_many_shapes
 from patternmark.models.mask_predict import Candidates, mask_predict
 from patternmark.translation.choice import MarkedLines, ReadsBack
 
-# Source tokens of padding that take as long as another batch does, on a CPU and on a GPU. (On a GPU
-# it is reckoned: ten iterations start a thousand operations, and a token is five times the work.)
-_PADDING = {"cpu": 16, "cuda": 600}
-MULTIPLE = 8  # lengths are padded to it, as GPUs like
+# Source tokens of padding that cost as much time as one more batch. (The number for GPUs is not
+# measured: it is estimated from the thousand operations that ten iterations start.)
+_MOST_PADDING = {"cpu": 16, "cuda": 600}
+MULTIPLE = 8  # on a GPU lengths are padded to a multiple of this, which is faster
 
-# Sources [B, L] and their numbers in, their translations out.
+# From sources [B, L] and their numbers to their translations.
 TranslateBatch = Callable[[Tensor, list[int]], list[list[int]]]
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How CMLM decodes."""
+    """The settings of decoding with CMLM."""
 
     iterations: int = 10
     length_beam: int = 5
@@ -38,19 +38,19 @@ class Decoding:
 
 @dataclass(frozen=True, eq=False)
 class LinePiece:
-    """The marks of the lines whose next piece is translated."""
+    """The marks of the next piece of some lines."""
 
     marked: MarkedLines
-    lines: Sequence[int]  # which line each source is of
+    lines: Sequence[int]  # the line of each source
     sure: float
     reads_back: ReadsBack
 
 
 class PieceMarks(Protocol):
-    """How the sources of a piece are marked where no key of this package does it."""
+    """Marks of the sources of a piece by another scheme, without a key of this package."""
 
     def online(self, rows: Sequence[int], lengths: Tensor) -> CanvasMarks | None:
-        """Return the marks of the candidates of some sources, of lengths [B, beam]."""
+        """Return the marks of the candidates, of lengths [B, beam], of some sources."""
 
     def choose(
         self,
@@ -60,14 +60,14 @@ class PieceMarks(Protocol):
         candidates: Candidates,
         generator: torch.Generator | None,
     ) -> list[list[int]]:
-        """Return the translation of each source, or write it anew."""
+        """Return the translation of each source: a candidate, or a new one."""
 
 
 class LineMarks(Protocol):
-    """Marks lines of text by another scheme than a key's: for comparisons."""
+    """Marks of lines by another scheme, without a key of this package, for comparisons."""
 
     def piece(self, seed: str, lines: Sequence[int]) -> PieceMarks:
-        """Return the marks of the lines, by their numbers, whose next piece is translated."""
+        """Return the marks of the next piece of the lines with these numbers."""
 
 
 def translate_ids(
@@ -80,16 +80,16 @@ def translate_ids(
     generator: torch.Generator | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Return the translation of every source, empty for an empty one.
+    """Return the translation of every source; that of an empty source is empty.
 
-    It is the likeliest candidate, or the likeliest that shows its mark, or what `other` chooses.
-    Sources and translations are without <s> and </s>, whatever the network sees.
+    It is the likeliest candidate, or with `marked` the likeliest with a clear mark, or with `other`
+    what it chooses. Sources and translations have no <s> and </s>, even if the network uses them.
     """
 
     def best(batch: Tensor, rows: list[int]) -> list[list[int]]:
         return _best(model, batch, rows, decoding, marked, other, generator)
 
-    padding = _PADDING["cuda" if model.embedding.weight.is_cuda else "cpu"]
+    padding = _MOST_PADDING["cuda" if model.embedding.weight.is_cuda else "cpu"]
     return in_batches(model, sources, decoding.batch_tokens, best, padding=padding, step=step)
 
 
@@ -102,7 +102,7 @@ def in_batches(
     padding: int | None = None,
     step: Callable[[int], None] = lambda done: None,
 ) -> list[list[int]]:
-    """Translate sources of like length together, so many tokens at a time: see `like_lengths`."""
+    """Translate sources of similar length together, in the batches of `like_lengths`."""
     found: list[list[int]] = [[] for _ in sources]
     ending = [] if model.config.ends == "none" else [model.config.end]
     _check_lengths(model, sources, len(ending))
@@ -123,7 +123,7 @@ def _check_lengths(model: CMLM, sources: Sequence[Sequence[int]], num_ends: int)
     for number, source in enumerate(sources, start=1):
         if rows and len(source) > most:
             raise SequenceError(
-                f"source {number} has {len(source)} tokens, this model reads {most} at most: "
+                f"source {number} has {len(source)} tokens, but this model reads {most} at most: "
                 "translate it in parts"
             )
 
@@ -164,9 +164,9 @@ def _best(
 def like_lengths(
     sources: Sequence[Sequence[int]], tokens: int, padding: int | None = None
 ) -> Iterator[list[int]]:
-    """Yield numbers of sources that are not empty, the longest first, so many tokens at a time.
+    """Yield batches: the numbers of sources that are not empty, the longest first.
 
-    A batch ends earlier where it would have more than so many tokens of `padding`.
+    A batch has at most `tokens` tokens, and at most `padding` tokens of padding.
     """
     lengths = np.array([len(source) for source in sources], dtype=np.int64)
     order = np.argsort(-lengths, kind="stable")
@@ -182,7 +182,7 @@ def like_lengths(
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
-    """Return ids padded on the right, on a GPU to a length it likes: [B, L]."""
+    """Return ids padded on the right, on a GPU to a multiple of MULTIPLE: [B, L]."""
     multiple = MULTIPLE if device.type == "cuda" else 1
     longest = -(-max(len(row) for row in rows) // multiple) * multiple
     ids = np.full((len(rows), longest), pad, dtype=np.int64)
@@ -192,6 +192,6 @@ def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Ten
 
 
 def for_use(model: CMLM) -> CMLM:
-    """Return a network ready to translate: on a GPU in half precision, which is faster there."""
+    """Return a network prepared for translation; on a GPU in half precision, which is faster."""
     model = model.eval()
     return (model.half() if model.embedding.weight.is_cuda else model).pack()

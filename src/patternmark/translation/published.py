@@ -1,13 +1,14 @@
-"""Published CMLMs: checkpoints of fairseq's `cmlm_transformer` and of Mask-Predict.
+"""Read published CMLMs: checkpoints of fairseq's `cmlm_transformer` and of Mask-Predict.
 
-Neither fairseq nor code out of a checkpoint is used. Which of the two a file is, and all sizes,
-are told by the names and shapes of its tensors; what they cannot tell (the number of heads, the
-activation, ...) by the arguments it was trained with, or fairseq's defaults.
+Neither fairseq nor code from a checkpoint is used. The names and shapes of the tensors tell which
+of the two a file is, and all sizes. The rest (the number of heads, the activation, ...) comes from
+the training arguments in the file, or from fairseq's defaults.
 
-Mask-Predict (`bert_transformer_seq2seq`): embeddings as they are, GELU, norms after the sums with
-an epsilon of 1e-12; the length, with </s>, comes from a token of its own; <mask> has the id 4.
-fairseq (`cmlm_transformer`): scaled embeddings, ReLU, the length, with <s> and </s>, comes from the
-mean of the encoder's states; <unk> is the mask.
+Mask-Predict (`bert_transformer_seq2seq`): embeddings are not scaled; GELU; norms after the sums,
+with an epsilon of 1e-12; an extra token predicts the length, which includes </s>; <mask> has the
+id 4.
+fairseq (`cmlm_transformer`): scaled embeddings; ReLU; the mean of the encoder's states predicts the
+length, which includes <s> and </s>; <unk> is the mask.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from patternmark.models.cmlm import CMLM, Config
 from patternmark.models.tensor_file import CheckpointError, fill
 from patternmark.translation.torch_file import Bag, StoredTensor, TorchFile
 
-_HEAD = 64  # the width of an attention head where the arguments do not say
-_POSITIONS = 1024  # that fairseq allows where the arguments do not say
-_BEFORE_POSITIONS = 2  # rows of a table of positions before the first one's
+_DEFAULT_HEAD_WIDTH = 64  # if the arguments do not give the number of heads
+_DEFAULT_POSITIONS = 1024  # fairseq's limit, if the arguments do not give one
+_FIRST_POSITION_ROW = 2  # the row of the first position in a table of positions
 _EMBEDDING = "decoder.embed_tokens.weight"
 _SAME_TABLE = ("encoder.embed_tokens.weight", "decoder.output_projection.weight")
 _NO_WEIGHTS = re.compile(r".*(\.version|\._float_tensor)")
-# Mask-Predict's names, and those of old versions of fairseq, in fairseq's words.
+# From the names of Mask-Predict and of old versions of fairseq to fairseq's current names.
 _RENAMED = (
     (re.compile(r"\.layer_norms\.0\."), ".self_attn_layer_norm."),
     (re.compile(r"\.layer_norms\.1\."), ".final_layer_norm."),
     (re.compile(r"\.gamma$"), ".weight"),
     (re.compile(r"\.beta$"), ".bias"),
 )
-_PARTS = {  # of our layers, in fairseq's words
+_PARTS = {  # from the parts of our layers to fairseq's names
     "own": "self_attn",
     "cross": "encoder_attn",
     "query": "q_proj",
@@ -59,7 +60,7 @@ _PARTS = {  # of our layers, in fairseq's words
 
 
 class _Layout(NamedTuple):
-    """What sets one kind of checkpoint apart."""
+    """The properties by which the kinds of checkpoints differ."""
 
     name: str
     length_table: str
@@ -74,11 +75,11 @@ _LAYOUTS = (
 
 @dataclass(frozen=True, eq=False)
 class DictionaryCodec:
-    """Texts to ids of a dictionary and back: as `TextCodec`, for published models.
+    """Turns texts into ids of a dictionary and back, like `TextCodec`, for published models.
 
-    Texts are tokenized as the training data was. With merges, words are split and put together
-    again; without, texts are split already (`low@@ er`), and stay so: else nothing could read
-    them again. `io.subwords.joined` puts their words together.
+    Texts are tokenized like the training data. With merges, words are split, and joined again in
+    the output. Without merges, input must already be split (`low@@ er`), and output stays split,
+    as otherwise it could not be read again. `io.subwords.joined` joins its words.
     """
 
     tokenizer: Tokenizer
@@ -88,20 +89,20 @@ class DictionaryCodec:
         return len(self.tokenizer.vocabulary.tokens)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts, without special ones but <unk>."""
+        """Return the ids of texts, without special tokens except <unk>."""
         return [self.tokenizer.encode(text).tolist() for text in texts]
 
     def decode_batch(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the texts of ids; special ones have none."""
+        """Return the texts of ids, without special tokens."""
         return [self.tokenizer.decode(list(row)) for row in ids]
 
 
 def open_published(
     place: Path, device: str | torch.device = "cpu"
 ) -> tuple[CMLM, DictionaryCodec, Alphabet]:
-    """Open a folder with a checkpoint (*.pt), dict.*.txt and perhaps merges (`bpecodes`).
+    """Open a folder with a checkpoint (*.pt), dict.*.txt and, if needed, merges (`bpecodes`).
 
-    `place` may be the checkpoint itself, if the folder has several.
+    If the folder has several checkpoints, `place` is the checkpoint itself.
     """
     folder = place if place.is_dir() else place.parent
     checkpoint = place if not place.is_dir() else _only(folder, folder.glob("*.pt"), "checkpoint")
@@ -112,7 +113,7 @@ def open_published(
 
 
 def is_published(place: Path) -> bool:
-    """Whether a folder or file looks like what `open_published` opens."""
+    """Tell whether a folder or file looks like one for `open_published`."""
     if place.is_dir():
         return any(place.glob("*.pt")) and any(place.glob("dict*.txt"))
     return place.suffix == ".pt"
@@ -121,9 +122,9 @@ def is_published(place: Path) -> bool:
 def load_published(
     checkpoint: Path, dictionary: Path, device: str | torch.device = "cpu"
 ) -> tuple[CMLM, DictionaryCodec]:
-    """Load a checkpoint and the dictionary it was trained with; merges may lie beside the latter.
+    """Load a checkpoint and its dictionary. Merges may be in the folder of the dictionary.
 
-    The weights are kept in single precision, whatever the file has.
+    Weights are converted to single precision.
     """
     source = TorchFile(checkpoint)
     content = source.content
@@ -138,9 +139,9 @@ def load_published(
     if layout is None:
         raise CheckpointError(
             f"{checkpoint}: neither a 'cmlm_transformer' nor a 'bert_transformer_seq2seq', but "
-            f"{arguments.get('arch') or 'something else'}: it has no table of lengths"
+            f"{arguments.get('arch') or 'another model'}: it has no table of lengths"
         )
-    tensors = _in_fairseq_words(source, stored)
+    tensors = _read_weights(source, stored)
     config = _config(checkpoint, layout, tensors, arguments)
     model = CMLM(config)
     name_of = {name: _name_in_fairseq(name, layout) for name in model.state_dict()}
@@ -154,19 +155,19 @@ def load_published(
     tokenizer = load_tokenizer(dictionary, layout.dictionary)
     if len(tokenizer.vocabulary.tokens) != config.vocab:
         raise CheckpointError(
-            f"{dictionary}: has {len(tokenizer.vocabulary.tokens)} symbols with those of "
-            f"{layout.name} itself, the checkpoint {config.vocab}: give the dictionary that "
+            f"{dictionary}: has {len(tokenizer.vocabulary.tokens)} symbols, including those that "
+            f"{layout.name} adds, but the checkpoint has {config.vocab}: give the dictionary that "
             f"{checkpoint} was trained with"
         )
     return model.to(device).eval(), DictionaryCodec(tokenizer)
 
 
 def _only(folder: Path, files: Any, what: str) -> Path:
-    """Return the first of files that are all the same, or say what is wrong with the folder."""
+    """Return the first of files that must be identical; raise an error if they are not."""
     found: list[Path] = sorted(files)
     if not found:
         needed = "a checkpoint (*.pt) of fairseq or Mask-Predict and its dict.*.txt"
-        raise InputError(f"{folder}: has no {what}; a published model is a folder with {needed}")
+        raise InputError(f"{folder}: has no {what}: a published model is a folder with {needed}")
     if what == "checkpoint" and len(found) > 1:
         names = ", ".join(file.name for file in found)
         raise InputError(f"{folder}: has several checkpoints ({names}): name one of the files")
@@ -177,14 +178,14 @@ def _only(folder: Path, files: Any, what: str) -> Path:
     if len(contents) > 1:
         names = ", ".join(file.name for file in found)
         raise InputError(
-            f"{folder}: {names} differ: only models with one dictionary for source and target are "
-            "read"
+            f"{folder}: {names} differ: only models with one dictionary for source and target can "
+            "be read"
         )
     return found[0]
 
 
 def _arguments(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the network was trained with: old checkpoints have args, new ones cfg."""
+    """Return the training arguments of a network: `args` in old checkpoints, `cfg` in new ones."""
     found = _plain(content.get("args"))
     if not found:
         whole = _plain(content.get("cfg"))
@@ -193,7 +194,7 @@ def _arguments(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the attributes of a bag as a dictionary, and what omegaconf's nodes stand for."""
+    """Return the attributes of a bag as a dictionary, and the values of omegaconf's nodes."""
     if isinstance(value, Bag):
         attributes = vars(value)
         for inner in ("_content", "_val"):
@@ -208,8 +209,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _in_fairseq_words(source: TorchFile, stored: Mapping[str, StoredTensor]) -> dict[str, Tensor]:
-    """Read the weights under the names of today's fairseq; one table for all is kept once."""
+def _read_weights(source: TorchFile, stored: Mapping[str, StoredTensor]) -> dict[str, Tensor]:
+    """Read the weights under fairseq's current names. The shared table of tokens is kept once."""
     found: dict[str, Tensor] = {}
     for given, place in stored.items():
         if _NO_WEIGHTS.fullmatch(given):
@@ -223,7 +224,8 @@ def _in_fairseq_words(source: TorchFile, stored: Mapping[str, StoredTensor]) -> 
             continue
         if not place.shape or place.shape[0] % 3:
             raise CheckpointError(
-                f"{source.file}: tensor {given!r} of shape {place.shape} is not of three parts"
+                f"{source.file}: tensor {given!r} of shape {place.shape} cannot be split into "
+                "query, key and value"
             )
         for letter, part in zip("qkv", tensor.chunk(3), strict=True):
             found[f"{begin}{letter}_proj.{kind}"] = part
@@ -241,14 +243,14 @@ def _in_fairseq_words(source: TorchFile, stored: Mapping[str, StoredTensor]) -> 
 def _config(
     file: Path, layout: _Layout, tensors: dict[str, Tensor], arguments: Mapping[str, Any]
 ) -> Config:
-    """Work out a network's configuration; put the tables of positions that it lacks in place."""
+    """Return the configuration of a network; add missing tables of positions to `tensors`."""
     is_fairseq = layout.dictionary == TOKENIZER
     missing = [name for name in (_EMBEDDING, "encoder.layers.0.fc1.weight") if name not in tensors]
     if missing:
         raise CheckpointError(f"{file}: tensor {missing[0]!r} is missing: the file is incomplete")
     vocab, width = tensors[_EMBEDDING].shape
     if is_fairseq:
-        _refuse_unknown_arts(file, arguments)
+        _check_arguments(file, arguments)
         _add_waves(tensors, width, arguments)
     offset = 128 if is_fairseq and arguments.get("pred_length_offset") else None
     return Config(
@@ -272,15 +274,18 @@ def _config(
         lengths=len(tensors[layout.length_table]),
         length_offset=offset,
         ends="given" if is_fairseq else "predicted",
-        # In training none of these was ever to be predicted.
+        # None of these was ever a target in training.
         never=(0, 1, 2, 3) if is_fairseq else (0, 1, 4),
     )
 
 
-def _refuse_unknown_arts(file: Path, arguments: Mapping[str, Any]) -> None:
+def _check_arguments(file: Path, arguments: Mapping[str, Any]) -> None:
     activation = arguments.get("activation_fn") or "relu"
     if activation not in ("relu", "gelu"):
-        raise CheckpointError(f"{file}: was trained with the activation {activation!r}: not known")
+        raise CheckpointError(
+            f"{file}: was trained with the activation {activation!r}, which is not supported: "
+            "only relu and gelu are"
+        )
     if arguments.get("src_embedding_copy"):
         raise CheckpointError(
             f"{file}: was trained with src_embedding_copy, which is not supported"
@@ -292,12 +297,12 @@ def _heads(file: Path, width: int, arguments: Mapping[str, Any]) -> int:
         arguments[name]
         for name in ("encoder_attention_heads", "decoder_attention_heads")
         if arguments.get(name)
-    } or {max(1, width // _HEAD)}
+    } or {max(1, width // _DEFAULT_HEAD_WIDTH)}
     heads = given.pop()
     if given or type(heads) is not int or width % heads:
         raise CheckpointError(
-            f"{file}: encoder and decoder must have the same number of heads, one that divides "
-            f"{width}"
+            f"{file}: encoder and decoder must have the same number of heads, and it must be one "
+            f"that divides {width}"
         )
     return heads
 
@@ -308,9 +313,10 @@ def _num_layers(tensors: Mapping[str, Tensor], side: str) -> int:
 
 
 def _add_waves(tensors: dict[str, Tensor], width: int, arguments: Mapping[str, Any]) -> None:
-    """Add fairseq's tables of sines and cosines, which its checkpoints do not hold."""
+    """Add fairseq's tables of sines and cosines, which are not in its checkpoints."""
     for side, direction in (("encoder", "source"), ("decoder", "target")):
-        rows = int(arguments.get(f"max_{direction}_positions") or _POSITIONS) + _BEFORE_POSITIONS
+        positions = int(arguments.get(f"max_{direction}_positions") or _DEFAULT_POSITIONS)
+        rows = positions + _FIRST_POSITION_ROW
         name = f"{side}.embed_positions.weight"
         if name not in tensors:
             has_none = bool(arguments.get("no_token_positional_embeddings"))
@@ -318,9 +324,9 @@ def _add_waves(tensors: dict[str, Tensor], width: int, arguments: Mapping[str, A
 
 
 def fairseq_waves(rows: int, width: int) -> Tensor:
-    """Return sines and cosines as fairseq lays them out: [rows, width].
+    """Return sines and cosines in fairseq's order: [rows, width].
 
-    Its slowest wave is 10,000 times as slow as the fastest; ours is not quite.
+    Its slowest wave is exactly 10,000 times slower than the fastest; ours is a little faster.
     """
     half = width // 2
     rates = torch.exp(torch.arange(half) * (-math.log(1e4) / max(1, half - 1)))
@@ -329,7 +335,10 @@ def fairseq_waves(rows: int, width: int) -> Tensor:
 
 
 def _same_rows(tensors: dict[str, Tensor]) -> int:
-    """Cut the longer table of positions, whose end a network with one limit does not reach."""
+    """Cut both tables of positions to the same number of rows, and return it.
+
+    Our network has one limit for both, so it never uses the rows that are cut.
+    """
     names = [f"{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     rows = min((len(tensors[name]) for name in names if name in tensors), default=0)
     for name in names:
@@ -339,7 +348,7 @@ def _same_rows(tensors: dict[str, Tensor]) -> int:
 
 
 def _name_in_fairseq(name: str, layout: _Layout) -> str:
-    """Return fairseq's name for a tensor of ours."""
+    """Return fairseq's name of one of our tensors."""
     side, *middle, kind = name.split(".")
     if side in ("embedding", "length_embedding"):
         return _EMBEDDING if side == "embedding" else layout.length_table

@@ -1,8 +1,9 @@
-"""Torch files read without running what is in them: zip archives and the older chain of pickles.
+"""Read torch files without running code from them: zip archives and the older chain of pickles.
 
-A pickle may call whatever it names. This reader looks no name up: the few calls that tensors are
-made of are its own, the classes of a few packages (argparse, fairseq, omegaconf, ...) become bags
-of attributes, and any other name is refused. A tensor is read from the file when it is asked for.
+A pickle can name any function and call it. This reader never imports such a name. It has its own
+functions for the few calls that make tensors. Classes of a few packages (argparse, fairseq,
+omegaconf, ...) become bags of attributes, and any other name is an error. A tensor is read from the
+file only when it is requested.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from torch import Tensor
 
 from patternmark.models.tensor_file import CheckpointError
 
-# Whose classes are harmless once they are bags; no module of theirs is imported.
+# Packages whose classes become bags. None of their modules is imported.
 _AS_BAGS = (
     *("argparse", "fairseq", "fairseq_cli", "omegaconf", "numpy", "collections"),
     *("copyreg", "copy_reg", "_codecs", "datetime", "enum", "pathlib", "typing"),
 )
-# Of these packages only what holds values.
+# From these packages, only classes that hold values are allowed.
 _OF_BUILTINS = {"object", "set", "frozenset", "bytearray", "complex", "slice", "int", "float"}
 _OF_TORCH = {"Size", "device", "dtype"}
 _STORAGES = {
@@ -41,15 +42,15 @@ _STORAGES = {
     "ByteStorage": torch.uint8,
     "BoolStorage": torch.bool,
 }
-_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # how a chain of pickles begins
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the first numbers of a chain of pickles
 _COUNT = struct.Struct("<q")  # the number of elements before each storage of a chain
 
 
 class Bag:
-    """What an object of an unknown class held: attributes, and nothing that runs."""
+    """The attributes of an object of an unknown class, without its methods."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        """Take what the class would have been called with, and forget it."""
+        """Accept and ignore the arguments of the class."""
 
     def __setstate__(self, state: Any) -> None:
         for part in state if isinstance(state, tuple) else (state,):
@@ -57,10 +58,10 @@ class Bag:
                 self.__dict__.update({str(name): value for name, value in part.items()})
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Forget an item of what was a mapping."""
+        """Ignore an item of an object that was a mapping."""
 
     def append(self, item: Any) -> None:
-        """Forget an item of what was a list."""
+        """Ignore an item of an object that was a list."""
 
 
 class _Storage(NamedTuple):
@@ -71,7 +72,7 @@ class _Storage(NamedTuple):
 
 
 class StoredTensor(NamedTuple):
-    """Where a tensor lies in its file."""
+    """The place of a tensor in its file."""
 
     storage: _Storage
     offset: int
@@ -80,12 +81,12 @@ class StoredTensor(NamedTuple):
 
 
 class TorchFile:
-    """What a torch file holds: `content`, with a `StoredTensor` in the place of every tensor."""
+    """The `content` of a torch file, with a `StoredTensor` in place of every tensor."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.content: Any = None
-        self._places: dict[str, tuple[int, int]] = {}  # where each storage begins and ends: bytes
+        self._places: dict[str, tuple[int, int]] = {}  # first and last byte of each storage
         try:
             with file.open("rb") as stream:
                 self._size = stream.seek(0, 2)
@@ -100,20 +101,20 @@ class TorchFile:
             raise CheckpointError(f"{file}: cannot be read: {error.strerror or error}") from None
         except CheckpointError:
             raise
-        # Of damaged files pickle and zipfile raise almost anything.
+        # For damaged files, pickle and zipfile raise many kinds of errors.
         except Exception as error:
             raise CheckpointError(
-                f"{file}: not a whole torch file ({type(error).__name__}: {error})"
+                f"{file}: not a complete torch file ({type(error).__name__}: {error})"
             ) from None
 
     def tensor(self, stored: StoredTensor) -> Tensor:
-        """Read a tensor."""
+        """Read a tensor from the file."""
         storage, offset, shape, stride = stored
         begin, end = self._places.get(storage.key, (0, 0))
         begin += storage.start * storage.dtype.itemsize
         size = storage.size * storage.dtype.itemsize
         if begin + size > end or math.prod(shape) > storage.size:
-            raise CheckpointError(f"{self.file}: a tensor of shape {shape} is cut short")
+            raise CheckpointError(f"{self.file}: a tensor of shape {shape} is incomplete")
         if not math.prod(shape):
             return torch.empty(shape, dtype=storage.dtype)
         try:
@@ -129,10 +130,13 @@ class TorchFile:
             members = {info.filename: info for info in archive.infolist()}
             folders = [name.removesuffix("data.pkl") for name in members if _is_content(name)]
             if len(folders) != 1:
-                raise CheckpointError(f"{self.file}: a zip archive, but not one that torch wrote")
+                raise CheckpointError(f"{self.file}: this zip archive is not one that torch wrote")
             (folder,) = folders
             if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
-                raise CheckpointError(f"{self.file}: compressed: torch writes archives as they are")
+                raise CheckpointError(
+                    f"{self.file}: the archive is compressed, which torch never does: save the "
+                    "model again with torch.save"
+                )
             if f"{folder}byteorder" in members:
                 self._check_order(archive.read(f"{folder}byteorder") == b"little")
             with archive.open(f"{folder}data.pkl") as member:
@@ -155,16 +159,18 @@ class TorchFile:
         for key in _Unpickler(stream, self.file).load():
             (count,) = _COUNT.unpack(stream.read(_COUNT.size))
             begin = stream.tell()
-            # A storage that no tensor uses cannot be in the chain: its type says its size.
+            # Every storage in the chain has a tensor, whose type gives its size.
             end = begin + count * unpickler.types[key].itemsize
             if not begin <= end <= self._size:
-                raise CheckpointError(f"{self.file}: cut short, or damaged")
+                raise CheckpointError(f"{self.file}: incomplete or damaged")
             self._places[key] = (begin, end)
             stream.seek(end)
 
     def _check_order(self, is_little: bool) -> None:
         if not is_little:
-            raise CheckpointError(f"{self.file}: written on a big-endian machine: not read here")
+            raise CheckpointError(
+                f"{self.file}: written on a big-endian machine, which is not supported"
+            )
 
 
 def _is_content(name: str) -> bool:
@@ -179,7 +185,7 @@ def _begin_of(stream: IO[bytes], info: zipfile.ZipInfo) -> int:
 
 
 def _holds_values(module: str, name: str) -> bool:
-    """Whether a name is of something that can be a bag, and a checkpoint may well have."""
+    """Tell whether a name is of a class that only holds values, so that it can become a bag."""
     package = module.partition(".")[0]
     if package in ("builtins", "__builtin__"):
         return name in _OF_BUILTINS
@@ -188,15 +194,16 @@ def _holds_values(module: str, name: str) -> bool:
     return package in _AS_BAGS
 
 
-# Python's own: the one in C gives a memo of the size that a damaged file asks for, gigabytes of it.
+# The unpickler in Python. The one in C allocates as much memory as a damaged file asks for, which
+# can be gigabytes.
 class _Unpickler(pickle._Unpickler):
-    """Pickle without its calls."""
+    """An unpickler that calls no functions of the file."""
 
     def __init__(self, stream: IO[bytes], file: Path) -> None:
         super().__init__(stream, encoding="utf-8")
         self._file = file
-        self.types: dict[str, torch.dtype] = {}  # of each storage
-        # Made anew for each file: a pickle can set attributes of what it is handed.
+        self.types: dict[str, torch.dtype] = {}  # the number type of each storage
+        # New functions for each file, because a pickle can set attributes of them.
         self._own: dict[tuple[str, str], Callable[..., Any]] = {
             ("collections", "OrderedDict"): OrderedDict,
             ("torch._utils", "_rebuild_tensor"): lambda *given: _stored(*given[:4]),
@@ -205,7 +212,7 @@ class _Unpickler(pickle._Unpickler):
         }
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name; nothing is imported."""
+        """Return the replacement of a name; nothing is imported."""
         if module in ("torch", "torch.cuda") and name in _STORAGES:
             return _STORAGES[name]
         if (module, name) in self._own:
@@ -214,12 +221,12 @@ class _Unpickler(pickle._Unpickler):
             raise CheckpointError(
                 f"{self._file}: names {module}.{name}, which no checkpoint of weights needs: "
                 "nothing of the file was run or used. If you trust its source, load it with the "
-                "software that wrote it and save its 'model' and 'args' alone"
+                "software that wrote it and save only its 'model' and 'args'"
             )
         return Bag
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """Return where a storage is to be found; a chain of pickles has parts of storages too."""
+        """Return the place of a storage; in a chain of pickles it may be a part of another one."""
         kind, dtype, key, _, size, *view = pid
         if kind != "storage" or not isinstance(dtype, torch.dtype):
             raise ValueError("not a storage")
@@ -240,5 +247,5 @@ def _stored(storage: Any, offset: Any, shape: Any, stride: Any) -> StoredTensor:
 
 def _whole(number: Any) -> int:
     if type(number) is not int or number < 0:
-        raise ValueError(f"{number!r} is no size")
+        raise ValueError(f"{number!r} is not a size")
     return number

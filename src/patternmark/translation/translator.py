@@ -1,10 +1,10 @@
-"""Lines of text in, marked lines of text out, in the same order.
+"""Translate lines of text into marked lines of text, in the same order.
 
-A line is one text with one sequence of keys. What is too long for the model is translated in
-pieces of whole sentences, one after the other: the keys run on from piece to piece.
+A line is one text with one key sequence. A line that is too long for the model is translated in
+pieces of whole sentences, one after the other; the key sequence continues from piece to piece.
 
-CMLM offers translations of several lengths. Of those, the likeliest is taken that shows its mark
-(see `choice`). A weaker promotion is then enough, and costs less quality.
+CMLM offers translations of several lengths. The likeliest one with a clear mark is taken (see
+`choice`). So a smaller delta is enough, which costs less quality.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from patternmark.translation.choice import MarkedLines, line_number
 from patternmark.translation.decode import Decoding, LineMarks, LinePiece, for_use, translate_ids
 from patternmark.translation.published import is_published, open_published
 
-LONGEST_PIECE = 160  # source tokens; what the model was trained on is up to twice as long
+LONGEST_PIECE = 160  # source tokens; the training data is up to twice as long
 _CONTROL = {chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 
 
 class Codec(Protocol):
-    """Text to token ids and back."""
+    """Turns texts into token ids and back."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of texts."""
@@ -57,25 +57,25 @@ class Codec(Protocol):
 
 @dataclass(frozen=True)
 class Translation:
-    """One line: its text, and the tokens it was made of."""
+    """One translated line: its text, and the tokens that it was made from."""
 
     text: str
     tokens: tuple[int, ...]
-    log10_p: float | None = None  # about what a detector will find, where it was marked
-    reads_back: bool = True  # whether the text is split into these tokens again
+    log10_p: float | None = None  # approximate p-value that a detector will find, if marked
+    reads_back: bool = True  # whether the tokenizer splits the text into these tokens again
 
     def is_clear(self, sure: float) -> bool:
-        """Whether a verifier who has the text will see the mark at p <= `sure`."""
+        """Tell whether a detector will find the mark in the text at p <= `sure`."""
         return self.log10_p is not None and self.log10_p <= log10(sure) and self.reads_back
 
 
 class Translator:
-    """A model with its tokenizer, on the device where the model is."""
+    """A model with its tokenizer, on the device of the model."""
 
     def __init__(self, model: CMLM, codec: Codec, vocabulary: Vocabulary) -> None:
         self.codec, self.vocabulary = codec, vocabulary
-        self._fits = ""  # the hash of the alphabet that was found to fit
-        # A token that breaks a line would break the order of lines.
+        self._fits = ""  # the hash of the last alphabet that fits
+        # Tokens with a line break are never written: they would add lines.
         alone = codec.decode_batch([[i] for i in range(model.config.vocab)])
         breaking = {i for i, text in enumerate(alone) if _CONTROL & set(text)}
         self.model = model
@@ -85,7 +85,7 @@ class Translator:
 
     @classmethod
     def open(cls, place: Path | None = None, device: str | torch.device = "cpu") -> Translator:
-        """Open a model's folder, or a published checkpoint; by default the package's own, de-en."""
+        """Open the folder of a model or a published checkpoint; by default our de-en model."""
         codec: Codec
         if place is not None and is_published(place):
             model, found, _ = open_published(place, device)
@@ -98,14 +98,14 @@ class Translator:
             vocabulary = read_vocabulary(place / TOKENIZER)
         if model.config.causal:
             raise ParameterError(
-                f"{place}: a teacher, which writes word by word and bears no mark: a student "
-                "learns from its translations ('patternmark train distil')"
+                f"{place}: this is a teacher, which writes from left to right and cannot be "
+                "marked: train a student from its translations ('patternmark train distil')"
             )
         return cls(for_use(model), codec, vocabulary)
 
     @cached_property
     def weights_digest(self) -> str:
-        """A hash of the model's weights, the same on every device and wherever they came from."""
+        """A hash of the weights, which does not depend on the device or the file format."""
         found = sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
             found.update(name.encode() + tensor.half().cpu().numpy().tobytes())
@@ -113,7 +113,7 @@ class Translator:
 
     @property
     def device_name(self) -> str:
-        """What the model runs on."""
+        """The name of the device of the model."""
         return device_name(self.model.embedding.weight.device)
 
     def translate(
@@ -128,14 +128,14 @@ class Translator:
         passes: int = 1,
         nonces: Sequence[int] | None = None,
     ) -> list[Translation]:
-        """Translate lines; an empty one stays empty.
+        """Translate lines; an empty line stays empty.
 
-        Of several candidates the likeliest is taken whose mark is clear at p <= `sure`. A line's
-        keys depend on the seed and on what the line says, not on what stands around it; without a
-        seed they are drawn afresh. `nonces` has that of each line, or the key draws it. With
-        several passes a line is marked only as strongly as it needs: the first promotes weakly,
-        each next one the lines whose mark is not clear yet, the last as the marker says. Without a
-        marker, `other` may mark the lines.
+        Of several candidates, the likeliest with a clear mark (p <= `sure`) is taken. The keys of a
+        line depend on the seed and its text, not on other lines; without a seed they are random.
+        `nonces` gives the nonce of each line; without it, nonces are random. With several passes, a
+        line is marked only as strongly as needed: the first pass uses a small delta, later passes
+        repeat the lines whose mark is not clear with a larger one, up to the delta of the marker.
+        Without a marker, `other` may mark the lines.
         """
         seed = fresh_seed() if seed is None else seed
         if marker is None:
@@ -165,12 +165,13 @@ class Translator:
         marked, sampler_seed = None, seed
         if marker is not None:
             self.check_fit(marker)
-            # Greedy decoding has no temperature: delta is added as it is.
+            # Greedy decoding has temperature 0: delta is then added unchanged.
             temperature, like = decoding.temperature or 1.0, self.model.embedding.weight
             marked = MarkedLines(
                 marker, lines, seed=seed, temperature=temperature, like=like, nonces=nonces
             )
-            # Who could draw the same numbers would learn from each token what its key promotes.
+            # The sampler's numbers are secret: with them, each token would reveal what its key
+            # promotes.
             sampler_seed = marker.sampler_seed(seed)
         pieces = self._pieces([line.strip() for line in lines])
         tokens: list[list[list[int]]] = [[] for _ in lines]
@@ -199,7 +200,7 @@ class Translator:
         return [Translation(t, ids, p, list(ids) == list(ids2)) for t, ids, p, ids2 in facts]
 
     def check_fit(self, marker: Marker) -> None:
-        """Refuse a key for another vocabulary."""
+        """Raise an error if the key of a marker is for another vocabulary."""
         alphabet = marker.key.profile.alphabet
         if alphabet.sha256 == self._fits:
             return
@@ -207,20 +208,20 @@ class Translator:
             own = self.vocabulary.alphabet()
             raise ParameterError(
                 f"key {marker.key.key_id} is for {alphabet.name} (sha256 {alphabet.sha256[:12]}), "
-                f"the model writes {own.name} ({own.sha256[:12]}): make a key of the "
+                f"but the model writes {own.name} ({own.sha256[:12]}): make a key of the "
                 f"alphabet {own.name.removeprefix('tokenizer:')}, or of tokenizer:FILE with the "
                 "model's tokenizer"
             )
         self._fits = alphabet.sha256
 
     def _reads_back(self, candidates: Sequence[Sequence[int]]) -> list[bool]:
-        """Say of each candidate whether a detector reads the same tokens in its text."""
+        """Tell for each candidate whether a detector reads the same tokens from its text."""
         texts = self.codec.decode_batch(candidates)
         again = self.codec.encode_batch([fold(text).text for text in texts])
         return [list(a) == list(b) for a, b in zip(again, candidates, strict=True)]
 
     def _pieces(self, lines: Sequence[str]) -> list[list[list[int]]]:
-        """Cut each line into pieces that fit; an empty one has none."""
+        """Cut each line into pieces that fit; an empty line has no pieces."""
         whole = self.codec.encode_batch(lines)
         return [
             self._cut(line) if len(ids) > LONGEST_PIECE else [ids] if ids else []
@@ -228,7 +229,7 @@ class Translator:
         ]
 
     def _cut(self, line: str) -> list[list[int]]:
-        """Cut a line between sentences, as seldom as possible; longer ones at any token."""
+        """Cut a line into few pieces, between sentences; cut longer sentences at any token."""
         pieces: list[list[int]] = [[]]
         for sentence in self.codec.encode_batch(sentences(line)):
             if len(pieces[-1]) + len(sentence) > LONGEST_PIECE and pieces[-1]:

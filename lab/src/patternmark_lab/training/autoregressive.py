@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from patternmark.models.cmlm import CMLM, Block, Config, hiding
+from patternmark.models.cmlm import CMLM, Block, Config, attention_mask
 from patternmark.models.head import Head
 
 _LOOK_EVERY = 8  # steps between two looks at who has ended: each waits for the device
@@ -57,7 +57,7 @@ class _Unfinished:
         memory = model.encode(source)
         states = memory.states
         # Added to logits, as attention takes it on a GPU, and not made anew in every layer.
-        self._hidden = hiding(memory.visible[:, 0, 0], states)
+        self._hidden = attention_mask(memory.visible[:, 0, 0], states)
         self._source: list[Keys] = model.project(states)
         shape = (len(source), config.heads, most, config.width // config.heads)
         self._past = [(states.new_empty(shape), states.new_empty(shape)) for _ in self._layers]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +25,7 @@ from patternmark.cli.combined import (
     warn_of_calibration,
 )
 from patternmark.cli.exact import Draws, Exact, Seed, drawing_of, exact_cell, judge_exactly
-from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
+from patternmark.cli.items import Item, RecordSource, in_batches, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     EXPERT,
@@ -64,7 +63,6 @@ from patternmark.statistics.texts import TOO_LONG
 
 _BATCH_RECORDS = 2048
 _BATCH_WITH_MODEL = 16  # each takes the model a second: show what is done
-_BATCH_SYMBOLS = 2**22
 _SAID = (TOO_LONG,)  # notes that stand beside a mark, too
 _PICTURES = 4
 
@@ -170,7 +168,7 @@ def detect(
     with progress("sequences") as bar:
         task = bar.add_task("detecting", total=None)
         items = aware.items(files, source.format) if aware else read_items(files, source)
-        for batch in _batches(items, _BATCH_RECORDS if aware is None else _BATCH_WITH_MODEL):
+        for batch in in_batches(items, _BATCH_RECORDS if aware is None else _BATCH_WITH_MODEL):
             judged = judge_items(judge, batch)
             judged = compare_with_keys(
                 judged, make_detector, judge, num_fresh, bar, decides=by_keys
@@ -227,20 +225,6 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         has_parts = judge.key.profile.scheme.takes_parts
         shown = "the partition" if has_parts else "part of the key"
         say(f"wrote {path} (together with the sequences it reveals {shown})")
-
-
-def _batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
-    """Group readable records for the detector."""
-    batch: list[Item] = []
-    symbols = 0
-    for item in items:
-        batch.append(item)
-        symbols += len(item.symbols)
-        if len(batch) >= most or symbols >= _BATCH_SYMBOLS:
-            yield batch
-            batch, symbols = [], 0
-    if batch:
-        yield batch
 
 
 def judge_items(judge: Detector, batch: list[Item]) -> list[Judged]:

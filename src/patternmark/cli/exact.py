@@ -13,6 +13,7 @@ from patternmark.core.key import Key
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import called_exactly
+from patternmark.fast.compiled import repeated
 from patternmark.results import Verdict, format_p
 from patternmark.statistics.block_exact import DRAWS, EXACT
 
@@ -69,19 +70,20 @@ def judge_exactly(
     find = EXACT[judge.key.profile.scheme.name]
     task = bar.add_task("drawing keys", total=drawing.draws * len(judged))
     found = []
-    for (verdict, item), reading in zip(judged, readings_of(judged, judge), strict=True):
-        exact = find(
-            judge.statistic,  # type: ignore[arg-type]  # that of the scheme
-            reading,
-            verdict.statistic,
-            draws=drawing.draws,
-            seed=drawing.seed,
-            step=lambda: bar.advance(task),
-        )
-        called = called_exactly(
-            verdict, exact.log_p, exact.relative_error, drawing.draws, drawing.seed
-        )
-        found.append((called, item))
+    with repeated(len(judged)):
+        for (verdict, item), reading in zip(judged, readings_of(judged, judge), strict=True):
+            exact = find(
+                judge.statistic,  # type: ignore[arg-type]  # that of the scheme
+                reading,
+                verdict.statistic,
+                draws=drawing.draws,
+                seed=drawing.seed,
+                step=lambda: bar.advance(task),
+            )
+            called = called_exactly(
+                verdict, exact.log_p, exact.relative_error, drawing.draws, drawing.seed
+            )
+            found.append((called, item))
     bar.remove_task(task)
     return found
 

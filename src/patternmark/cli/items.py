@@ -23,6 +23,7 @@ from patternmark.io.tokenizer import Tokenizer, find_tokenizer
 from patternmark.signature import joined
 
 _OF_LETTERS, _OF_TEXT = ("fasta",), ("paragraphs", "text")
+_BATCH_SYMBOLS = 2**22
 
 _log = logging.getLogger(__name__)
 
@@ -130,6 +131,20 @@ class RecordSource:
         if not (self.of_text and isinstance(record.sequence, str)):
             return None
         return self.tokenizer.cuts_read(record.sequence)
+
+
+def in_batches(items: Iterator[Item], most: int) -> Iterator[list[Item]]:
+    """Group readable records for the detector."""
+    batch: list[Item] = []
+    symbols = 0
+    for item in items:
+        batch.append(item)
+        symbols += len(item.symbols)
+        if len(batch) >= most or symbols >= _BATCH_SYMBOLS:
+            yield batch
+            batch, symbols = [], 0
+    if batch:
+        yield batch
 
 
 def read_items(files: list[str], source: RecordSource) -> Iterator[Item]:

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.cli.items import Item, RecordSource, read_items, signed_for_all
+from patternmark.cli.items import Item, RecordSource, in_batches, read_items, signed_for_all
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -26,10 +26,13 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.fast.compiled import repeated
 from patternmark.io.dna import looks_like_dna
 from patternmark.io.records import Problem
 from patternmark.results import LN10, format_p, p_value_of
 from patternmark.search.locate import Located, Locator, num_residues
+
+_BATCH_RECORDS = 64  # read before they are searched: how many there are decides how
 
 
 def locate(
@@ -71,19 +74,25 @@ def locate(
     found: list[_Found] = []
     with progress("sequences") as bar:
         task = bar.add_task("locating", total=None)
-        for item in read_items(files, source):
-            is_dna = _is_dna(item, dna, search)
-            try:
-                located = _locate(search, item, is_dna)
-            except SequenceError as error:
-                warn(Problem(item.file, item.place, f"{error}; not searched"))
-                continue
-            if located.num_tokens_scored == 0:
-                warn(Problem(item.file, item.place, "nothing to score: no symbol carries a key"))
-            found.append(_Found(item, is_dna, located, _characters(item, located, source)))
-            if as_json:
-                typer.echo(json.dumps(_to_table(found[-1], search)))
-            bar.advance(task)
+        for batch in in_batches(read_items(files, source), _BATCH_RECORDS):
+            with repeated(len(batch)):
+                for item in batch:
+                    is_dna = _is_dna(item, dna, search)
+                    try:
+                        located = _locate(search, item, is_dna)
+                    except SequenceError as error:
+                        warn(Problem(item.file, item.place, f"{error}; not searched"))
+                        continue
+                    if located.num_tokens_scored == 0:
+                        warn(
+                            Problem(
+                                item.file, item.place, "nothing to score: no symbol carries a key"
+                            )
+                        )
+                    found.append(_Found(item, is_dna, located, _characters(item, located, source)))
+                    if as_json:
+                        typer.echo(json.dumps(_to_table(found[-1], search)))
+                    bar.advance(task)
     if not any(one.located.num_tokens_scored for one in found):
         raise InputError("no sequence could be judged")
     if not as_json:

@@ -55,6 +55,7 @@ from patternmark.core.schemes import Blocks
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher, is_below, markov
+from patternmark.fast.compiled import repeated
 from patternmark.results import (
     LN10,
     Result,
@@ -287,7 +288,8 @@ def _of_blocks(detector: Detector, readings: Sequence[Reading]) -> tuple[Groups,
         return groups, 0.0
     if len(said) == 1:  # nothing to combine: the sharper p-value of one record holds
         return groups, statistic.measure([readings[said[0]]])[0].log_p
-    logs = np.stack([statistic.log_ratios(readings[i]) for i in said])  # [m, R] ln E[i, r]
+    with repeated(len(said)):
+        logs = np.stack([statistic.log_ratios(readings[i]) for i in said])  # [m, R] ln E[i, r]
     own = log_mean_exp(logs.ravel())
     shared = log_mean_exp(shared_log_ratios([readings[i] for i in said], statistic, block).ravel())
     return groups, float(markov(log_mean_exp(np.array([spread_log_ratio(logs), shared, own]))))

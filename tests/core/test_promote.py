@@ -11,7 +11,6 @@ from patternmark.core.alphabet import NO_KEY
 from patternmark.core.promote import strength_of
 from patternmark.core.schemes import Blocks, Paper, Scheme, Turns
 from patternmark.core.secret import Secret
-from patternmark.designing.plan import promoted_bits
 from tests.synthetic import vocabulary
 
 
@@ -205,18 +204,18 @@ def test_keys_that_are_none_are_refused(key: Key) -> None:
         Marker(key).prepare([0], 0.0)
 
 
-@pytest.mark.parametrize("scheme", [Paper(), Blocks()])
-def test_the_bits_of_a_position_are_its_promoted_letters(secret: Secret, scheme: Scheme) -> None:
+@pytest.mark.parametrize("scheme", [Paper(), Blocks(nonces=2)])
+def test_sequences_of_one_nonce_share_the_rows_of_their_keys(
+    secret: Secret, scheme: Scheme
+) -> None:
+    """What a batch says of a sequence is what it says of itself alone."""
     marker = Marker(Key.of(secret, Profile(scheme=scheme)))
-    keys = marker.key_sequences([30, 12], seed=3)
-    bits = promoted_bits(marker, keys)
-    assert (bits.shape, bits.dtype) == ((2, 30), np.int32)
-    promoted = marker.bias(keys, temperature=1.0) > 0
-    np.testing.assert_array_equal((bits[..., None] >> np.arange(21)) & 1, promoted)
-    assert (bits[1, 12:] == 0).all()
-
-
-def test_a_vocabulary_does_not_fit_into_bits(secret: Secret) -> None:
-    marker = Marker(Key.of(secret, Profile(alphabet=vocabulary(300), scheme=Paper())))
-    with pytest.raises(ParameterError, match="300 symbols do not fit"):
-        promoted_bits(marker, np.array([0]))
+    keys = marker.key_sequences([30] * 9 + [12], seed=3)
+    together = marker.prepare(keys, 1.0)
+    assert len(together.promoted) - 1 == len(np.unique(keys[keys >= 0]))
+    for row, own in enumerate(keys):
+        expected = marker.bias(own, temperature=1.0)
+        np.testing.assert_array_equal(together.only(row).add_to(np.zeros((30, 21))), expected)
+    some = together.only([9, 0]).add_to(np.zeros((2, 30, 21)))
+    assert some[0, 12:].max() == 0
+    np.testing.assert_array_equal(some[1], marker.bias(keys[0], temperature=1.0))

@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ from patternmark.core.profile import Profile
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
+from patternmark.detector import Detector
 from patternmark.fast import compiled
 from patternmark.null.local import LocalRules
 from patternmark.statistics import best_path as alignment
@@ -29,6 +31,8 @@ PROFILES = {
     "five nonces": Profile(TOKENS, Turns(starts=16, nonces=5)),
     "odd period": Profile(TOKENS, Turns(period=36, block=4, starts=3, nonces=3)),
 }
+
+PROFILES_OF_BOTH = {"blocks": Profile(), "turns": Profile(TOKENS, Turns())}
 
 
 @pytest.fixture
@@ -98,20 +102,63 @@ def test_stretches_are_the_same_where_scores_are_alike(
     np.testing.assert_array_equal(fast, plain)
 
 
-@pytest.fixture
-def fresh_decision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(compiled, "_seconds", 0.0)
-    compiled._module.cache_clear()
-    yield
-    compiled._module.cache_clear()
+def test_the_work_at_hand_decides_and_nothing_else() -> None:
+    """What came before changes nothing: not that there was much, not that loops are loaded."""
+    small, large = 10**8, 10**9
+    for _ in range(20):
+        assert compiled.kernels(small) is None
+    assert isinstance(compiled.kernels(large), ModuleType)
+    assert compiled.kernels(small) is None
+    with compiled.forced(True):
+        assert isinstance(compiled.kernels(0), ModuleType)
+    assert compiled.kernels(small) is None
 
 
-@pytest.mark.usefixtures("fresh_decision")
-def test_loops_are_loaded_once_there_was_enough_to_do() -> None:
-    assert compiled.kernels(1000) is None
-    assert compiled.kernels(10**8) is None
-    assert isinstance(compiled.kernels(10**9), ModuleType)
-    assert isinstance(compiled.kernels(1), ModuleType)
+def test_work_is_counted_as_often_as_it_is_done() -> None:
+    small = 10**8
+    with compiled.repeated(5):
+        assert compiled.kernels(small) is None
+        with compiled.repeated(2):
+            assert isinstance(compiled.kernels(small), ModuleType)
+        assert compiled.kernels(small) is None
+    with compiled.forced(False), compiled.repeated(10**6):
+        assert compiled.kernels(10**12) is None
+
+
+def test_one_decision_holds_for_all_parts_of_a_computation() -> None:
+    with compiled.together(10**9):
+        assert isinstance(compiled.kernels(1), ModuleType)
+    with compiled.together(10**8):
+        assert compiled.kernels(1) is None
+        assert isinstance(compiled.kernels(10**9), ModuleType)  # a part that was not foreseen
+    with compiled.repeated(10), compiled.together(10**8):
+        assert isinstance(compiled.kernels(1), ModuleType)
+    with compiled.forced(False), compiled.together(10**12):
+        assert compiled.kernels(10**12) is None
+
+
+def test_other_threads_decide_for_themselves() -> None:
+    with compiled.forced(True), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(compiled.kernels, 1).result() is None
+
+
+@pytest.mark.parametrize("name", PROFILES_OF_BOTH)
+def test_a_batch_is_worth_the_loops_and_a_short_record_is_not(
+    name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    load = compiled._module
+
+    def watched(module: str) -> ModuleType | None:
+        asked.append(True)
+        return load(module)
+
+    monkeypatch.setattr(compiled, "_module", watched)
+    detector = Detector(Key.of(Secret(bytes(32)), PROFILES_OF_BOTH[name]))
+    detector.detect(rng.integers(0, 20, size=150))
+    assert asked == []
+    detector.detect_many([rng.integers(0, 20, size=150) for _ in range(400)])
+    assert asked
 
 
 def test_without_numba_numpy_does_it() -> None:

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from patternmark import Key, Marker
-from patternmark.designing.plan import promoted_bits
 from patternmark.errors import PatternmarkError
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu, sampler
@@ -42,10 +40,12 @@ def test_a_sequence_that_overflows_is_sampled_again_and_the_others_stay(
     backbone: Backbone,
     key: Key,
 ) -> None:
-    prepared, marker = prepared_on(backbone), Marker(key)
-    marks = promoted_bits(marker, marker.key_sequences([len(backbone.sequence)] * 4, seed=0))
+    prepared = prepared_on(backbone)
+    keys = Marker(key).key_sequences([len(backbone.sequence)] * 4, seed=0)
+    first, last = (Marker(key, delta=delta) for delta in (1.0, 2.0))
+    promotions = first.prepare(keys[0], 1.0), last.prepare(keys[1:], 1.0)
     task = task_on(backbone, [[r] for r in range(20, 32)], indices=range(4), temperature=0.5)
-    task = replace(task, marks=marks, strength=np.array([1.0, 2.0, 0.5, 1.0]), name="7abc")
+    task = replace(task, promotions=promotions, name="7abc")
 
     check_mended(lambda: sample(prepared, task), monkeypatch, caplog)
 

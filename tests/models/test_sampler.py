@@ -12,7 +12,6 @@ import torch
 
 from patternmark import Key, Marker
 from patternmark.core.secret import Secret
-from patternmark.designing.plan import promoted_bits
 from patternmark.io.structures import Backbone
 from patternmark.models import cpu
 from patternmark.models.cpu import draw
@@ -170,9 +169,9 @@ def test_the_law_with_a_mark(monkeypatch: pytest.MonkeyPatch, backbone: Backbone
     bias = marker.bias(keys, temperature=0.7)
     assert bias.max() == 1.5
     assert_replays(monkeypatch, backbone, bias=bias, temperature=0.7, seed=2)
-    # ... and the bits of its keys say the same as that bias.
+    # ... and the promotion of its keys says the same as that bias.
     task = task_on(backbone, temperature=0.7)
-    marked = replace(task, marks=promoted_bits(marker, keys[None]), strength=marker.strength(0.7))
+    marked = replace(task, promotions=(marker.prepare(keys[None], 0.7),))
     biased = replace(task, bias=task.bias + bias)
     letters = backbone.sequence[task.steps[0, :, 0]].tolist()
     one, two = (replayed(monkeypatch, prepared_on(backbone), t, letters) for t in (marked, biased))
@@ -353,11 +352,11 @@ def test_sequences_are_the_same_in_any_batch(backbone: Backbone, tied: bool, key
     if tied:
         groups = [[r, r + 20] for r in range(15, 35)] + [[r] for r in range(5)]
     prepared, marker = prepared_on(backbone), Marker(key)
-    marks = promoted_bits(marker, marker.key_sequences([length] * 7, seed=0))
+    promotion = marker.prepare(marker.key_sequences([length] * 7, seed=0), 0.5)
 
     def sampled(indices: range) -> Any:
         task = task_on(backbone, groups, indices=indices, temperature=0.5)
-        task = replace(task, marks=marks[list(indices)], strength=marker.strength(0.5))
+        task = replace(task, promotions=(promotion.only(list(indices)),))
         return sample(prepared, task)
 
     together = sampled(range(7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,8 @@ from patternmark.core.reading import Reading
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, called_by_rank, called_exactly
-from patternmark.io.items import Item, RecordSource, Warn, signed_for_all
+from patternmark.fast.compiled import repeated
+from patternmark.io.items import Item, RecordSource, Warn, in_batches, signed_for_all
 from patternmark.plan.calibrate import check_num_keys, rank_p_values
 from patternmark.results import Results, Status, Verdict
 from patternmark.statistics import BACKBONE
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 FRESH_KEYS = 999  # to compare with, where a rank among them makes the call
 BATCH_RECORDS = 2048
 BATCH_RECORDS_ON_BACKBONE = 16  # the model takes a second for each: show what is done
-BATCH_SYMBOLS = 2**22
 
 
 class Judged(NamedTuple):
@@ -150,7 +150,7 @@ class Judging:
         """Judge what was given, one batch after another."""
         most = BATCH_RECORDS if self._reader is None else BATCH_RECORDS_ON_BACKBONE
         done = 0
-        for items in _batches(self.items(given), most):
+        for items in in_batches(self.items(given), most):
             judged = judge_items(self.detector, items)
             judged = self._ranked(judged, progress)
             judged = self._exactly(judged, progress)
@@ -188,18 +188,20 @@ class Judging:
             progress("drawing keys", done, draws * len(judged))
 
         found = []
-        for one, reading in zip(judged, readings_of(judged, self.detector), strict=True):
-            exact = find(
-                self.detector.statistic,  # type: ignore[arg-type]  # that of the scheme
-                reading,
-                one.verdict.statistic,
-                draws=draws,
-                seed=self._seed,
-                step=step,
-            )
-            error = exact.relative_error
-            called = called_exactly(one.verdict, exact.log_p, error, draws, self._seed)
-            found.append(Judged(called, one.item))
+        readings = readings_of(judged, self.detector)
+        with repeated(len(judged)):
+            for one, reading in zip(judged, readings, strict=True):
+                exact = find(
+                    self.detector.statistic,  # type: ignore[arg-type]  # that of the scheme
+                    reading,
+                    one.verdict.statistic,
+                    draws=draws,
+                    seed=self._seed,
+                    step=step,
+                )
+                error = exact.relative_error
+                called = called_exactly(one.verdict, exact.log_p, error, draws, self._seed)
+                found.append(Judged(called, one.item))
         return found
 
 
@@ -220,20 +222,6 @@ def _reader_of(
     from patternmark.designing.on_backbone import BackboneReader  # noqa: PLC0415  # needs torch
 
     return BackboneReader(backbone, key, warn)
-
-
-def _batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
-    """Group records for the detector: at most so many, and at most so many symbols."""
-    batch: list[Item] = []
-    symbols = 0
-    for item in items:
-        batch.append(item)
-        symbols += len(item.symbols)
-        if len(batch) >= most or symbols >= BATCH_SYMBOLS:
-            yield batch
-            batch, symbols = [], 0
-    if batch:
-        yield batch
 
 
 def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:

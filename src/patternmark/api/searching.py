@@ -23,8 +23,9 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
 from patternmark.errors import ParameterError, SequenceError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.fast.compiled import repeated
 from patternmark.io.dna import looks_like_dna
-from patternmark.io.items import Item, RecordSource, Warn
+from patternmark.io.items import Item, RecordSource, Warn, in_batches
 from patternmark.io.records import Problem
 from patternmark.results import LN10, Result, Results, Status, cells_of, p_value_of
 from patternmark.search.candidates import Candidate, keys_of_folder
@@ -32,6 +33,7 @@ from patternmark.search.identify import Identification, Identifier
 from patternmark.search.locate import Located, Locator, num_residues
 
 BATCH_RECORDS = 32  # that are searched for together
+BATCH_LOCATED = 64  # read before they are searched: how many there are decides how
 GivenKeys = PathLike[str] | Mapping[str, Key] | Iterable[Key | PathLike[str]]
 
 
@@ -195,24 +197,27 @@ class Locating:
         self, items: Iterable[Item], progress: Progress = no_progress
     ) -> Iterator[tuple[Item, Location]]:
         """Locate the mark in records; `warn` hears of those that cannot be searched."""
-        for done, item in enumerate(items, start=1):
-            try:
-                found = self._location(item)
-            except SequenceError as error:
-                self._warn(Problem(item.file, item.place, f"{error}; not searched"))
-                continue
-            if found.status is Status.NOTHING_TO_SCORE:
-                message = "nothing to score: no symbol carries a key"
-                self._warn(Problem(item.file, item.place, message))
-            yield item, found
+        done = 0
+        for batch in in_batches(items, BATCH_LOCATED):
+            with repeated(len(batch)):
+                found = [(item, self._location(item)) for item in batch]
+            done += len(batch)
             progress("locating", done, None)
+            yield from ((item, location) for item, location in found if location is not None)
 
-    def _location(self, item: Item) -> Location:
-        search, sequence = self.search, item.record.sequence
-        is_dna = self._is_dna(item)
-        located = (
-            search.in_dna(str(sequence)) if is_dna else search.in_protein(item.symbols, item.scored)
-        )
+    def _location(self, item: Item) -> Location | None:
+        search, is_dna = self.search, self._is_dna(item)
+        try:
+            if is_dna:
+                located = search.in_dna(str(item.record.sequence))
+            else:
+                located = search.in_protein(item.symbols, item.scored)
+        except SequenceError as error:
+            self._warn(Problem(item.file, item.place, f"{error}; not searched"))
+            return None
+        if located.num_tokens_scored == 0:
+            message = "nothing to score: no symbol carries a key"
+            self._warn(Problem(item.file, item.place, message))
         return Location(
             id=item.record.id,
             length=num_residues(item.symbols),

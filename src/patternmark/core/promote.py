@@ -62,6 +62,10 @@ class Promotion:
         promoted, row_of = (to_device_of(array, logits) for array in (self.promoted, self.row_of))
         return Promotion(promoted, row_of, self.strength)
 
+    def only(self, rows: Any) -> Promotion:
+        """Return that of some sequences of a batch, or of one: the first index of its positions."""
+        return Promotion(self.promoted, self.row_of[rows], self.strength)
+
     def add_to(self, logits: Any, positions: Any = None) -> Any:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
 
@@ -96,7 +100,14 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
         np.issubdtype(index.dtype, np.integer) and NO_KEY <= index.min() <= index.max() < num_keys
     ):
         raise ParameterError(f"keys must be whole numbers from 0 to {num_keys - 1}, or NO_KEY")
-    used, place = np.unique(index.astype(np.int64), return_inverse=True)
+    index = index.astype(np.int64)
+    if index.ndim == 2 and index.size:  # sequences of one nonce have the same keys
+        rows = np.ascontiguousarray(index).view((np.void, index.shape[1] * index.itemsize))
+        first, own = np.unique(rows[:, 0], return_index=True, return_inverse=True)[1:]
+        if len(first) < len(index):
+            used, place = different_keys(index[first], num_keys)
+            return used, place[own]
+    used, place = np.unique(index, return_inverse=True)
     place = place.reshape(index.shape)
     if used.size and used[0] == NO_KEY:
         used = used[1:]

@@ -16,7 +16,6 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.io.structures import Backbone
 
 _LABELS = re.compile(r"(-?\d+[A-Za-z]?)(?:-(-?\d+[A-Za-z]?))?")
-_MOST_BITS = 31  # of a signed 32-bit number
 _SAME_CHAIN = 0.9  # copies of one chain may differ where a crystal shows less of one of them
 
 
@@ -207,25 +206,3 @@ def residue_bias_table(
 
 def _residue_name(backbone: Backbone, row: int) -> str:
     return f"{backbone.chain_ids[backbone.chain_index[row]]}{backbone.residue_labels[row]}"
-
-
-def promoted_bits(marker: Marker, keys: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the promoted symbols of positions [...], bit i for symbol i; 0 without a key.
-
-    For alphabets of up to 31 symbols: a sampler then reads one number for each position.
-
-    >>> from patternmark import Key, Profile
-    >>> marker = Marker(Key.generate(Profile()))
-    >>> [int(bits).bit_count() for bits in promoted_bits(marker, np.array([0, 1, -1]))]
-    [10, 10, 0]
-    """
-    size = marker.key.profile.alphabet.size
-    if size > _MOST_BITS:
-        raise ParameterError(f"{size} symbols do not fit into the bits of one number")
-    if keys.ndim == 2 and keys.size:  # sequences of one nonce have the same keys
-        whole = np.ascontiguousarray(keys).view((np.void, keys.shape[1] * keys.itemsize))
-        first, own = np.unique(whole[:, 0], return_index=True, return_inverse=True)[1:]
-        return promoted_bits(marker, keys[first].ravel()).reshape(len(first), -1)[own]
-    prepared = marker.prepare(keys, 1.0)
-    bits = prepared.promoted @ (1 << np.arange(size, dtype=np.int32))
-    return np.asarray(np.take(bits.astype(np.int32), prepared.row_of))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.marker import Marker
+from patternmark.core.promote import Promotion
 from patternmark.core.secret import fresh_seed
-from patternmark.designing.plan import DesignPlan, promoted_bits
+from patternmark.designing.plan import DesignPlan
 from patternmark.errors import ParameterError
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import LETTERS, Prepared, ProteinMPNN
@@ -140,14 +141,14 @@ class Designer:
         nonces: Sequence[int] | None,
     ) -> Task:
         options, marker = self.options, self.marker
-        marks, strength = None, 0.0
+        promotions: tuple[Promotion, ...] = ()
         if marker is None:
             steps, uniforms = decoding_steps(plan.groups, self.seed, indices, plan.length)
         else:
             secret, label = marker.key.require_secret(), plan.label(self.seed)
             steps, uniforms = secret_steps(plan.groups, secret, label, indices, plan.length)
-            marks = promoted_bits(marker, plan.keys(marker, self.seed, indices, nonces))
-            strength = marker.strength(options.temperature)
+            keys = plan.keys(marker, self.seed, indices, nonces)
+            promotions = (marker.prepare(keys, options.temperature),)
         bias = np.tile(options.letter_bias(), (plan.length, 1))
         if residue_bias is not None:
             bias = bias + residue_bias
@@ -157,8 +158,7 @@ class Designer:
             uniforms=uniforms,
             bias=bias,
             temperature=options.temperature,
-            marks=marks,
-            strength=strength,
+            promotions=promotions,
             name=plan.backbone.name,
         )
 

@@ -1,49 +1,79 @@
-"""Whether the compiled loops are used: where numba is installed and there is enough to do."""
+"""Whether the compiled loops are used: where numba is installed and there is enough to do.
+
+The rule looks at the work at hand and at nothing else: what a process did before changes neither
+how long a call takes nor what it loads. Whoever repeats a call says so with `repeated`, and
+whoever knows what a whole computation takes says so with `together`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from math import inf
 from types import ModuleType
 
 RESCALE = 8  # steps between rescalings of a sum over paths
 NEGLIGIBLE = 1e-24  # beside the largest state; eight steps later it is still no denormal number
 LANES = 8  # in which a sum over phases runs
 
-_PER_ADDITION, _PER_CALL = 1e-9, 5e-6  # seconds that numpy takes, about
-_TO_LOAD = 0.7  # seconds that it takes to import numba and the loops
-_seconds = 0.0  # that numpy took for what the loops could have done
-_forced: bool | None = None  # whether they are used, whatever there is to do
+SECONDS_PER_ADDITION, SECONDS_PER_CALL = 1e-9, 5e-6  # that numpy takes, about
+SECONDS_TO_LOAD = 0.7  # that it takes to import numba and the loops
+# How often the work inside is done: 0 where numpy must do it, inf where the loops are to be used.
+_times: ContextVar[float] = ContextVar("times", default=1.0)
+
+
+def pays(additions: int, calls: int = 1, times: float = 1.0) -> bool:
+    """Return whether numpy would take as long as it takes to load the loops.
+
+    >>> pays(10**8), pays(10**9), pays(10**8, times=10)
+    (False, True, True)
+    """
+    seconds = additions * SECONDS_PER_ADDITION + max(calls, 1) * SECONDS_PER_CALL
+    return times * seconds >= SECONDS_TO_LOAD
 
 
 def kernels(
     additions: int, calls: int = 1, name: str = "patternmark.fast.path_loops"
 ) -> ModuleType | None:
-    """Return the compiled loops of a module, or None: then numpy does the same.
+    """Return the compiled loops of a module, or None: then numpy does the same."""
+    return _module(name) if pays(additions, calls, _times.get()) else None
 
-    They are loaded once numpy has spent as long on such work as it takes to load them.
+
+@contextmanager
+def repeated(times: float) -> Iterator[None]:
+    """Say that the work inside is one of so many pieces that are alike."""
+    with _set(_times.get() * times):
+        yield
+
+
+@contextmanager
+def together(additions: int, calls: int = 1) -> Iterator[None]:
+    """Decide once for everything inside, which takes so many additions in all.
+
+    Where that is not enough, each piece inside still decides for itself.
     """
-    global _seconds  # noqa: PLW0603  # one process, one decision
-    if _forced is not None:
-        return _module(name) if _forced else None
-    if _module.cache_info().currsize == 0:
-        _seconds += additions * _PER_ADDITION + calls * _PER_CALL
-        if _seconds < _TO_LOAD:
-            return None
-    return _module(name)
+    times = _times.get()
+    with _set(inf if pays(additions, calls, times) else times):
+        yield
 
 
 @contextmanager
 def forced(use: bool) -> Iterator[bool]:
-    """Use the loops from now on, or do not; the value says whether they are used."""
-    global _forced  # noqa: PLW0603
-    before, _forced = _forced, use
-    try:
+    """Use the loops inside, or do not; the value says whether they are used."""
+    with _set(inf if use else 0.0):
         yield kernels(1) is not None
+
+
+@contextmanager
+def _set(times: float) -> Iterator[None]:
+    token = _times.set(times)
+    try:
+        yield
     finally:
-        _forced = before
+        _times.reset(token)
 
 
 @cache

@@ -21,6 +21,7 @@ from patternmark.io.tokenizer import Tokenizer, find_tokenizer
 from patternmark.signature import joined
 
 _OF_LETTERS, _OF_TEXT = ("fasta",), ("paragraphs", "text")
+BATCH_SYMBOLS = 2**22
 
 Warn = Callable[[object], None]  # says what does not stop the work
 
@@ -130,6 +131,20 @@ class RecordSource:
         if not (self.of_text and isinstance(record.sequence, str)):
             return None
         return self.tokenizer.cuts_read(record.sequence)
+
+
+def in_batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Group records: at most `most`, and at most `BATCH_SYMBOLS` symbols."""
+    batch: list[Item] = []
+    symbols = 0
+    for item in items:
+        batch.append(item)
+        symbols += len(item.symbols)
+        if len(batch) >= most or symbols >= BATCH_SYMBOLS:
+            yield batch
+            batch, symbols = [], 0
+    if batch:
+        yield batch
 
 
 def read_items(files: Sequence[str], source: RecordSource, warn: Warn) -> Iterator[Item]:

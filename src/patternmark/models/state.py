@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from patternmark.core.promote import Promotion
+from patternmark.errors import ParameterError
 from patternmark.models.mpnn import HIDDEN, LETTERS, Prepared
 
 
@@ -16,9 +19,8 @@ from patternmark.models.mpnn import HIDDEN, LETTERS, Prepared
 class Task:
     """What to sample on a backbone: B sequences.
 
-    For residue r of sequence b, bias[r] is added to the logits (-inf forbids a letter), and
-    strength[b] to those of the letters whose bits are set in marks[b, r]. The sums are then divided
-    by the temperature.
+    For residue r of a sequence, bias[r] (-inf forbids a letter) and the promotion of the sequence
+    are added to the logits. The sums are then divided by the temperature.
     """
 
     # [L] letters of the residues that are not designed, or [B, L] if they differ by sequence
@@ -27,8 +29,8 @@ class Task:
     uniforms: NDArray[np.float32]  # [B, groups] in [0, 1): one for each letter drawn
     bias: NDArray[np.float64]  # [L, 21]
     temperature: float
-    marks: NDArray[np.int32] | None = None  # [B, L] bit i: letter i is promoted; None: no mark
-    strength: float | NDArray[np.float64] = 0.0  # or [B]
+    # Of the sequences in turn, each of one [L] or of several [b, L]; without any, no mark.
+    promotions: tuple[Promotion, ...] = ()
     has_step_bias: bool = False  # whether `State.step_bias` is written before every step
     name: str = "the backbone"  # for messages
 
@@ -39,9 +41,16 @@ class Task:
             native=self.native if self.native.ndim == 1 else self.native[rows],
             steps=self.steps[rows],
             uniforms=self.uniforms[rows],
-            marks=None if self.marks is None else self.marks[rows],
-            strength=self.strength if np.ndim(self.strength) == 0 else np.take(self.strength, rows),
+            promotions=tuple(self._promotion_of(row) for row in rows) if self.promotions else (),
         )
+
+    def _promotion_of(self, row: int) -> Promotion:
+        for promotion in self.promotions:
+            sequences = len(np.atleast_2d(promotion.row_of))
+            if row < sequences:
+                return promotion if promotion.row_of.ndim == 1 else promotion.only(row)
+            row -= sequences
+        raise IndexError("fewer promotions than sequences")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +96,12 @@ class State:
         bias = torch.tensor(task.bias, dtype=torch.float32, device=device)
         _, members = task.steps.shape[1:]
         batch = len(task.steps)
-        marks, step_bias = None, None
-        if task.marks is not None:
-            marks = torch.tensor(np.pad(task.marks, ((0, 0), (0, 1))), device=device)
+        marks, strength, step_bias = None, np.zeros(batch, dtype=np.float32), None
+        if task.promotions:
+            letters, strength = _as_bits(task.promotions)
+            marks = torch.tensor(np.pad(letters, ((0, 0), (0, 1))), device=device)
         if task.has_step_bias:
             step_bias = torch.zeros(members, batch, LETTERS, device=device)
-        strength = np.broadcast_to(np.asarray(task.strength, dtype=np.float32), batch)
         return cls(
             steps=torch.tensor(task.steps, device=device).permute(1, 2, 0).contiguous(),
             uniforms=torch.tensor(task.uniforms, device=device).T.contiguous(),
@@ -117,6 +126,26 @@ class State:
         for heard, start in zip(self.heard, self.undecoded, strict=True):
             rows = start.view(len(self.native), -1, HIDDEN)
             heard.view(len(self.sequences), -1, HIDDEN).copy_(rows)
+
+
+def _as_bits(
+    promotions: Sequence[Promotion],
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the promoted letters of all positions, bit i for letter i, and the strengths.
+
+    [B, L] and [B]: a step then reads one number for each position.
+    """
+    bits, strengths = [], []
+    for promotion in promotions:
+        if promotion.promoted.shape[1] != LETTERS:
+            raise ParameterError(
+                f"the model writes {LETTERS} letters, and the key promotes "
+                f"{promotion.promoted.shape[1]} symbols"
+            )
+        table = promotion.promoted @ (1 << np.arange(LETTERS, dtype=np.int32))
+        bits.append(np.take(table.astype(np.int32), np.atleast_2d(promotion.row_of)))
+        strengths.append(np.full(len(bits[-1]), promotion.strength, dtype=np.float32))
+    return np.concatenate(bits), np.concatenate(strengths)
 
 
 def _decode_fixed(

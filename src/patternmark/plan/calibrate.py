@@ -29,6 +29,7 @@ from patternmark.core.secret import Secret
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import rank_p_value
+from patternmark.fast.compiled import repeated
 from patternmark.intervals import rate_interval
 from patternmark.results import Result
 from patternmark.signature import joined
@@ -153,11 +154,13 @@ class _Job:
     key: Key
     detector: str
     readings: Sequence[Reading]
+    times: float  # how many keys a worker judges, about
 
     def hits(self, number: int) -> list[int]:
         """Return how many sequences are called marked at each nominal rate."""
         tested = self.key if number == _OWN else fresh_key(self.key, number)
-        measured = Detector(tested, self.detector).statistic.measure(self.readings)
+        with repeated(self.times):
+            measured = Detector(tested, self.detector).statistic.measure(self.readings)
         log_p = np.array([found.log_p for found in measured])
         return [int(np.count_nonzero(log_p <= log(nominal))) for nominal in NOMINAL]
 
@@ -178,7 +181,7 @@ def _hits_of(number: int) -> list[int]:
 def _all_hits(
     key: Key, detector: str, readings: Sequence[Reading], numbers: range, workers: int
 ) -> Iterator[list[int]]:
-    job = _Job(key, detector, readings)
+    job = _Job(key, detector, readings, len(numbers) / max(workers, 1))
     if workers <= 1:
         yield from map(job.hits, numbers)
         return
@@ -199,9 +202,10 @@ def rank_p_values(
     """
     own = _statistics(make_detector(key), readings)
     as_good = np.zeros(len(readings), dtype=np.int64)
-    for number in range(num_keys):
-        as_good += _statistics(make_detector(fresh_key(key, number)), readings) >= own
-        step()
+    with repeated(num_keys):
+        for number in range(num_keys):
+            as_good += _statistics(make_detector(fresh_key(key, number)), readings) >= own
+            step()
     return [float(p) for p in rank_p_value(as_good, num_keys)]
 
 

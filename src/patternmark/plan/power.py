@@ -19,6 +19,7 @@ from patternmark.core.profile import Profile
 from patternmark.core.secret import Secret
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
+from patternmark.fast.compiled import repeated
 from patternmark.intervals import rate_interval
 from patternmark.plan.simulate import marked_sequences, rates_at
 from patternmark.results import Result
@@ -87,10 +88,11 @@ class PowerStudy:
             self._step(f"delta {delta:g}, length {length}")
             rates = rates_at(delta, self.profile.alphabet, self.profile.scheme.name)
             hits = 0
-            for number, judge in enumerate(self._judges):
-                some = self._uniforms[number :: len(self._judges), :length]
-                marked = marked_sequences(judge.key, rates, some)
-                hits += sum(verdict.prediction for verdict in judge.detect_many(marked))
+            with repeated(len(self._judges)):
+                for number, judge in enumerate(self._judges):
+                    some = self._uniforms[number :: len(self._judges), :length]
+                    marked = marked_sequences(judge.key, rates, some)
+                    hits += sum(verdict.prediction for verdict in judge.detect_many(marked))
             low, high = rate_interval(hits, self.draws)
             share = hits / self.draws
             self._known[delta, length] = Power(delta, length, share, low, high, hits, self.draws)

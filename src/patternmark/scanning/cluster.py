@@ -11,6 +11,8 @@ import json
 import logging
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from patternmark.errors import PatternmarkError
@@ -33,7 +35,6 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
         ) from None
     if address:
         _check_reachable(address)
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
         # Without these options Ray looks for a cluster by itself and prints a lot.
         try:
@@ -57,11 +58,23 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
             rows = _scan_item(item, ray.get(screen), sequence)
             return {"rows": json.dumps(rows)}
 
-        for result in data.map(scan_one).iter_rows():
-            for row in json.loads(result["rows"]):
-                scan.keep(kept, row)
-                step(row["bytes"], row["found"]["records"])
+        with _errors_alone(logging.getLogger("ray.data")):
+            for result in data.map(scan_one).iter_rows():
+                for row in json.loads(result["rows"]):
+                    scan.keep(kept, row)
+                    step(row["bytes"], row["found"]["records"])
     return Result(scan, kept)
+
+
+@contextmanager
+def _errors_alone(logger: logging.Logger) -> Iterator[None]:
+    """Keep a foreign logger from reporting more than errors, for a while."""
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _check_reachable(address: str) -> None:

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache, cached_property
 from math import ceil, log, log10
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ SURVIVORS = 5  # digits: one segment in 10^5 passes by chance, with any key
 LEVELS = 16  # levels of the tally: p-values of 10^-1 to 10^-16
 _KEPT_DETECTORS = 32  # detectors of keys with many nonces have tables of several MiB
 _ALTERNATING = [list(row) for row in KeyChain.alternating().transition]
+_OF_PROCESS = ("_lock", "_detectors")  # of a key set: what other processes do not get
 TWO_PARTS, BLOCKS = "two parts", "blocks"
 _KINDS = {Paper.name: TWO_PARTS, Blocks.name: BLOCKS}  # how the first stage counts, by scheme
 
@@ -65,7 +66,7 @@ class KeySet:
         )
         # Pairs pass the first stage with a p-value of at most 10^-passing.
         self.passing = min(LEVELS, SURVIVORS + ceil(log10(len(self.keys))))
-        self._detectors: OrderedDict[int, Detector] = OrderedDict()
+        self._keep_none()
 
     @cached_property
     def parts(self) -> NDArray[np.int16]:
@@ -121,17 +122,24 @@ class KeySet:
 
     def detector(self, key: int) -> Detector:
         """Return the detector of a key. The most recent ones are kept, shared by all threads."""
-        found = self._detectors.get(key)
-        # Another thread may drop it meanwhile. A lock cannot be sent to other processes.
-        with suppress(KeyError):
-            if found is not None:
-                self._detectors.move_to_end(key)
-                return found
-        found = self._detectors[key] = Detector(self.keys[key])
-        with suppress(KeyError):
+        with self._lock:
+            found = self._detectors.pop(key, None) or Detector(self.keys[key])
+            self._detectors[key] = found  # the last one used is the last to go
             if len(self._detectors) > _KEPT_DETECTORS:
                 self._detectors.popitem(last=False)
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what stays in this process: workers make detectors of their own."""
+        return {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._keep_none()
+
+    def _keep_none(self) -> None:
+        self._lock = Lock()
+        self._detectors: OrderedDict[int, Detector] = OrderedDict()
 
     def lost(self, rate: float, scored: int, key: int = 0) -> float:
         """Return the probability that an intact mark that agrees at `rate` fails the first stage.

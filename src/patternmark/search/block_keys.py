@@ -18,6 +18,7 @@ A screen is only a screen: see `letter_keys`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from math import gcd
 from typing import NamedTuple, cast
 
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.fast.compiled import together
 from patternmark.search.letter_keys import Progress, Stage
 from patternmark.statistics.block_paths import (
     BlockChain,
@@ -45,6 +47,7 @@ from patternmark.statistics.block_screen import (
     coin_planes,
     laid_out,
     pack,
+    work,
 )
 
 _KEPT_BYTES = 2**29  # coins up to this size are kept; more are derived for every batch
@@ -123,11 +126,12 @@ class BlockKeyScreen:
         """Score every record and key by the best nonce, every chain from its first block."""
         spoken = self._spoken(readings)
         result = np.zeros((len(readings), len(self._coins), 1), dtype=np.float32)
-        for keys, tables in self._in_turn(_longest(spoken), progress):
-            total = np.zeros((len(readings), (keys.stop - keys.start) * self._nonces), np.int64)
-            for record, number, chain in spoken:
-                total[record] += best_paths(chain, tables[number])
-            result[:, keys, 0] = self._by_key(total).max(axis=2)
+        with self._decided(spoken):
+            for keys, tables in self._in_turn(_longest(spoken), progress):
+                total = np.zeros((len(readings), (keys.stop - keys.start) * self._nonces), np.int64)
+                for record, number, chain in spoken:
+                    total[record] += best_paths(chain, tables[number])
+                result[:, keys, 0] = self._by_key(total).max(axis=2)
         return result
 
     def pieces(
@@ -155,9 +159,10 @@ class BlockKeyScreen:
         result = np.full((len(readings), len(self._coins), kinds), -np.inf, dtype=np.float32)
         begun = [way.begun() for way in ways]
         lengths = _longest([piece for way in begun for piece in way.pieces])
-        for keys, tables in self._in_turn(lengths, progress, loose=False):
-            for way in begun:
-                result[way.record, keys, way.kind] = self._by_key(way.paths(tables)).max(axis=1)
+        with self._decided([piece for way in begun for piece in way.pieces]):
+            for keys, tables in self._in_turn(lengths, progress, loose=False):
+                for way in begun:
+                    result[way.record, keys, way.kind] = self._by_key(way.paths(tables)).max(axis=1)
         for way in ways:
             scores = result[way.record, :, way.kind]  # a view
             few = np.argsort(-scores, kind="stable")[:_FINALISTS]
@@ -191,18 +196,19 @@ class BlockKeyScreen:
         num_keys = len(self._coins)
         best, nonces = np.zeros((2, records, num_keys), dtype=np.int64)
         shifts = np.zeros((len(spoken), num_keys), dtype=np.int64)
-        for keys, tables in self._in_turn(_longest(spoken), progress):
-            total = np.zeros((records, (keys.stop - keys.start) * self._nonces), np.int64)
-            places = []
-            for record, number, chain in spoken:
-                scores, place = best_stretches(chain, tables[number])
-                total[record] += scores
-                places.append(self._by_key(place))
-            best[:, keys] = self._by_key(total).max(axis=2)
-            nonces[:, keys] = self._by_key(total).argmax(axis=2)
-            for row, (one, place) in enumerate(zip(spoken, places, strict=True)):
-                chosen = nonces[one.record, keys, None]
-                shifts[row, keys] = np.take_along_axis(place, chosen, axis=1)[:, 0]
+        with self._decided(spoken):
+            for keys, tables in self._in_turn(_longest(spoken), progress):
+                total = np.zeros((records, (keys.stop - keys.start) * self._nonces), np.int64)
+                places = []
+                for record, number, chain in spoken:
+                    scores, place = best_stretches(chain, tables[number])
+                    total[record] += scores
+                    places.append(self._by_key(place))
+                best[:, keys] = self._by_key(total).max(axis=2)
+                nonces[:, keys] = self._by_key(total).argmax(axis=2)
+                for row, (one, place) in enumerate(zip(spoken, places, strict=True)):
+                    chosen = nonces[one.record, keys, None]
+                    shifts[row, keys] = np.take_along_axis(place, chosen, axis=1)[:, 0]
         return best, nonces, shifts
 
     def _exact(
@@ -228,6 +234,11 @@ class BlockKeyScreen:
         found = log_ratios(spoken.chain, halves_of(words), self._block, _PIECES, looks)
         best: NDArray[np.float64] = np.maximum(found.max(axis=1), 0.0)
         return best  # a chain of several may carry no mark
+
+    def _decided(self, pieces: Sequence[Numbered | _Spoken]) -> AbstractContextManager[None]:
+        """Decide about the compiled loops for all chains and all keys together."""
+        letters = sum(piece.chain.length for piece in pieces)
+        return together(*work(letters, len(self._coins) * self._nonces))
 
     def _spoken(self, readings: Sequence[Reading]) -> list[_Spoken]:
         return [

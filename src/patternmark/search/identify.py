@@ -31,6 +31,7 @@ from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
+from patternmark.fast.compiled import repeated
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen
 from patternmark.search.candidates import Candidate
@@ -287,14 +288,15 @@ class Identifier:
         found: list[dict[int, Measurement]],
     ) -> None:
         """Test keys in full against the records they were picked for, unless that was done."""
-        for number, records in records_of.items():
-            fresh = [record for record in records if number not in found[record]]
-            if fresh:
-                statistic = self._detector(number).statistic
-                own = readings[self._group_of[number]]
-                measured = statistic.measure([own[record] for record in fresh])
-                for record, measurement in zip(fresh, measured, strict=True):
-                    found[record][number] = measurement
+        with repeated(len(records_of)):
+            for number, records in records_of.items():
+                fresh = [record for record in records if number not in found[record]]
+                if fresh:
+                    statistic = self._detector(number).statistic
+                    own = readings[self._group_of[number]]
+                    measured = statistic.measure([own[record] for record in fresh])
+                    for record, measurement in zip(fresh, measured, strict=True):
+                        found[record][number] = measurement
 
     def _suspect(self, found: Measurement, number: int) -> Suspect:
         for_any = None if found.log_p_any is None else self._corrected(found.log_p_any)

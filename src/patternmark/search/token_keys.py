@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading
+from patternmark.fast.compiled import repeated
 from patternmark.search.letter_keys import LEVEL, Progress, Stage
 from patternmark.statistics.base import padded
 from patternmark.statistics.excerpts import Excerpt, excerpt_of, in_parts
@@ -61,15 +62,16 @@ class TokenScreen:
         """Score every record and key, each chain at its best phase: [B, K, 1]."""
         parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
         result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
-        for number, key in enumerate(self._keys):
-            schedule = replace(key).circle  # of a copy, since a key keeps its shuffles
-            found = [
-                self._score(Excerpt(schedule, part.symbols, np.ones_like(part.symbols)), part)
-                for part in parts
-            ]
-            result[:, number] = np.concatenate(found)
-            if progress is not None:
-                progress(number + 1, len(self._keys))
+        with repeated(len(self._keys)):
+            for number, key in enumerate(self._keys):
+                schedule = replace(key).circle  # of a copy, since a key keeps its shuffles
+                found = [
+                    self._score(Excerpt(schedule, part.symbols, np.ones_like(part.symbols)), part)
+                    for part in parts
+                ]
+                result[:, number] = np.concatenate(found)
+                if progress is not None:
+                    progress(number + 1, len(self._keys))
         return result[..., None]
 
     def _score(self, excerpt: Excerpt, part: _Part) -> NDArray[np.int64]:

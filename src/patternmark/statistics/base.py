@@ -105,6 +105,11 @@ def padded(rows: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return table
 
 
+def num_batches(chains: Sequence[NDArray[np.int64]]) -> int:
+    """Return how many `batches` there are."""
+    return -(-len(chains) // _BATCH)
+
+
 def batches(
     chains: Sequence[NDArray[np.int64]],
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

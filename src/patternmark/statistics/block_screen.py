@@ -246,9 +246,14 @@ def _check_length(chain: BlockChain, packed: Packed) -> None:
         raise ValueError(f"a chain of {chain.length} letters needs a table packed for that length")
 
 
+def work(letters: int, lanes: int) -> tuple[int, int]:
+    """Return how many additions and calls numpy needs to score so many letters, about."""
+    return 1000 * lanes * letters, 10 * letters
+
+
 def _loops(chain: BlockChain, packed: Packed) -> ModuleType | None:
-    additions = packed.lanes * chain.length * 1000
-    return kernels(additions, 10 * chain.length, "patternmark.statistics.block_screen_loops")
+    needed = work(chain.length, packed.lanes)
+    return kernels(*needed, "patternmark.statistics.block_screen_loops")
 
 
 def log_ratios_many(

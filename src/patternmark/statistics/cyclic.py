@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.fast.compiled import LANES, NEGLIGIBLE, RESCALE, kernels
+from patternmark.fast.compiled import LANES, NEGLIGIBLE, RESCALE, kernels, together
 from patternmark.statistics.likelihood import Component, Worth, log_mean_exp, with_unread, worth
 from patternmark.statistics.phase_sums import around, exactly, in_fours, laid_out, last_read
 
@@ -230,10 +230,17 @@ class CyclicRatio:
         if chosen is None:
             chosen = np.tile(np.arange(self.nonces), (len(symbols), 1))
         result = np.empty((*chosen.shape, len(self.components)))
-        for nonce in np.unique(chosen).tolist():
-            rows, places = np.nonzero(chosen == nonce)
-            result[rows, places] = self._paths_of(nonce).log_ratios(symbols[rows])
+        with together(*self._work(symbols.shape, chosen)):
+            for nonce in np.unique(chosen).tolist():
+                rows, places = np.nonzero(chosen == nonce)
+                result[rows, places] = self._paths_of(nonce).log_ratios(symbols[rows])
         return result
+
+    def _work(self, shape: tuple[int, ...], chosen: NDArray[np.int64]) -> tuple[int, int]:
+        """Return how many additions and calls numpy needs for symbols of a shape, about."""
+        steps = shape[1] * sum(10 / c.stride for c in self.components if not c.is_steady)
+        period = len(self._promoted[0])
+        return int(steps * chosen.size * period), int(steps * len(np.unique(chosen)))
 
     def _paths_of(self, nonce: int) -> PathRatios:
         if nonce not in self._paths:

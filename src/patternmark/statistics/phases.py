@@ -16,7 +16,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Circle
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni, fisher
-from patternmark.fast.compiled import kernels
+from patternmark.fast.compiled import kernels, repeated
 from patternmark.null.bounds import local_log_bound, slip_log_bound
 from patternmark.null.local import LocalNull, LocalRules
 from patternmark.null.walk import (
@@ -30,6 +30,7 @@ from patternmark.statistics.base import (
     Measurement,
     NullCurve,
     batches,
+    num_batches,
 )
 from patternmark.statistics.best_path import local_paths, slip_paths
 from patternmark.statistics.excerpts import Excerpt
@@ -66,8 +67,9 @@ class _OfPhases(ABC):
     def scores(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return what is counted of each chain: [chains, columns]."""
         found = np.zeros((len(chains), self.columns), dtype=np.int64)
-        for numbers, symbols in batches(chains):
-            found[numbers] = self._scores(symbols)
+        with repeated(num_batches(chains)):
+            for numbers, symbols in batches(chains):
+                found[numbers] = self._scores(symbols)
         return found
 
     @abstractmethod

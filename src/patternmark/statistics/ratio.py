@@ -14,6 +14,7 @@ from patternmark.core.profile import Profile
 from patternmark.core.reading import Reading
 from patternmark.core.schemes import Paper
 from patternmark.evidence import markov
+from patternmark.fast.compiled import repeated
 from patternmark.null.mixture import MixtureNull
 from patternmark.statistics.base import (
     CURVE_POINTS,
@@ -21,6 +22,7 @@ from patternmark.statistics.base import (
     NullCurve,
     batches,
     likeliest_nonce,
+    num_batches,
 )
 from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.excerpts import Excerpt, Layouts
@@ -101,13 +103,15 @@ class RatioStatistic:
         likeliest = likeliest_nonces(rough)  # [records, few]
         found = np.zeros((*likeliest.shape, len(self.mixture.components)))
         chosen = likeliest[[record for record, _ in chains]]
-        for numbers, symbols in batches([part for _, part in chains]):
-            if isinstance(self.ratio, CyclicRatio):
-                ratios = self.ratio.log_ratios(symbols, chosen[numbers])
-            else:
-                ratios = self.ratio.log_ratios(symbols)
-            for number, row in zip(numbers, ratios, strict=True):
-                found[chains[number][0]] += row
+        parts = [part for _, part in chains]
+        with repeated(num_batches(parts)):
+            for numbers, symbols in batches(parts):
+                if isinstance(self.ratio, CyclicRatio):
+                    ratios = self.ratio.log_ratios(symbols, chosen[numbers])
+                else:
+                    ratios = self.ratio.log_ratios(symbols)
+                for number, row in zip(numbers, ratios, strict=True):
+                    found[chains[number][0]] += row
         return found
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:

@@ -17,6 +17,7 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.errors import ParameterError
 from patternmark.evidence import bonferroni
+from patternmark.fast.compiled import repeated
 from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.excerpts import Excerpt
 from patternmark.statistics.likelihood import Mixture, log_mean_exp
@@ -118,21 +119,22 @@ class TextKeys:
     ) -> NDArray[np.float64]:
         """Return ln of the ratios that drawn keys give the text: [keys, C]."""
         found = []
-        for at in range(0, len(drawn.coins), _KEYS_AT_ONCE):
-            some = drawn._replace(coins=drawn.coins[at : at + _KEYS_AT_ONCE])
-            keys = len(some.coins)
-            # Every key's tokens are symbols of their own, of one schedule.
-            first = np.arange(keys)[:, None] * len(own)
-            ratio = CyclicRatio(
-                [marks.promoted(some.coins.transpose(1, 0, 2).reshape(len(some.coins[0]), -1))],
-                np.tile(self._rates[:, own], keys),
-                marks.starts,
-                marks.components,
-                shares=np.array([0.5]),
-                times=np.tile(self._times(own), keys),
-            )
-            symbols = np.where(marks.tokens == UNREAD, UNREAD, marks.tokens + first)
-            found.append(ratio.log_ratios(symbols)[:, 0])
+        with repeated(len(drawn.coins) / _KEYS_AT_ONCE):
+            for at in range(0, len(drawn.coins), _KEYS_AT_ONCE):
+                some = drawn._replace(coins=drawn.coins[at : at + _KEYS_AT_ONCE])
+                keys = len(some.coins)
+                # Every key's tokens are symbols of their own, of one schedule.
+                first = np.arange(keys)[:, None] * len(own)
+                ratio = CyclicRatio(
+                    [marks.promoted(some.coins.transpose(1, 0, 2).reshape(len(some.coins[0]), -1))],
+                    np.tile(self._rates[:, own], keys),
+                    marks.starts,
+                    marks.components,
+                    shares=np.array([0.5]),
+                    times=np.tile(self._times(own), keys),
+                )
+                symbols = np.where(marks.tokens == UNREAD, UNREAD, marks.tokens + first)
+                found.append(ratio.log_ratios(symbols)[:, 0])
         return np.concatenate(found)
 
     def _log_shares(self, drawn: Drawn, own: Numbers) -> NDArray[np.float64]:

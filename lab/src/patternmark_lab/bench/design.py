@@ -15,7 +15,7 @@ import torch
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
-from patternmark.designing.plan import DesignPlan, plan_design, promoted_bits
+from patternmark.designing.plan import DesignPlan, plan_design
 from patternmark.designing.run import Designer, DesignOptions
 from patternmark.io.structures import Backbone
 from patternmark.models.mpnn import ProteinMPNN
@@ -118,8 +118,7 @@ def _task(designer: Designer, plan: DesignPlan, batch: int, marker: Marker | Non
     task = Task(plan.backbone.sequence, steps[few], uniforms[few], bias, 0.1)
     if marker is None:
         return task
-    marks = promoted_bits(marker, plan.keys(marker, 1, few))
-    return replace(task, marks=marks, strength=marker.strength(0.1))
+    return replace(task, promotions=(marker.prepare(plan.keys(marker, 1, few), 0.1),))
 
 
 def _both(weights: Path, designer: Designer, backbone: Backbone, batch: int) -> dict[str, float]:
@@ -173,7 +172,7 @@ def _mark_cost(designer: Designer, backbone: Backbone) -> dict[str, float]:
     task = _task(designer, plan, _OVERHEAD_BATCH, None)
 
     def draw_keys() -> object:
-        return promoted_bits(marker, plan.keys(marker, 1, range(_OVERHEAD_BATCH)))
+        return marker.prepare(plan.keys(marker, 1, range(_OVERHEAD_BATCH)), 0.1)
 
     drawing = median(_seconds(draw_keys, "cpu") for _ in range(_OVERHEAD_REPEATS))
     sampling = median(_seconds(lambda: sample(prepared, task), device) for _ in range(REPEATS))

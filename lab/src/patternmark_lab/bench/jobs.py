@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
+from patternmark.fast.compiled import forced
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -41,7 +43,8 @@ def _begin(work: Callable[[Any], Any]) -> None:
 
 def _do(job: Any) -> Any:
     assert _work is not None  # noqa: S101
-    return _work(job)
+    with forced(True):  # a process of its own knows nothing of what its parent said
+        return _work(job)
 
 
 @contextmanager

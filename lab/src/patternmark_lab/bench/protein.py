@@ -20,6 +20,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
+from patternmark.core.promote import Promotion
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 from patternmark.detector import Detector
@@ -123,20 +124,20 @@ def design_all(
     model: Any, backbone: Backbone, conditions: Sequence[tuple[Key | None, float]], seed: int
 ) -> dict[str, NDArray[Any]]:
     """Sample all conditions in one batch, each with its own keys and strength."""
-    from patternmark.designing.plan import plan_design, promoted_bits  # noqa: PLC0415
+    from patternmark.designing.plan import plan_design  # noqa: PLC0415
     from patternmark.models.sampler import sample  # noqa: PLC0415
     from patternmark_lab.generation.batch import designs_of, unmarked_task  # noqa: PLC0415
 
     plan = plan_design(backbone)
-    marks = np.zeros((len(conditions), plan.length), dtype=np.int32)
-    strength = np.zeros(len(conditions))
+    nothing = np.zeros((1, PROTEIN.size), dtype=bool)
+    unmarked = Promotion(nothing, np.zeros(plan.length, dtype=np.int64), 0.0)
+    promotions = [unmarked] * len(conditions)
     for row, (key, delta) in enumerate(conditions):
         if key is not None:
             marker = Marker(key, delta=delta)
-            marks[row] = promoted_bits(marker, plan.keys(marker, seed, [row])[0])
-            strength[row] = marker.strength(TEMPERATURE)
+            promotions[row] = marker.prepare(plan.keys(marker, seed, [row])[0], TEMPERATURE)
     task = unmarked_task(plan, seed, range(len(conditions)), TEMPERATURE)
-    task = replace(task, marks=marks, strength=strength)
+    task = replace(task, promotions=tuple(promotions))
     sampled = sample(model.prepare(model.encode(backbone)), task)
     return designs_of(plan, sampled)
 

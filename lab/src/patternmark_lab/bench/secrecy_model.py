@@ -24,7 +24,7 @@ from patternmark.core.blocks import BlockSchedule
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.core.profile import Profile
-from patternmark.designing.plan import DesignPlan, plan_design, promoted_bits
+from patternmark.designing.plan import DesignPlan, plan_design
 from patternmark.errors import InputError
 from patternmark.intervals import mean_interval
 from patternmark.io.nonce_counter import counted_nonces
@@ -140,12 +140,13 @@ def _designs(
     for which, key in enumerate(keys):
         nonces = counted_nonces(key, number * size.designs, size.designs)
         wanted += [(which, key, nonce) for nonce in nonces]
-    marks = np.zeros((len(wanted), plan.length), dtype=np.int32)
+    promotions = []
     for row, (_, key, nonce) in enumerate(wanted):
         marker = Marker(key)
-        marks[row] = promoted_bits(marker, plan.keys(marker, seed, [row], [nonce])[0])
+        keys_of_row = plan.keys(marker, seed, [row], [nonce])[0]
+        promotions.append(marker.prepare(keys_of_row, TEMPERATURE))
     task = unmarked_task(plan, seed, range(len(wanted)), TEMPERATURE)
-    task = replace(task, marks=marks, strength=DELTA)
+    task = replace(task, promotions=tuple(promotions))
     made = designs_of(plan, sample(prepared, task))
     rates = rates_at(DELTA, PROTEIN, keys[0].profile.scheme.name)
     found = []

@@ -7,6 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from patternmark.errors import PatternmarkError
+from patternmark.fast.compiled import forced
 
 
 class Group(TyperGroup):
@@ -15,7 +16,8 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a missing package is an error with its remedy."""
         try:
-            return super().invoke(ctx)
+            with forced(True):  # they take long
+                return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise PatternmarkError(
                 f"this needs {error.name}, which is not installed. All that the lab needs: 'pip "

@@ -70,14 +70,14 @@ NATIVE = "ECLVTESLKVKLQWASAFGHAHERVAFGLE"
 UNKNOWN = f"{NATIVE[:7]}X{NATIVE[8:]}"  # residue 15
 READ = {
     "atoms missing": (without((12, "C"), (20, "N"), (20, "O")), NATIVE, "chain A: 2 residue(s) "
-        "lack atoms of the backbone and are neither seen by the model nor designed: THR 12 (no C), "
+        "lack atoms of the backbone and are neither read by the model nor designed: THR 12 (no C), "
         "GLN 20 (no N, O); to have them designed, build these atoms"),
     "models": (f"MODEL        1\n{without()}ENDMDL\nMODEL        2\n{without()}ENDMDL\n", NATIVE,
         "the file has 2 models; only the first is read"),
     "insertion code": (edited(13, lambda line: f"{line[:22]}  12A{line[27:]}"),
         f"{NATIVE[:6]}X{NATIVE[6:]}", "chain A: 1 missing residue(s) are filled in as X: 13"),
     "alternates": (edited(15, twice), NATIVE,
-        "chain A: of alternate positions the first in the file is read: LEU 15"),
+        "chain A: of alternate positions only the first is read: LEU 15"),
     "selenomethionine": (edited(15, hetero("MSE")), f"{NATIVE[:7]}M{NATIVE[8:]}", ""),
     "modified": (edited(15, hetero("SEP")), UNKNOWN,
         "chain A: modified residue(s) are read as X without coordinates: SEP 15; to have them"),
@@ -234,7 +234,7 @@ def test_wrong_options_leave_no_trace(
     assert message.format(**names) in made.err
     assert not list(tmp_path.glob("*x.fa*"))
     nothing = run(*COMMAND, folder, "-o", tmp_path / "x.fa")
-    assert f"error: {folder}: the folder holds no structure (*.pdb" in nothing.err
+    assert f"error: {folder}: the folder has no structure (*.pdb" in nothing.err
 
 
 def test_overwriting_waits_for_something_to_write(run: Run, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_good_records_survive_bad_ones(run: Run, lab: Path, tmp_path: Path) -> N
     assert [o["id"] for o in found.objects] == ["good", "good", "stop", "x", "s"]
     assert "record 2 (digits): character '1' at position 3" in found.err
     assert "record 3 (empty): the record has no sequence" in found.err
-    assert "record 4: the id 'good' stands more than once" in found.err
+    assert "record 4: the id 'good' occurs more than once" in found.err
     stop, unknown, short = found.objects[2:]
     assert (stop["length"], stop["num_tokens_scored"], stop["prediction"]) == (101, 100, True)
     assert (unknown["p_value"], unknown["prediction"]) == (1.0, False)
@@ -184,7 +184,7 @@ def test_a_truncated_gz_reports_what_came_before(run: Run, lab: Path, tmp_path: 
     found = run("detect", file, "--key", lab, "--json")
     assert found.status == 0
     assert 100 < len(found.objects) < 400
-    assert "ends early; the rest is lost" in found.err
+    assert "ends early: the rest is lost" in found.err
 
 
 def test_a_protein_of_40_000_residues(run: Run, lab: Path, tmp_path: Path) -> None:

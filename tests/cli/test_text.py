@@ -328,7 +328,7 @@ def test_token_ids_need_no_library(
         (None, ["--format", "text"], "--format text cannot be used with a key for protein"),
         (None, ["--tokenizer", "x.json"], "this key is for protein"),
         ("bpe.json", ["--tokenizer", "absent.json"], "absent.json: cannot be read: No such file"),
-        ("bpe.json", ["--tokenizer", __file__], "not a vocabulary this version reads"),
+        ("bpe.json", ["--tokenizer", __file__], "not a vocabulary that can be read"),
     ],
 )
 def test_what_does_not_go_together(

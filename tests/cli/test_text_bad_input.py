@@ -108,7 +108,7 @@ def test_the_key_of_another_kind_is_named(run: Run, keys: Path, command: str) ->
     ("tokenizer", "message"),
     [
         ("absent.json", "absent.json: cannot be read: No such file"),
-        ("x.txt", "not a vocabulary this version reads: line 1 is a text; such a file has a token"),
+        ("x.txt", "not a vocabulary that can be read: line 1 is a text, but every"),
         ("few.txt", "not the tokenizer of this key"),
     ],
 )

@@ -77,7 +77,7 @@ def test_where_it_cannot_be_kept_numbers_are_random(
     lost = NonceCounter(key, tmp_path / "no such folder" / "lab.key", said.append)
     assert len({lost.take(2) for _ in range(10)}) == 10
     assert len(said) == 1
-    assert "lab.key.nonces: cannot be kept (No such file or directory)" in said[0]
+    assert "lab.key.nonces: cannot be written (No such file or directory)" in said[0]
     assert "at random" in said[0]
 
 

@@ -77,7 +77,7 @@ def test_problems_name_file_and_record_and_cost_nothing_else(tmp_path: Path) -> 
     assert records == [("a", "MKV"), ("a", "LLA"), ("record-4", "MMM")]
     assert [str(p) for p in problems] == [
         f"{path}: record 2 (empty): the record has no sequence",
-        f"{path}: record 3: the id 'a' stands more than once",
+        f"{path}: record 3: the id 'a' occurs more than once",
     ]
     assert [p.skipped for p in problems] == [True, False]
 
@@ -94,7 +94,7 @@ def test_a_truncated_gz_keeps_what_is_complete(tmp_path: Path) -> None:
     assert 100 < len(records) < 300
     assert all(len(sequence) == 300 for _, sequence in records)
     assert [p.message for p in problems] == [
-        "the gzip data is damaged or ends early; the rest is lost"
+        "the gzip data is damaged or ends early: the rest is lost"
     ]
     assert problems[0].place == f"after record {len(records)}"
     damaged = bytearray(whole)

@@ -202,7 +202,7 @@ def test_the_alternate_first_in_the_file_is_read(read) -> None:
     np.testing.assert_allclose(b.coordinates[:, 0, 0], [10, 30, 50, 90])
     np.testing.assert_allclose(b.coordinates[:, 3, 0], [10.3, 30.3, 60.2, 90.3], rtol=1e-6)
     (warning,) = b.warnings
-    assert warning.startswith("chain A: of alternate positions the first in the file is read: ")
+    assert warning.startswith("chain A: of alternate positions only the first is read: ")
     assert [name in warning for name in ("ALA 1", "SER 2", "GLY 3")] == [True] * 3
 
 
@@ -214,7 +214,7 @@ def test_a_chain_in_two_parts_is_one(read) -> None:
 def test_a_number_given_to_two_residues_is_told(read) -> None:
     b = read(residue("ALA", "1", 10), residue("GLY", "1", 20))
     assert (b.letters("A"), first_coordinates(b)) == ("A", [10.1])
-    assert b.warnings == ("chain A: second residue(s) under one number are left out: GLY 1",)
+    assert b.warnings == ("chain A: second residue(s) with the same number are left out: GLY 1",)
 
 
 def test_missing_atoms_are_nan_and_counted(read) -> None:
@@ -231,7 +231,7 @@ def test_missing_atoms_are_nan_and_counted(read) -> None:
     )
     assert b.is_complete.tolist() == [True, False, False, False]
     assert b.warnings == (
-        "chain A: 3 residue(s) lack atoms of the backbone and are neither seen by the model nor "
+        "chain A: 3 residue(s) lack atoms of the backbone and are neither read by the model nor "
         "designed: SER 2 (no C, O), GLY 3 (no O), LYS 4 (no N, CA, C, O); to have them designed, "
         "build these atoms",
     )
@@ -355,7 +355,7 @@ def test_structures_are_found_in_folders(tmp_path: Path) -> None:
     found = find_structures([tmp_path / "e.txt", str(tmp_path)])
     assert [p.name for p in found] == ["e.txt", "a.cif.gz", "b.pdb", "c.ENT", "d.mmcif"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty: the folder holds no structure \(\*\.pdb"):
+    with pytest.raises(InputError, match=r"empty: the folder has no structure \(\*\.pdb"):
         find_structures([tmp_path / "empty"])
     with pytest.raises(InputError, match=r"absent\.pdb: no such file"):
         find_structures([tmp_path / "absent.pdb"])

@@ -76,7 +76,7 @@ def test_in_version_0_1_the_end_is_a_symbol(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"#version: 0.3\na b\n", "line 1: merges of version 0.1 and 0.2"),
+        (b"#version: 0.3\na b\n", "line 1: only merges of version 0.1 and 0.2"),
         (b"#version: 0.2\na b\nabc\n", "line 3: not two symbols"),
         (b"a b\n\nc d\n", "line 2: not two symbols"),
         (b"\xff\xfe", "not UTF-8"),

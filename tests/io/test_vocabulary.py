@@ -71,7 +71,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "spm.model").write_bytes(b"\n\xff\xfe\0")
-    with pytest.raises(InputError, match=r"spm\.model: not a vocabulary this version reads"):
+    with pytest.raises(InputError, match=r"spm\.model: not a vocabulary that can be read"):
         read_vocabulary(tmp_path / "spm.model")
     (tmp_path / "vocab.txt").write_bytes(b"a\n\xff\xfe\n")
     with pytest.raises(InputError, match=r"neither text nor a sentencepiece \.model"):
@@ -181,7 +181,7 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'<s>' has the id 1 in vocab\.txt, but 0 in the config"):
         read_vocabulary(tmp_path)
     write(tmp_path / "tokenizer_config.json", "[]")
-    with pytest.raises(InputError, match=r"tokenizer_config\.json holds no object"):
+    with pytest.raises(InputError, match=r"tokenizer_config\.json is not a JSON object"):
         read_vocabulary(tmp_path)
 
 

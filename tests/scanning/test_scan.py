@@ -500,7 +500,7 @@ def test_two_runs_do_not_share_a_folder(run: Run, content: bytes, tmp_path: Path
     with held(tmp_path / "h.scan"):
         done = run(*command)
     assert done.status == 2
-    assert "another run is at work" in done.err
+    assert "another run is using it" in done.err
     assert run(*command).status == 0
     one, other = Kept(tmp_path / "kept"), Kept(tmp_path / "kept")
     one.add({"job": "a"})

@@ -130,19 +130,19 @@ class ServedMarks:
 
     def cover(self, lengths: Mapping[int, int]) -> None:
         """Prepare the keys of the texts in some slots up to these lengths."""
-        behind = {
+        uncovered = {
             slot: length
             for slot, length in lengths.items()
             if slot in self._texts and self._texts[slot].known < length
         }
-        if not behind:
+        if not uncovered:
             return
         if self._promoted.numel() > _CACHED_BYTES:
             self._forget_rows()
             for text in self._texts.values():
                 text.known = 0
-            behind = {slot: length for slot, length in lengths.items() if slot in self._texts}
-        for slot, length in behind.items():
+            uncovered = {slot: length for slot, length in lengths.items() if slot in self._texts}
+        for slot, length in uncovered.items():
             self._extend(slot, length + _POSITIONS_AHEAD)
 
     def add_to(self, logits: Tensor, slots: Tensor, places: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Reading and writing: sequences, key files, vocabularies."""
+"""Read and write files: sequences, structures, vocabularies, designs."""

@@ -1,7 +1,7 @@
-"""FASTA files of design tools, and the manifest that says what was designed.
+"""Read the headers of design tools, and read and write the manifest of a run.
 
 ProteinMPNN and LigandMPNN write the native sequence first and then the designs, with facts in the
-header as `name=value`. We write ProteinMPNN's convention and add `wm=<key id>`:
+header as `name=value`. We use ProteinMPNN's format and add `wm=<key id>`:
 
     >6tw7, score=1.2041, global_score=1.2041, fixed_chains=[], designed_chains=['A'], model_name=...
     >T=0.1, sample=1, score=0.8230, global_score=0.8230, seq_recovery=0.4453, wm=3f6c9e1b7a2d4058
@@ -26,9 +26,9 @@ _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 
 @dataclass(frozen=True)
 class DesignHeader:
-    """What a FASTA header says of a design: which backbone, which sample, how good."""
+    """The content of the FASTA header of a design: backbone, sample and facts."""
 
-    name: str  # of the backbone
+    name: str  # the name of the backbone
     sample: int  # 0 for the native sequence
     facts: dict[str, str] = field(default_factory=dict)
 
@@ -41,7 +41,7 @@ class DesignHeader:
         return f"{self.name}/native" if self.is_native else f"{self.name}/{self.sample}"
 
     def number(self, *names: str) -> float | None:
-        """Return the first of these facts that is there, as a number."""
+        """Return the first of these facts that is a number, or None."""
         for name in names:
             try:
                 return float(self.facts[name])
@@ -51,9 +51,10 @@ class DesignHeader:
 
 
 def parse_design_header(header: str, last_name: str) -> DesignHeader | None:
-    """Read the header of a design tool; None for any other FASTA header.
+    """Read the header of a design tool; return None for any other FASTA header.
 
-    ProteinMPNN's samples do not name their backbone: `last_name` is that of the native before.
+    Samples of ProteinMPNN do not name their backbone: `last_name` is the name in the last native
+    record.
     """
     facts = dict(_FACT.findall(header))
     name = header.partition(",")[0].strip()
@@ -71,7 +72,7 @@ def _header(name: str, sample: str, facts: dict[str, str]) -> DesignHeader | Non
 
 @dataclass(frozen=True)
 class ChainMask:
-    """Which residues of a printed chain were designed, and which of them a detector counts."""
+    """Which residues of a written chain were designed, and which ones a detector scores."""
 
     id: str
     designed: str  # "0110...": one digit for each residue
@@ -90,17 +91,17 @@ class DesignedStructure:
 
 @dataclass(frozen=True)
 class Manifest:
-    """How a FASTA file of designs was made: enough to make it again, and to score it rightly."""
+    """The description of a run that wrote a FASTA file: enough to repeat it and to score it."""
 
     software: dict[str, str]
     weights: dict[str, str]
     key_id: str | None
     parameters: dict[str, Any]
     structures: tuple[DesignedStructure, ...] = ()
-    fasta_bytes: int = 0  # how much of the FASTA file belongs to finished structures
-    drawn_seed: int | None = None  # by this run, where the parameters name none
-    # The first number of each structure's designs in the key's counter, taken before the first one
-    # is designed: so a run that was stopped makes the same designs when it goes on.
+    fasta_bytes: int = 0  # size of the part of the FASTA file with finished structures
+    drawn_seed: int | None = None  # drawn by this run, if the parameters have no seed
+    # For each structure, the number of its first design in the counter of the key. It is stored
+    # before the design begins, so that a resumed run makes the same designs.
     nonce_numbers: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -108,7 +109,7 @@ class Manifest:
         return json.dumps(head | asdict(self), indent=1) + "\n"
 
     def scored_mask(self, name: str) -> str | None:
-        """Return one digit for each printed residue of a backbone's designs."""
+        """Return one digit for each written residue of the designs on a backbone, or None."""
         for structure in self.structures:
             if structure.name == name:
                 return "".join(chain.scored for chain in structure.chains)
@@ -116,12 +117,12 @@ class Manifest:
 
 
 def manifest_path(fasta: str | Path) -> Path:
-    """Return where the manifest of a FASTA file lies: beside it."""
+    """Return the path of the manifest of a FASTA file, in the same folder."""
     return Path(f"{fasta}.manifest.json")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read a manifest, or say why it cannot be used."""
+    """Read a manifest; raise an error that says why it cannot be used."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content.pop("format") != MANIFEST_FORMAT:
@@ -137,7 +138,7 @@ def read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(f"{path}: not a patternmark manifest; move it away to go on") from None
+        raise InputError(f"{path}: not a patternmark manifest: move it away to continue") from None
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Six reading frames of DNA or RNA, and the way back from residues to nucleotides."""
+"""Translate DNA or RNA in six reading frames, and map residues back to nucleotides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 FRAMES = (1, 2, 3, -1, -2, -3)
 _NUCLEOTIDES = frozenset("ACGTUN")
 _AMBIGUOUS = frozenset("RYSWKMBDHV-")
-_LEAST = 30  # letters: a peptide of A, C, G and T alone is possible, a long one is not
+_LEAST_LETTERS = 30  # a shorter sequence of A, C, G and T could be a peptide
 
 _BASES = "TCAG"
 _STANDARD = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
@@ -30,7 +30,7 @@ class Frame:
     num_nucleotides: int
 
     def nucleotides(self, start: int, end: int) -> tuple[int, int]:
-        """Return where residues start..end lie on the given strand, from 0, half-open."""
+        """Return the half-open range of residues start..end on the given strand, from 0."""
         low, high = (abs(self.number) - 1 + 3 * residue for residue in (start, end))
         if self.number > 0:
             return low, high
@@ -38,18 +38,19 @@ class Frame:
 
 
 def looks_like_dna(sequence: str) -> bool:
-    """Tell by the letters: long, of A, C, G, T or U and N alone, N the exception.
+    """Tell whether a sequence is long and has only A, C, G, T, U and N, less than half of them N.
 
     >>> looks_like_dna("acgt" * 10), looks_like_dna("MKTAYIAKQRQISFVKSHFSRQLEERLGLIEV")
     (True, False)
     """
     letters = [letter for letter in sequence.upper() if letter not in "/:"]
     known = sum(letter != "N" for letter in letters)
-    return len(letters) >= _LEAST and set(letters) <= _NUCLEOTIDES and known > 0.5 * len(letters)
+    is_dna = set(letters) <= _NUCLEOTIDES and known > 0.5 * len(letters)
+    return is_dna and len(letters) >= _LEAST_LETTERS
 
 
 def first_bad_nucleotide(sequence: str) -> int | None:
-    """Return the position of the first letter that stands for no nucleotide."""
+    """Return the position of the first letter that is not a nucleotide, or None."""
     allowed = _NUCLEOTIDES | _AMBIGUOUS | set("/:")
     return next((i for i, letter in enumerate(sequence.upper()) if letter not in allowed), None)
 

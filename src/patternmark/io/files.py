@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files so that they are never incomplete, and lock folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patternmark.errors import InputError
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, if it is not there."""
+    """Make a folder if it does not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -22,7 +22,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Have a folder for oneself, where the system can tell; others are refused meanwhile."""
+    """Lock a folder, if the system has locks; another process that tries gets an error."""
     try:
         import fcntl  # noqa: PLC0415  # not on Windows
     except ImportError:
@@ -33,24 +33,24 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder}: another run is at work there: wait for it") from None
+            raise InputError(f"{folder}: another run is using it: wait until it ends") from None
         except OSError:
             pass  # a file system without locks
         yield
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON in place of what stands there."""
+    """Write or replace a JSON file."""
     write_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write text in place of what stands there."""
+    """Write or replace a text file."""
     put_in_place(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def put_in_place(file: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written beside its place, and move it there when it is whole."""
+    """Write a file under a temporary name, and rename it when it is complete."""
     unfinished = file.with_name(f".{file.name}.unfinished")
     try:
         write(unfinished)

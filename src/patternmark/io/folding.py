@@ -1,19 +1,19 @@
-"""Folding: the text a reader sees, in the characters a tokenizer expects.
+"""Fold text: replace characters that look alike by those that a tokenizer expects.
 
-Other characters that look the same hide a mark from a tokenizer and nothing from a reader. So a
+Characters that look alike do not disturb a reader, but they hide a mark from a tokenizer. So a
 text is folded before its tokens are read:
 
-    invisible    default-ignorable characters, soft hyphens, controls: left out
-    spaces       any other blank: a plain one
-    forms        full-width letters, mathematical ones, ligatures, superscripts: NFKC
-    marks        accents that no language of the text has: left out
-    look_alikes  letters of other scripts that look Latin (UTS 39), in Latin words
+    invisible    default-ignorable characters, soft hyphens, controls: removed
+    spaces       any other blank: replaced by a plain one
+    forms        full-width and mathematical letters, ligatures, superscripts: NFKC
+    marks        accents that the language of the text does not have: removed
+    look_alikes  letters of other scripts that look Latin (UTS 39): replaced in Latin words
 
-What a language needs stays. A word in Cyrillic letters stays in a text that has such words; a
-Latin letter inside of it becomes Cyrillic. Accents of European languages stay, and those of
-Vietnamese or Yoruba in texts that are not in a European language. Joiners stay in scripts that
-need them, and in emoji. Typographic quotes, dashes and fractions stay as they are: models write
-them. Folding knows no key, so no p-value that holds without it fails with it.
+Characters that a language needs do not change. A word in Cyrillic letters stays if the text has
+such words, and a Latin letter inside it becomes Cyrillic. Accents of European languages stay, and
+those of Vietnamese or Yoruba stay in texts that are not in a European language. Joiners stay in
+scripts that need them, and in emoji. Typographic quotes, dashes and fractions stay, because models
+write them. Folding does not depend on a key, so p-values remain valid.
 
 >>> fold("Ｔｈｅ c\u200bо\u00admmittее").text
 'The committee'
@@ -46,43 +46,43 @@ from patternmark.io.scripts import (
 )
 
 VERSION = 1
-SIGNATURE = f"fold:{VERSION}"  # of verdicts on folded text
+SIGNATURE = f"fold:{VERSION}"  # in the signature of verdicts on folded text
 
-_NAMES = {  # of one, and of several
+_NAMES = {  # singular and plural
     "look_alikes": ("look-alike letter", "look-alike letters"),
     "invisible": ("invisible character", "invisible characters"),
     "forms": ("other form of a character", "other forms of characters"),
     "marks": ("accent", "accents"),
     "spaces": ("other space", "other spaces"),
 }
-# What models write and NFKC or the table of look-alikes would change.
+# Characters that models write, but that NFKC or the table of look-alikes would change.
 _TYPOGRAPHY = frozenset("‘’‚‛“”„‟′″‹›–—―…´¨¯¸²³¹¼½¾™№µ−")
 _PLAIN = re.compile(rf"[\t\n\r\x20-\x7e{''.join(sorted(_TYPOGRAPHY - {'µ'}))}]*")  # µ is a letter
 _BLANKS = frozenset("\u2800\u3164\uffa0\u115f\x0b\x0c\x85\u2028\u2029")  # shown as a space or break
 _JOINERS = frozenset("\u200c\u200d")
 _EMOJI_SELECTOR, _KEYCAP, _BLACK_FLAG = "\ufe0f", "\u20e3", "\U0001f3f4"
-_MOST_MARKS = 2  # on a letter: more are no language's
+_MOST_MARKS = 2  # marks on one letter; no language has more
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """A folded text, how many characters of each kind were folded, and where each came from."""
+    """A folded text, the number of folded characters of each kind, and their original places."""
 
     text: str
     counts: Mapping[str, int] = field(default_factory=dict)
     origin: NDArray[np.int64] | None = None  # [characters + 1]; None: nothing moved
 
     def places(self, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Turn places between characters of the folded text into those of the original."""
+        """Turn places between characters of the folded text into places in the original."""
         if self.origin is None:
             return cuts
         found = self.origin[cuts]
-        found[cuts == 0] = 0  # what was left out at the beginning belongs to the first
+        found[cuts == 0] = 0  # removed characters at the start belong to the first one
         return found
 
 
 def describe(counts: Mapping[str, int]) -> str:
-    """Say what was folded, the most frequent kind first; nothing of a text that stayed.
+    """Describe what was folded, the most frequent kind first; "" if nothing was.
 
     >>> describe({"invisible": 1, "look_alikes": 37})
     '37 look-alike letters, 1 invisible character'
@@ -92,7 +92,7 @@ def describe(counts: Mapping[str, int]) -> str:
 
 
 def fold(text: str) -> Folded:
-    """Fold a text: see the module."""
+    """Fold a text: see the docstring of this module."""
     if _PLAIN.fullmatch(text):
         return Folded(text)
     counts: Counter[str] = Counter()
@@ -112,10 +112,10 @@ def fold(text: str) -> Folded:
 
 
 def _pieces(text: str, counts: Counter[str]) -> tuple[list[int], list[str]]:
-    """Cut a text into characters with their marks, each normalised, and where each begins."""
+    """Return where each character with its marks begins in a text, and the normalised ones."""
     begins: list[int] = []
     pieces: list[str] = []
-    after_other = True  # whether an other space was read last; nothing stands before the text
+    after_other = True  # whether the last character was another space; true at the start
     for begin, cluster in _clusters(text):
         piece = _normal(cluster, counts)
         is_other = piece == " " and cluster[0] != " "
@@ -145,7 +145,7 @@ def _clusters(text: str) -> Iterator[tuple[int, str]]:
 
 @lru_cache(maxsize=4096)
 def _extends(character: str) -> bool:
-    """Whether a character belongs to the one before: a mark, a part of a syllable, or nothing."""
+    """Tell whether a character belongs to the one before: marks, Korean vowels, invisible ones."""
     if character < "\xad" or character in _BLANKS or character in tables().similar:
         return False
     is_jamo = "\u1160" <= character <= "\u11ff"
@@ -163,7 +163,7 @@ def _is_invisible(character: str) -> bool:
 
 
 def _normal(cluster: str, counts: Counter[str]) -> str:
-    """Leave out what is not seen, and write the rest as NFKC does, typography excepted."""
+    """Remove invisible characters, and normalise the rest by NFKC, except typography."""
     if len(cluster) == 1 and " " <= cluster <= "~":
         return cluster
     kept = ""
@@ -182,7 +182,7 @@ def _normal(cluster: str, counts: Counter[str]) -> str:
 
 
 def _is_needed(character: str, before: str) -> bool:
-    """Whether what is not seen changes how the character before it is drawn, as it is meant to."""
+    """Tell whether an invisible character has a purpose: it changes how those before are drawn."""
     if not before:
         return False
     last = before[-1]
@@ -202,12 +202,12 @@ def _compatible(character: str) -> str:
     if character in _TYPOGRAPHY:
         return character
     plain = unicodedata.normalize("NFKC", character)
-    # An accent that stands alone would become a blank with a mark.
+    # An accent without a letter would become a blank with a mark.
     return unicodedata.normalize("NFC", character) if plain.startswith(" ") else plain
 
 
 def _with_few_marks(piece: str, counts: Counter[str]) -> str:
-    """Leave out marks on what is no letter, and heaps of them."""
+    """Remove marks on characters that are not letters, and more than _MOST_MARKS on letters."""
     if len(piece) < 2 or not any(unicodedata.combining(c) for c in piece[1:]):
         return piece
     base, kind = piece[0], unicodedata.category(piece[0])
@@ -226,7 +226,7 @@ def _with_few_marks(piece: str, counts: Counter[str]) -> str:
 
 
 def _plain_signs(read: Text, counts: Counter[str]) -> None:
-    """Write rare signs that look like those of a keyboard as these, in texts in Latin letters."""
+    """Replace rare signs by look-alike ASCII signs, in texts in Latin letters."""
     signs: Letters = tables().signs
     if not read.is_latin:
         return

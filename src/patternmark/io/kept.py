@@ -1,4 +1,4 @@
-"""What a long run has finished, kept in a file to go on from."""
+"""Keep the finished jobs of a long run in a file, so that the run can be continued."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from patternmark.errors import InputError
 
 
 class Kept:
-    """Finished jobs by their name, in a file of JSON lines; without a path, in memory alone.
+    """Finished jobs by name, in a file of JSON lines or, without a path, only in memory.
 
-    Of what is in the file only the places are held in memory.
+    For jobs in the file, only their places are held in memory.
     """
 
     def __init__(self, path: Path | None, name_field: str = "job") -> None:
         self._path, self._name_field = path, name_field
         self._rows: dict[str, dict[str, Any]] = {}
-        self._places: dict[str, tuple[int, int]] = {}  # where a line begins, and its size
-        self._end, self._before = 0, b""  # the size of the file; what to write before a line
+        self._places: dict[str, tuple[int, int]] = {}  # first byte and size of each line
+        self._end, self._before = 0, b""  # size of the file; bytes to write before a line
         if path is None or not path.exists():
             return
         try:
@@ -36,12 +36,12 @@ class Kept:
             name = json.loads(line)[self._name_field]
             self._places[name] = self._end, len(line)
         except (ValueError, KeyError, TypeError):
-            pass  # cut off as the run was killed: that job is done again
+            pass  # incomplete, because the run was killed: the job will be repeated
         self._end += len(line)
         self._before = b"" if line.endswith(b"\n") else b"\n"
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Return what a finished job gave, or nothing."""
+        """Return the row of a finished job, or None."""
         if self._path is None:
             return self._rows.get(name)
         if name not in self._places:
@@ -58,9 +58,9 @@ class Kept:
         return row
 
     def add(self, row: dict[str, Any]) -> None:
-        """Keep a job: one write, so that a line is whole or the last.
+        """Keep a job, in one write, so that only the last line can be incomplete.
 
-        What does not fit onto a full disk is an error; all that was kept before stays.
+        If the disk is full, an error is raised; the jobs before remain.
         """
         name = row[self._name_field]
         if self._path is None:
@@ -75,7 +75,7 @@ class Kept:
                     raise OSError(ENOSPC, os.strerror(ENOSPC))
         except OSError as error:
             self._end += written
-            self._before = b"\n"  # this line may be cut off
+            self._before = b"\n"  # this line may be incomplete
             raise InputError(
                 f"{self._path}: cannot be written: {error.strerror}; what is finished is kept"
             ) from None

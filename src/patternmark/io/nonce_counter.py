@@ -1,12 +1,13 @@
-"""A counter beside a key file: no nonce is used again before all have been used.
+"""Count marked designs beside a key file, so that no nonce is used twice before all are used once.
 
-Two sequences that share a nonce teach an attacker far more than two that do not. Of 64 designs that
-draw one of 64 nonces at random, 40 share theirs with another in the mean. So marked designs are
-numbered, and each round of R numbers has every one of the R nonces once, in a secret order of that
-round. Who reads numbers without the key cannot tell which designs share a nonce.
+Two sequences with the same nonce reveal far more to an attacker than two with different nonces. If
+64 designs draw one of 64 nonces at random, about 40 of them share a nonce with another one. So
+marked designs are numbered. Each round of R numbers uses each of the R nonces once, in a secret
+order of that round. Without the key, the numbers do not tell which designs share a nonce.
 
-The file `KEY.nonces` says how many numbers were taken, and with which it began: a random round. A
-key file that is copied to another machine has a counter of its own there, in rounds of its own.
+The file `KEY.nonces` has the first number, which begins a random round, and the count of numbers
+that were taken. If a key file is copied to another machine, it gets its own counter there, which
+uses other rounds.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.errors import InputError
 
-_ROUNDS = 2**40  # from which the first is drawn
+_ROUNDS = 2**40  # the first round is drawn from this many
 _log = logging.getLogger(__name__)
 
 
 def counted_nonces(key: Key, first: int, count: int) -> list[int]:
-    """Return the nonces that stand for numbers from `first` on.
+    """Return the nonces of the `count` numbers from `first` on.
 
     >>> from patternmark import Key, Profile
     >>> from patternmark.core.schemes import Blocks
@@ -44,7 +45,7 @@ def counted_nonces(key: Key, first: int, count: int) -> list[int]:
 
 
 class NonceCounter:
-    """Hands out numbers for the sequences that a key marks; several processes may share it."""
+    """Gives numbers to the sequences that a key marks. Several processes may share a counter."""
 
     def __init__(
         self, key: Key, key_file: Path, warn: Callable[[str], object] = _log.warning
@@ -57,39 +58,39 @@ class NonceCounter:
     def needed_for(
         cls, marker: Marker, key_file: Path, warn: Callable[[str], object] = _log.warning
     ) -> NonceCounter | None:
-        """Return the counter of a marker's key, or None where there is no nonce to choose."""
+        """Return the counter of a marker's key, or None if there is no choice of nonces."""
         is_fixed = marker.payload is not None or marker.key.schedule.nonces == 1
         return None if is_fixed else cls(marker.key, key_file, warn)
 
     def take(self, count: int) -> int:
-        """Return the first of `count` numbers that nobody else gets.
+        """Take `count` numbers that no other process gets; return the first of them.
 
-        Where the file cannot be written they are random instead, with one warning.
+        If the file cannot be written, the numbers are random, with one warning.
         """
         try:
             with self._locked() as handle:
                 first, used = self._read(handle)
                 content = {"key_id": self._key.key_id, "first": first, "used": used + count}
-                # In one piece, and never shorter than before: a crash leaves a whole file.
+                # One write that never shortens the file: after a crash it is still complete.
                 os.pwrite(handle, json.dumps(content).encode() + b"\n", 0)
                 os.fsync(handle)
         except (OSError, ImportError) as error:
             reason = getattr(error, "strerror", None) or "this system cannot lock files"
             self._warn_once(
-                f"{self.path}: cannot be kept ({reason}): nonces are drawn at random, and some "
-                "sequences will share one sooner"
+                f"{self.path}: cannot be written ({reason}): nonces are drawn at random, so some "
+                "sequences will share one earlier"
             )
             return self._random_start()
         size = self._key.schedule.nonces
         if used + count > size:
             self._warn_once(
                 f"this key has marked {used + count:,} designs with {size:,} nonces: designs that "
-                "share a nonce betray more of the key; make a sub-key with `patternmark key derive`"
+                "share a nonce reveal more of the key: make a sub-key with `patternmark key derive`"
             )
         return first + used
 
     def nonces(self, first: int, count: int) -> list[int]:
-        """Return the nonces of numbers that were taken."""
+        """Return the nonces of the `count` numbers from `first` on."""
         return counted_nonces(self._key, first, count)
 
     @contextmanager
@@ -104,7 +105,7 @@ class NonceCounter:
             os.close(handle)
 
     def _read(self, handle: int) -> tuple[int, int]:
-        """Return the first number of all, and how many were taken."""
+        """Return the first number of the counter, and how many numbers were taken."""
         size = os.fstat(handle).st_size
         if size == 0:
             return self._random_start(), 0
@@ -115,12 +116,12 @@ class NonceCounter:
                 raise ValueError("no counts")
         except (ValueError, TypeError, KeyError):
             raise InputError(
-                f"{self.path}: not a counter of nonces: move it away, and a new one is begun"
+                f"{self.path}: not a counter of nonces: move it away, then a new one is made"
             ) from None
         if owner != self._key.key_id:
             raise InputError(
                 f"{self.path}: counts the nonces of key {owner}, not of {self._key.key_id}: move "
-                "it to that key, and a new one is begun"
+                "it to that key, then a new one is made"
             )
         return first, used
 

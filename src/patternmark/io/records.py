@@ -1,7 +1,7 @@
-"""Sequences from FASTA, lines, text or JSON lines, plain or gzipped, from a file or standard input.
+"""Read sequences from FASTA, lines, text or JSON lines, plain or gzipped, or from standard input.
 
-One bad record never costs the others: it comes out as a :class:`Problem` with its file and place,
-and reading goes on. Only a file that holds nothing to read raises an error.
+A bad record does not stop reading: it becomes a :class:`Problem` with its file and place. Only a
+file without any record raises an error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AS_TEXT = (
     "that the sequences were marked with"
 )
 _SNIFFED_BYTES = 4096
-# How a line of JSON begins that was cut short: an object with a name, or nothing but numbers.
+# The beginning of a line of JSON whose end is not read: an object with a name, or only numbers.
 _BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
 
 
@@ -50,13 +50,13 @@ class Record:
 
     id: str
     sequence: str | list[int]
-    place: str  # "record 3" or "line 3": where to find it in the file
-    design: DesignHeader | None = None  # what the header of a design tool says
+    place: str  # "record 3" or "line 3": its place in the file
+    design: DesignHeader | None = None  # the facts in the header of a design tool
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong at one place of a file; a record that could not be used is `skipped`."""
+    """An error at one place of a file; if the record could not be used, it is `skipped`."""
 
     file: str
     place: str
@@ -68,24 +68,25 @@ class Problem:
 
 
 def input_name(path: str) -> str:
-    """Return what messages call an input."""
+    """Return the name of an input for messages."""
     return "standard input" if path == "-" else path
 
 
 def read_records(
     path: str, format: Format = "auto", *, of_text: bool = False
 ) -> Iterator[Record | Problem]:
-    """Yield records and problems of a file (`-` is standard input) in their order.
+    """Yield the records and problems of a file (`-` is standard input) in order.
 
-    `of_text` says that words are read, not letters: FASTA is not looked for, and each text is
-    cleaned of what copying does to it.
+    `of_text` means that records are texts, not proteins: FASTA is not recognised, and each text is
+    normalised, because copying can change its code points.
     """
     name = input_name(path)
     last_place = ""
     seen: set[str] = set()
     with ExitStack() as stack:
         try:
-            # A byte that is no UTF-8 must be known in a text; no letter looks like its replacement.
+            # In a text, bytes that are not UTF-8 must be reported. In a protein, their replacement
+            # character is reported because it is not a letter.
             stream, start = _open_text(path, stack, "surrogateescape" if of_text else "replace")
             refuse_what_is_no_text(start, name, of_text=of_text)
             if not start.removeprefix(BYTE_ORDER_MARK).strip():
@@ -95,23 +96,23 @@ def read_records(
             sniff = _sniff_text if of_text else _sniff
             kind = sniff(start, path, name) if format == "auto" else format
             for item in _PARSERS[kind](stream, name):
-                found = _cleaned(item, name) if of_text and isinstance(item, Record) else item
+                found = _normalise(item, name) if of_text and isinstance(item, Record) else item
                 yield found
                 if isinstance(found, Record):
                     last_place = found.place
                     if found.id in seen:
-                        message = f"the id {found.id!r} stands more than once"
+                        message = f"the id {found.id!r} occurs more than once"
                         yield Problem(name, found.place, message, skipped=False)
                     seen.add(found.id)
         except (EOFError, gzip.BadGzipFile, zlib.error):
             place = f"after {last_place}" if last_place else "from the start"
-            yield Problem(name, place, "the gzip data is damaged or ends early; the rest is lost")
+            yield Problem(name, place, "the gzip data is damaged or ends early: the rest is lost")
         except OSError as error:
             raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]:
-    """Open a file for reading with its first bytes, unzipped where it is gzipped."""
+    """Open a file, decompressed if it is gzipped; return it and its first bytes."""
     stream: BinaryIO = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))  # noqa: SIM115
     start = stream.read(len(GZIP_MAGIC))
     stream = _Rejoined(start, stream).buffered()
@@ -130,7 +131,7 @@ def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream whose first bytes were read already: they come out first."""
+    """A stream that returns bytes that were already read, and then the rest."""
 
     def __init__(self, start: bytes, rest: BinaryIO) -> None:
         self._start, self._rest = start, rest
@@ -158,13 +159,13 @@ def _sniff(start: bytes, path: str, name: str) -> str:
     if suffixes and suffixes[-1].lower() in _FASTA_SUFFIXES:
         raise InputError(
             f"{name}: not FASTA: it starts with {first!r} instead of '>' "
-            "(if it has one sequence per line, say format='lines')"
+            "(if it has one sequence per line, give format='lines')"
         )
     return "lines"
 
 
 def _sniff_text(start: bytes, path: str, name: str) -> str:
-    """Text may begin with anything: it is JSON by its suffix, or where every line is JSON."""
+    """Return the format of a text file: JSON if its suffix says so or if every line is JSON."""
     suffix = Path(path.removesuffix(".gz")).suffix.lower()
     lines = start.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     *whole, last = lines if len(start) >= _SNIFFED_BYTES else [*lines, b""]
@@ -181,8 +182,8 @@ def _is_json_record(line: bytes) -> bool:
         return False
 
 
-def _cleaned(record: Record, name: str) -> Record | Problem:
-    """Undo what copying does to a text: other code points for a character, blanks around it."""
+def _normalise(record: Record, name: str) -> Record | Problem:
+    """Undo changes by copying: other code points for a character, blanks at the ends."""
     if not isinstance(record.sequence, str):
         return record
     try:
@@ -198,7 +199,7 @@ def _parse_fasta(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     header: str | None = None
     chunks: list[str] = []
     number = 0
-    backbone = ""  # the last native sequence of a design tool: its samples follow
+    backbone = ""  # the name in the last native record of a design tool, before its samples
     for line in stream:
         if line.startswith(">"):
             if header is not None:
@@ -208,7 +209,7 @@ def _parse_fasta(stream: TextIO, name: str) -> Iterator[Record | Problem]:
             backbone = design.name if design else backbone
         elif header is not None:
             chunks.append(line)
-        elif line.strip() and not line.startswith(";"):  # ';' begins an old style comment
+        elif line.strip() and not line.startswith(";"):  # ';' begins an old-style comment
             raise InputError(f"{name}: not FASTA: there is text before the first '>'")
     if header is None:
         raise InputError(f"{name}: no FASTA record found")
@@ -222,7 +223,7 @@ def _fasta_record(
     design = parse_design_header(header, backbone)
     id = _printable(design.id if design else words[0] if words else f"record-{number}")
     place = f"record {number}"
-    sequence = "".join("".join(chunks).split())  # blocks of ten are common: spaces mean nothing
+    sequence = "".join("".join(chunks).split())  # spaces are ignored: blocks of ten are common
     if not sequence:
         return Problem(name, f"{place} ({id})", "the record has no sequence")
     return Record(id, sequence, place, design)
@@ -235,7 +236,7 @@ def _parse_lines(stream: TextIO, name: str) -> Iterator[Record | Problem]:
 
 
 def _parse_paragraphs(stream: TextIO, name: str) -> Iterator[Record | Problem]:
-    """Read what stands between blank lines; a break inside is a blank: mails and PDF wrap text."""
+    """Read paragraphs between blank lines; line breaks within them become blanks."""
     lines: list[str] = []
     first = 0
     for number, line in enumerate(chain(stream, [""]), start=1):

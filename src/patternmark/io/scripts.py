@@ -1,8 +1,8 @@
-"""Which script and language a text is in, as far as folding asks, and letters that look alike.
+"""Find the script and language of a text, as folding needs them, and replace look-alike letters.
 
-The tables are derived from Unicode's (see scripts/folding_data.py). UTS 39 calls a word suspicious
-that mixes scripts. Such a word is written in the script of those of its letters that have no
-double in the other one; where all have, the text around it decides.
+The tables are derived from Unicode's (see scripts/folding_data.py). According to UTS 39, a word
+that mixes scripts is suspicious. Such a word is rewritten in the script of those letters that have
+no look-alike in the other script. If all letters have one, the rest of the text decides.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from importlib.resources import files
 Letters = Mapping[str, str]
 
 _LATIN = "LATIN"
-_SIGN = "SIGN"  # a digit or sign that looks like a Latin letter; one only beside such letters
-# What stands in no script of its own.
+_SIGN = "SIGN"  # a digit or sign that looks like a Latin letter; part of a word beside letters
+# First words of Unicode names that are not scripts.
 _OF_NO_SCRIPT = frozenset(("MODIFIER", "COMBINING", "FEMININE", "MASCULINE", "MICRO", "?"))
-# Scripts whose letters join, or carry vowels as marks.
+# Scripts whose letters are joined, or have vowels as marks.
 _JOINED = """
 ARABIC SYRIAC MONGOLIAN NKO MANDAIC HEBREW THAANA DEVANAGARI BENGALI GURMUKHI GUJARATI ORIYA TAMIL
 TELUGU KANNADA MALAYALAM SINHALA THAI LAO TIBETAN MYANMAR KHMER TAI BALINESE JAVANESE SUNDANESE
@@ -30,8 +30,8 @@ BATAK LEPCHA LIMBU MEETEI CHAM KAITHI CHAKMA SHARADA TIRHUTA SAMARITAN
 _JOINED_SCRIPTS = frozenset(_JOINED.split())
 # Letters of European languages that are written with Latin letters; dotless i is for Turkish.
 _EUROPEAN = frozenset(set(map(chr, range(0xC0, 0x180))) - set("×÷ıĸ") | set("ȘșȚțẞ"))
-# Common words, without accents, that few other languages have: they tell a language in which rare
-# accents are a trick. English ones never have any.
+# Common words, without accents, that few other languages have. They show that a text is in a
+# language that has no rare accents. The English ones never have any accent.
 _ENGLISH = """
 the of and to is that it with be by this are from not have which their there would they been
 """
@@ -42,20 +42,20 @@ och att som det inte til ikke
 """
 _COMMON_ENGLISH = frozenset(_ENGLISH.split())
 _COMMON_EUROPEAN = _COMMON_ENGLISH | frozenset(_OTHERS.split())
-_LEAST_COMMON = 0.12  # of all words are among the common ones, in a text of a language
-_FEW = 2  # common English words with an accent: more than any English text has
-_DOMINANT = 4  # letters of one script for each of another that has no double
+_LEAST_COMMON = 0.12  # share of common words from which a text is in that language
+_LEAST_STRANGE = 2  # common English words with an accent; a normal English text has fewer
+_DOMINANT = 4  # Latin letters for each letter of another script that has no look-alike
 _VOWELS = frozenset("aeiouy")
-_NEAR = 2  # words on each side that say whether a word is quoted
+_NEAR_WORDS = 2  # words on each side that tell whether a word is quoted
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What is read as what."""
+    """The tables of characters that folding removes or replaces."""
 
     ignorable: tuple[tuple[int, int], ...]
     alike: Letters  # letters of other scripts -> Latin
-    similar: Letters  # the same, less alike
+    similar: Letters  # letters and signs that are less alike -> Latin
     latin: Letters  # rare Latin letters -> common ones
     signs: Letters
     back: Mapping[str, Letters]  # by script: Latin letters -> letters of that script
@@ -76,7 +76,7 @@ def tables() -> Tables:
 
 @lru_cache(maxsize=4096)
 def script_of(character: str) -> str:
-    """Return the script of a letter, nothing for what has none.
+    """Return the script of a letter, or "" for a character without a script.
 
     >>> script_of("a"), script_of("а"), script_of("7")
     ('LATIN', 'CYRILLIC', '')
@@ -90,13 +90,13 @@ def script_of(character: str) -> str:
 
 
 def is_joined_script(character: str) -> bool:
-    """Whether a letter is of a script whose letters join or carry vowels as marks."""
+    """Tell whether the letters of a letter's script are joined or have vowels as marks."""
     return unicodedata.name(character, "?").split()[0] in _JOINED_SCRIPTS
 
 
 @lru_cache(maxsize=4096)
 def latin_of(piece: str) -> str:
-    """Return the Latin letter, with its accents, that a letter of another script looks like."""
+    """Return the Latin letter, with accents, that a letter of another script looks like, or ""."""
     parts = unicodedata.normalize("NFD", piece)
     found = tables().alike.get(parts[0]) or tables().similar.get(parts[0]) or ""
     return common_of(unicodedata.normalize("NFC", found + parts[1:])) if found else ""
@@ -104,7 +104,7 @@ def latin_of(piece: str) -> str:
 
 @lru_cache(maxsize=4096)
 def common_of(piece: str) -> str:
-    """Return a Latin letter as European languages have it: rare marks and forms left out.
+    """Return a Latin letter as in European languages: without rare marks and forms.
 
     >>> [common_of(letter) for letter in ("ẹ", "ế", "é", "ɡ")]
     ['e', 'ê', 'é', 'g']
@@ -127,14 +127,14 @@ def bare_of(piece: str) -> str:
 
 
 class Text:
-    """The characters of a text, with their marks, and what can be said of all together."""
+    """The characters of a text with their marks, and properties of the whole text."""
 
     def __init__(self, pieces: list[str], altered: set[int]) -> None:
-        self.pieces, self.altered = pieces, altered  # those that were written otherwise
+        self.pieces, self.altered = pieces, altered  # the places of replaced characters
         scripts = [script_of(piece[0]) for piece in pieces]
         self.words = list(_runs(scripts))
         self.latin = sum(script == _LATIN for script in scripts)
-        self.own: Counter[str] = Counter(  # letters without a Latin double, by script
+        self.own: Counter[str] = Counter(  # letters without a Latin look-alike, by script
             script
             for script, piece in zip(scripts, pieces, strict=True)
             if script not in ("", _LATIN) and not latin_of(piece)
@@ -146,16 +146,16 @@ class Text:
 
     @property
     def is_latin(self) -> bool:
-        """Whether a text is mostly in Latin letters."""
+        """Whether the text is mostly in Latin letters."""
         return self.outweighs(self.own.total())
 
     def outweighs(self, others: int) -> bool:
-        """Whether there are far more Latin letters than so many others."""
+        """Tell whether there are far more Latin letters than `others`."""
         return self.latin > 0 and self.latin >= _DOMINANT * others
 
     @cached_property
     def _bare_words(self) -> list[str]:
-        """What words are without accents, look-alikes and capitals."""
+        """The words without accents, look-alikes and capitals."""
         return [
             "".join(bare_of(common_of(latin_of(c) or c)) for c in self.word(number)).lower()
             for number in range(len(self.words))
@@ -167,28 +167,28 @@ class Text:
 
     @cached_property
     def is_european(self) -> bool:
-        """Whether it is in one of the languages that use few accents."""
+        """Whether the text is in a European language."""
         return self._has_common(_COMMON_EUROPEAN)
 
     @cached_property
     def has_greek_inside(self) -> bool:
-        """Whether Greek letters stand inside of Latin words: then those alone are no symbols."""
+        """Whether Latin words contain Greek letters: then single Greek letters are not symbols."""
         words = (self.word(number) for number in range(len(self.words)))
         scripts = ([script_of(letter[0]) for letter in word] for word in words)
         return any(own.count(_LATIN) > 1 and "GREEK" in own for own in scripts)
 
     @cached_property
     def has_strange_accents(self) -> bool:
-        """Whether it is English with accents on words that never have any."""
+        """Whether the text is English with accents on words that never have any."""
         strange = sum(
             bare in _COMMON_ENGLISH and any(bare_of(c) != c for c in self.word(number))
             for number, bare in enumerate(self._bare_words)
         )
-        return strange >= _FEW and self._has_common(_COMMON_ENGLISH)
+        return strange >= _LEAST_STRANGE and self._has_common(_COMMON_ENGLISH)
 
 
 def _runs(scripts: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield where words begin and end: letters without anything between."""
+    """Yield where each word begins and ends; a word is a run of letters."""
     begin = None
     for at, script in enumerate([*scripts, ""]):
         if script and begin is None:
@@ -199,7 +199,7 @@ def _runs(scripts: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def without_rare_accents(read: Text, counts: Counter[str]) -> None:
-    """Leave out what the language of a text does not have; of unknown languages all stays."""
+    """Remove accents that the language of a text does not have; in unknown languages keep all."""
     if all(len(piece) == 1 and piece.isascii() for piece in read.pieces) or not read.is_european:
         return
     bare = bare_of if read.has_strange_accents else str
@@ -214,7 +214,7 @@ def without_rare_accents(read: Text, counts: Counter[str]) -> None:
 
 
 def in_one_script(read: Text, counts: Counter[str]) -> None:
-    """Write every word that mixes scripts in one, and look-alike words of a Latin text in Latin."""
+    """Rewrite each word that mixes scripts in one script, and look-alike words in Latin."""
     spans = [
         number for number in range(len(read.words)) if not "".join(read.word(number)).isascii()
     ]
@@ -232,10 +232,10 @@ def in_one_script(read: Text, counts: Counter[str]) -> None:
 
 
 def tell_l_from_i(read: Text) -> None:
-    """Choose between letters of one shape, l, I and 1, or o and 0, by the letters around them.
+    """Choose between letters of the same shape (l, I and 1, or o and 0) by the letters around.
 
-    Only what was another character before is chosen. In a word an l stands after a small letter,
-    or before a vowel; a capital I before a consonant, or alone.
+    Only replaced characters are changed. In a word, l follows a small letter or precedes a vowel;
+    I precedes a consonant or is a word by itself.
     """
     ends = ["", *read.pieces, ""]
     for at in read.altered:
@@ -248,14 +248,14 @@ def tell_l_from_i(read: Text) -> None:
 
 
 def _other_script(word: list[str]) -> str:
-    """Return the commonest script of a word besides Latin."""
+    """Return the most frequent script of a word besides Latin, or ""."""
     others = Counter(script_of(letter[0]) for letter in word)
     del others[_LATIN]
     return others.most_common(1)[0][0] if others else ""
 
 
 def _direction(read: Text, number: int, script: str) -> Callable[[str], str]:
-    """Return what writes the letters of a word in the script that it is meant to be in."""
+    """Return a function that replaces the letters of a word by those of its intended script."""
     word = read.word(number)
     latin = [letter for letter in word if script_of(letter[0]) == _LATIN]
     own = [letter for letter in word if script_of(letter[0]) != _LATIN and not latin_of(letter)]
@@ -279,7 +279,7 @@ def _unchanged(letter: str) -> str:
 
 
 def _is_exact(word: list[str]) -> bool:
-    """Whether all letters of other scripts could be taken for Latin ones."""
+    """Tell whether all letters of other scripts look exactly like Latin ones."""
     return all(
         script_of(letter[0]) == _LATIN or unicodedata.normalize("NFD", letter)[0] in tables().alike
         for letter in word
@@ -287,13 +287,13 @@ def _is_exact(word: list[str]) -> bool:
 
 
 def _reads_on(word: list[str]) -> bool:
-    """Whether a word is of letters, written from left to right."""
+    """Tell whether a word consists of letters that are written from left to right."""
     firsts = [letter[0] for letter in word]
     return all(c.isalpha() and unicodedata.bidirectional(c) == "L" for c in firsts)
 
 
 def _is_symbol(word: list[str], num_latin: int) -> bool:
-    """Whether a word is a small Greek letter, alone or beside one Latin letter: alpha, or mu V."""
+    """Tell whether a word is a small Greek letter, alone or beside one Latin letter."""
     greek = [letter for letter in word if script_of(letter[0]) == "GREEK"]
     others = len(word) - num_latin - len(greek)
     is_small = len(greek) == 1 and greek[0].islower() and greek[0] != "ο"
@@ -301,9 +301,9 @@ def _is_symbol(word: list[str], num_latin: int) -> bool:
 
 
 def _is_quoted(read: Text, number: int) -> bool:
-    """Whether words beside it are wholly in its script, and could not be in Latin letters."""
+    """Tell whether a word near it is entirely in the same script and could not be Latin."""
     script = _other_script(read.word(number))
-    near = range(max(0, number - _NEAR), min(len(read.words), number + _NEAR + 1))
+    near = range(max(0, number - _NEAR_WORDS), min(len(read.words), number + _NEAR_WORDS + 1))
     words = (read.word(other) for other in near if other != number)
     return any(
         all(script_of(letter[0]) == script for letter in word)

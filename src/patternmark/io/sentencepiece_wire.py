@@ -1,9 +1,9 @@
-"""What sentencepiece writes, read without the library of protocol buffers.
+"""Read the messages of sentencepiece without the library of protocol buffers.
 
-In a model, field 1 is there once for each piece: a message of the piece (field 1), its score (field
-2) and its type (field 3); the fields after the pieces say how the model was trained and how text is
-prepared for it. In a text that was split, field 2 is there once for each piece: among others its id
-(field 2) and the byte of the text where it begins (field 4).
+A model has a field 1 for each piece: a message with the piece (field 1), its score (field 2) and
+its type (field 3). The fields after the pieces describe training and the normalisation of text. A
+split text has a field 2 for each piece, with its id (field 2) and the byte where it begins in the
+text (field 4), among others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class PieceType(IntEnum):
-    """What a piece is for."""
+    """The purpose of a piece."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -25,7 +25,7 @@ class PieceType(IntEnum):
 
 
 class ModelPiece(NamedTuple):
-    """One entry of the vocabulary; its id is its place."""
+    """One entry of the vocabulary; its id is its index."""
 
     text: str
     type: PieceType
@@ -35,11 +35,11 @@ _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5  # wire types of pro
 
 
 def read_pieces(content: bytes) -> list[ModelPiece]:
-    """Return the pieces in the order of their ids; ValueError where this is no such model."""
+    """Return the pieces in the order of their ids; raise ValueError if this is not a model."""
     fields = list(_fields(content))
     pieces = [_piece(value) for number, value in fields if number == 1]
     if not pieces or not any(number > 1 for number, _ in fields):
-        raise ValueError("it has no pieces, or ends with them: it was cut short")
+        raise ValueError("the file has no pieces, or nothing after them: it is incomplete")
     return pieces
 
 
@@ -48,14 +48,14 @@ def read_begins(split: bytes) -> list[int]:
     begins = []
     for number, piece in _fields(split):
         if number == 2 and isinstance(piece, bytes):
-            begin = dict(_fields(piece)).get(4, 0)  # left out where it is zero
+            begin = dict(_fields(piece)).get(4, 0)  # absent if it is zero
             begins.append(begin if isinstance(begin, int) else 0)
     return begins
 
 
 def _piece(message: int | bytes) -> ModelPiece:
     if not isinstance(message, bytes):
-        raise ValueError("a piece is no message")
+        raise ValueError("a piece is not a message")
     fields = dict(_fields(message))
     text, kind = fields.get(1), fields.get(3, PieceType.NORMAL)
     if not isinstance(text, bytes) or not isinstance(kind, int):
@@ -80,17 +80,17 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise ValueError("not a protocol buffer")
         if number == 0 or at + length > len(message):
-            raise ValueError("damaged, or cut short")
+            raise ValueError("the file is damaged or incomplete")
         yield number, message[at : at + length]
         at += length
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Read a number of seven bits per byte, lowest first; return it and where it ends."""
+    """Read a number with seven bits per byte, lowest first; return it and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):
-            raise ValueError("cut short")
+            raise ValueError("the file is incomplete")
         byte = message[at]
         at += 1
         value |= (byte & 0x7F) << shift

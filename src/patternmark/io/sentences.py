@@ -1,11 +1,11 @@
-"""Where a sentence ends."""
+"""Split a paragraph into sentences."""
 
 from __future__ import annotations
 
 import re
 
-# The end of a sentence: a stop, a space, and a capital, digit or quote. Not behind a numeral, a
-# single letter or what is usually abbreviated.
+# The end of a sentence: a stop, a space, and a capital, digit or quote. But not after a numeral, a
+# single letter or a common abbreviation.
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b\w\.)(?<!\d\.)(?<!\b(?:Dr|Mr|Ms|Nr|No|St|ca)\.)"
     r"(?<!\b(?:Mrs|Art|Abs|Mio|Mrd|bzw|usw|vgl|etc|inc)\.)(?<!\bProf\.)"
@@ -14,7 +14,7 @@ _SENTENCE_END = re.compile(
 
 
 def sentences(text: str) -> list[str]:
-    """Split a paragraph where a sentence ends.
+    """Split a paragraph into sentences.
 
     >>> sentences("It is so. We know that! Do we?")
     ['It is so.', 'We know that!', 'Do we?']

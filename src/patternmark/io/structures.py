@@ -1,8 +1,8 @@
-"""Protein backbones from PDB and mmCIF files, plain or gzipped.
+"""Read protein backbones from PDB and mmCIF files, plain or gzipped.
 
-Rows, gaps and coordinates follow the published ProteinMPNN parser, because a row more or less
-changes the neighbours of short chains and with them every probability. It differs where that
-parser takes water, DNA or RNA for protein, or makes rows for gaps of thousands of residues.
+Rows, gaps and coordinates are those of the published ProteinMPNN parser, because one row more or
+less changes the neighbours in short chains, and so all probabilities. There are two exceptions:
+water, DNA and RNA are not read as protein, and gaps of thousands of residues get no rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SUFFIXES = (".pdb", ".cif", ".ent", ".mmcif")
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  # columns stay in place
-_LONGEST_FILL = 1000  # a longer gap is a change of numbering, not a missing loop
+_LONGEST_FILL = 1000  # residues; a longer gap is a change of numbering, not a missing loop
 _NAMED_IN_A_WARNING = 5
 
 _Atoms = list[list[float]]  # [4, 3]: N, CA, C, O; nan where an atom is missing
@@ -47,24 +47,24 @@ _MISSING = [math.nan] * 3
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """The backbone of one structure: what an inverse folding model sees."""
+    """The backbone of one structure: the input of an inverse folding model."""
 
-    name: str  # of the file, without its suffixes
+    name: str  # the name of the file without its suffixes
     coordinates: NDArray[np.float32]  # [L, 4, 3]: N, CA, C, O; nan where an atom is missing
-    sequence: NDArray[np.int64]  # [L]: ids of patternmark.PROTEIN; 20 (X) where unknown
+    sequence: NDArray[np.int64]  # [L]: ids of patternmark.PROTEIN; 20 (X) if unknown
     chain_index: NDArray[np.int64]  # [L]: index into chain_ids, ascending
     chain_ids: tuple[str, ...]  # the author's, sorted
     residue_labels: tuple[str, ...]  # [L]: author number with insertion code: "10", "10A", "-3"
-    warnings: tuple[str, ...] = ()  # what was left out or filled in, for the user
+    warnings: tuple[str, ...] = ()  # messages about residues that were left out or filled in
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:
-        """Whether all four atoms of a residue are there, [L]."""
+        """Whether all four atoms of each residue are known: [L]."""
         return np.asarray(np.isfinite(self.coordinates).all(axis=(1, 2)))
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the coordinates: unlike the name, it differs for every other backbone."""
+        """A hash of the coordinates. Unlike the name, it is different for every backbone."""
         return sha256(self.coordinates.astype("<f4").tobytes()).hexdigest()[:32]
 
     def chain(self, chain_id: str) -> slice:
@@ -90,7 +90,7 @@ class Backbone:
         return self._row_of[chain_id, label]
 
     def letters(self, chain_id: str) -> str:
-        """Return the sequence of one chain, gaps as X."""
+        """Return the sequence of one chain, with X for gaps."""
         return "".join(PROTEIN.letters[symbol] for symbol in self.sequence[self.chain(chain_id)])
 
     @cached_property
@@ -100,7 +100,7 @@ class Backbone:
 
 
 def find_structures(paths: Iterable[str | Path]) -> list[Path]:
-    """List files as given and the structure files right inside folders, sorted by name."""
+    """Return the given files and the structure files directly in given folders, sorted by name."""
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -110,7 +110,7 @@ def find_structures(paths: Iterable[str | Path]) -> list[Path]:
                 raise InputError(f"{path}: cannot be read: {error.strerror}") from None
             if not inside:
                 kinds = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
-                raise InputError(f"{path}: the folder holds no structure ({kinds}, each also .gz)")
+                raise InputError(f"{path}: the folder has no structure ({kinds}, each also .gz)")
             found += sorted(inside)
         elif path.exists():
             found.append(path)
@@ -120,14 +120,14 @@ def find_structures(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def structure_name(path: Path) -> str:
-    """Return what designs on a file are called: its name without the suffixes of structures."""
+    """Return the name of designs on a file: the name of the file without its suffixes."""
     if path.suffix.lower() == ".gz":
         path = path.with_suffix("")
     return path.stem if path.suffix.lower() in _SUFFIXES else path.name
 
 
 def _is_structure_name(name: str) -> bool:
-    hidden = name.startswith(".")  # as the "._x.pdb" that some systems leave beside "x.pdb"
+    hidden = name.startswith(".")  # such as "._x.pdb", which some systems make beside "x.pdb"
     return not hidden and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
 
 
@@ -140,7 +140,8 @@ def read_backbone(path: str | Path) -> Backbone:
     warnings: list[str] = []
     if len(structure) > 1:
         warnings.append(
-            f"the file has {len(structure)} models; only the first is read: split it for the rest"
+            f"the file has {len(structure)} models; only the first is read: split the file to "
+            "read the others"
         )
     chains: list[_Chain] = []
     ligands: list[str] = []
@@ -148,7 +149,7 @@ def read_backbone(path: str | Path) -> Backbone:
         residues = _sort_out(unread, path)
         chain = _fill_gaps(unread.name, residues)
         if chain.labels:
-            _refuse_without_backbone(chain, residues, path)
+            _check_backbone(chain, residues, path)
             chains.append(chain)
         warnings += chain.warnings
         ligands += residues.ligands
@@ -170,13 +171,13 @@ def read_backbone(path: str | Path) -> Backbone:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Read a file, unzipped where it is gzipped, and refuse what is no text."""
+    """Read a file, decompressed if it is gzipped; raise an error if it is not text."""
     try:
         content = path.read_bytes()
         if content.startswith(_GZIP_MAGIC):
             content = gzip.decompress(content)
         elif content and path.name.lower().endswith(".gz"):
-            raise InputError(f"{path}: not gzipped, whatever its name says; rename it without .gz")
+            raise InputError(f"{path}: not gzipped, although its name ends with .gz: rename it")
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise InputError(f"{path}: the gzip data is damaged or ends early; get it again") from None
     except OSError as error:
@@ -190,9 +191,9 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _parse(content: bytes, path: Path) -> gemmi.Structure:
-    """Parse what the content, not the name of the file, says it is."""
+    """Parse PDB or mmCIF; the content decides which, not the name of the file."""
     try:
-        import gemmi  # noqa: PLC0415  (an extra: whoever reads no structures needs no gemmi)
+        import gemmi  # noqa: PLC0415  (the protein extra)
     except ImportError:
         raise PatternmarkError(
             "reading structures needs gemmi: pip install 'patternmark[protein]'"
@@ -205,18 +206,18 @@ def _parse(content: bytes, path: Path) -> gemmi.Structure:
             block = next((b for b in document if b.find_values("_atom_site.id")), document[0])
             structure = gemmi.make_structure_from_block(block)
         else:
-            _refuse_damaged_columns(content, path)
+            _check_columns(content, path)
             structure = gemmi.read_pdb_string(content)
-        structure.merge_chain_parts()  # a PDB file may come back to a chain, as for its ligands
-        structure.add_entity_types()  # so that a modified residue can be told from a ligand
+        structure.merge_chain_parts()  # a PDB file may have a chain twice, first without ligands
+        structure.add_entity_types()  # to distinguish modified residues from ligands
     except (RuntimeError, ValueError, LookupError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(":")
-        reason = re.sub(r"^data:(\d+):\d+\(\d+\)", r"line \1", reason)  # gemmi's way to say it
-        raise InputError(f"{path}: damaged or cut short: {reason}; get the file again") from None
+        reason = re.sub(r"^data:(\d+):\d+\(\d+\)", r"line \1", reason)  # gemmi's form
+        raise InputError(f"{path}: damaged or cut short: {reason}: get the file again") from None
     return structure
 
 
-def _refuse_damaged_columns(content: bytes, path: Path) -> None:
+def _check_columns(content: bytes, path: Path) -> None:
     """Check the numbers of a PDB file, since gemmi reads those it cannot parse as zero."""
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.startswith((b"ATOM  ", b"HETATM")):
@@ -224,19 +225,19 @@ def _refuse_damaged_columns(content: bytes, path: Path) -> None:
         residue = line[22:26]
         try:
             float(line[30:38]), float(line[38:46]), float(line[46:54])
-            if not residue[:1].isalpha():  # else the base 36 of numbers over 9999: left to gemmi
+            if not residue[:1].isalpha():  # gemmi reads letters, which are numbers over 9999
                 int(residue)
         except ValueError:
             place = line[17:27].decode("latin-1").strip()
             raise InputError(
                 f"{path}: line {number}: residue {place!r}: the residue number or a coordinate "
-                "is not a number or not in its columns; mend or remove the line"
+                "is not a number or not in its columns: correct or remove the line"
             ) from None
 
 
 @dataclass(frozen=True)
 class _Residue:
-    """One residue of a protein, no longer tied to gemmi."""
+    """One residue of a protein, without objects of gemmi."""
 
     place: _Place
     name: str
@@ -252,23 +253,23 @@ class _Residue:
 
 @dataclass(frozen=True)
 class _Residues:
-    """What became of the residues of one chain; water is in none of these."""
+    """The residues of one chain by kind, without water."""
 
     kept: dict[_Place, _Residue] = field(default_factory=dict)
     modified: dict[_Place, _Residue] = field(default_factory=dict)  # in the polymer, but HETATM
-    twice: list[_Residue] = field(default_factory=list)  # second under a number, no alternate
+    twice: list[_Residue] = field(default_factory=list)  # second with a number, not an alternate
     alternates: list[_Residue] = field(default_factory=list)  # kept with the first of several
     nucleic: list[str] = field(default_factory=list)  # names of residues of DNA or RNA
     ligands: list[str] = field(default_factory=list)  # such as "HEM A160"; also ions and caps
 
 
 def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
-    """Tell the protein from all else; of alternates the one first in the file stands."""
+    """Separate the protein from all else; of alternates, keep the first in the file."""
     import gemmi  # noqa: PLC0415
 
     residues = _Residues()
     for raw in chain:
-        # One lookup for each atom: the first of its alternates is what the published parser takes.
+        # One lookup for each atom: like the published parser, take the first of its alternates.
         found = [raw.find_atom(atom, "*") for atom in _ATOMS]
         has_backbone = all(found[:3])
         is_het = raw.het_flag == "H" and raw.name != "MSE"
@@ -282,7 +283,7 @@ def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
             continue
         if raw.seqid.num is None:
             raise InputError(
-                f"{path}: chain {_shown(chain.name)}: a residue {raw.name} has no number; "
+                f"{path}: chain {_shown(chain.name)}: a residue {raw.name} has no number: "
                 "number the residues of the file"
             )
         atoms = [atom.pos.tolist() if atom else _MISSING for atom in found]
@@ -295,7 +296,7 @@ def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
         elif not is_first and not has_alternates:
             residues.twice.append(residue)
     for place in residues.kept.keys() & residues.modified.keys():
-        del residues.modified[place]  # an alternate of a residue that is kept
+        del residues.modified[place]  # it is an alternate of a residue that is kept
     return residues
 
 
@@ -311,7 +312,7 @@ class _Chain:
 
 
 def _fill_gaps(chain_id: str, residues: _Residues) -> _Chain:
-    """Order the residues of a chain by number and make empty rows for the numbers left out."""
+    """Sort the residues of a chain by number, and make empty rows for missing numbers."""
     labels: list[str] = []
     letters: list[str] = []
     atoms: list[_Atoms] = []
@@ -337,9 +338,9 @@ def _warn_of_residues(residues: _Residues, filled: list[int]) -> Iterator[str]:
     if residues.nucleic:
         yield f"{len(residues.nucleic)} residue(s) of DNA or RNA are left out"
     if residues.alternates:
-        yield f"of alternate positions the first in the file is read: {_some(residues.alternates)}"
+        yield f"of alternate positions only the first is read: {_some(residues.alternates)}"
     if residues.twice:
-        yield f"second residue(s) under one number are left out: {_some(residues.twice)}"
+        yield f"second residue(s) with the same number are left out: {_some(residues.twice)}"
     if unknown := [r for _, r in sorted(residues.kept.items()) if r.name not in _LETTERS]:
         yield f"residue(s) of unknown type are read as X: {_some(unknown)}"
     numbers = {(number, "") for number in filled}
@@ -350,12 +351,12 @@ def _warn_of_residues(residues: _Residues, filled: list[int]) -> Iterator[str]:
             "them designed, write them as ATOM of a standard residue"
         )
     if outside := [r for place, r in modified if place not in numbers]:
-        # At an end, or under an insertion code: a row would not be in the published parser's count.
+        # At an end or with an insertion code: the published parser makes no row for them.
         yield f"modified residue(s) are left out: {_some(outside)}"
     if incomplete := [r for _, r in sorted(residues.kept.items()) if r.lacking]:
         named = [f"{r} (no {', '.join(r.lacking)})" for r in incomplete]
         yield (
-            f"{len(incomplete)} residue(s) lack atoms of the backbone and are neither seen by the "
+            f"{len(incomplete)} residue(s) lack atoms of the backbone and are neither read by the "
             f"model nor designed: {_some(named)}; to have them designed, build these atoms"
         )
 
@@ -371,13 +372,13 @@ def _warn_of_gaps(residues: _Residues, filled: list[int], jumps: list[str]) -> I
         yield f"{len(missing)} missing residue(s) are filled in as X: {_some(spans)}"
     if jumps:
         yield (
-            f"the numbering jumps by more than {_LONGEST_FILL} and is not filled in, so that "
-            f"these pass for neighbours: {_some(jumps)}"
+            f"the numbering jumps by more than {_LONGEST_FILL} and is not filled in, so the model "
+            f"treats these as neighbours: {_some(jumps)}"
         )
 
 
-def _refuse_without_backbone(chain: _Chain, residues: _Residues, path: Path) -> None:
-    """Refuse a chain the model would not see at all."""
+def _check_backbone(chain: _Chain, residues: _Residues, path: Path) -> None:
+    """Raise an error for a chain in which no residue is complete: the model cannot read it."""
     lacking = [set(residue.lacking) for residue in residues.kept.values()]
     if not all(lacking):
         return
@@ -385,7 +386,7 @@ def _refuse_without_backbone(chain: _Chain, residues: _Residues, path: Path) -> 
     raise InputError(
         f"{path}: chain {_shown(chain.id)}: the model needs N, CA, C and O, but "
         + ("this chain has only CA" if only_ca else "no residue of this chain has all four")
-        + "; give a structure with the whole backbone, or take the chain out of the file"
+        + "; give a structure with the whole backbone, or remove the chain from the file"
     )
 
 
@@ -402,7 +403,7 @@ def _is_there(position: list[float]) -> bool:
 
 
 def _some(things: Sequence[object]) -> str:
-    """Name the first few of many."""
+    """Return the names of the first few things, and how many more there are."""
     text = ", ".join(str(thing) for thing in things[:_NAMED_IN_A_WARNING])
     rest = len(things) - _NAMED_IN_A_WARNING
     return f"{text} and {rest} more" if rest > 0 else text

@@ -1,8 +1,9 @@
-"""Words into pieces and back, as subword-nmt does it: `low@@ er` is `lower`.
+"""Split words into pieces and join them, as subword-nmt does: `low@@ er` is `lower`.
 
-A file of merges has two symbols per line, the likeliest pair first; the first line may say the
-version. A word begins as its characters. The pair that stands first in the file is joined
-wherever it is found, then the next, until no pair is in the file. `</w>` marks a word's end.
+A file of merges has two symbols per line, the most frequent pair first; the first line may give the
+version. At first the symbols of a word are its characters. The pair that is first in the file is
+joined wherever it occurs, then the next pair, until no pair is in the file. `</w>` marks the end of
+a word.
 
 >>> merges = Merges([("l", "o"), ("lo", "w"), ("e", "r</w>")])
 >>> merges.split("lower"), merges.split("rows")
@@ -20,10 +21,10 @@ from pathlib import Path
 
 from patternmark.errors import InputError
 
-CONTINUED = "@@"  # at the end of a piece: its word goes on
+CONTINUED = "@@"  # at the end of a piece: the word continues
 _WORD_END = "</w>"
 _VERSION = re.compile(r"#version: *(0\.[12])(\.0)*\s*")
-# What such files are called beside a dictionary.
+# The usual names of such files in the folder of a dictionary.
 MERGES_NAMES = ("bpecodes", "bpe.codes", "codes", "code", "bpe_codes", "codes.txt", "bpecodes.txt")
 _MERGES_SUFFIXES = (".codes", ".bpecodes")
 
@@ -32,14 +33,14 @@ class Merges:
     """The merges of a file; `split` applies them to a word."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]], *, end_is_symbol: bool = False) -> None:
-        """Take pairs, the first first; in version 0.1 a word's end is a symbol of its own."""
+        """Take pairs in order; in version 0.1 the end of a word is a separate symbol."""
         self._rank = {pair: rank for rank, pair in reversed(list(enumerate(pairs)))}
         self._end_is_symbol = end_is_symbol
         self._known: dict[str, list[str]] = {}
 
     @classmethod
     def read(cls, file: Path) -> Merges:
-        """Read the codes that subword-nmt's learn-bpe wrote, of version 0.1 or 0.2."""
+        """Read a file of subword-nmt's learn-bpe, of version 0.1 or 0.2."""
         try:
             lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
         except OSError as error:
@@ -51,7 +52,7 @@ class Merges:
         if begin:
             version = _VERSION.fullmatch(lines[0])
             if version is None:
-                raise InputError(f"{file}: line 1: merges of version 0.1 and 0.2 are read")
+                raise InputError(f"{file}: line 1: only merges of version 0.1 and 0.2 can be read")
             end_is_symbol = version[1] == "0.1"
         pairs = []
         for number, line in enumerate(lines[begin:], start=begin + 1):
@@ -62,7 +63,7 @@ class Merges:
         return cls(pairs, end_is_symbol=end_is_symbol)
 
     def split(self, word: str) -> list[str]:
-        """Return the pieces of a word, all but the last with @@ behind them."""
+        """Return the pieces of a word; all but the last end with @@."""
         if word not in self._known:
             self._known[word] = self._split(word)
         return self._known[word]
@@ -77,15 +78,15 @@ class Merges:
             found = [rank for rank in ranks if rank is not None]
             if not found:
                 break
-            parts = _merged(parts, ranks, min(found))
+            parts = _merge(parts, ranks, min(found))
         if parts[-1] == _WORD_END:
             parts.pop()
         parts[-1] = parts[-1].removesuffix(_WORD_END)
         return [*(part + CONTINUED for part in parts[:-1]), parts[-1]]
 
 
-def _merged(parts: list[str], ranks: list[int | None], rank: int) -> list[str]:
-    """Join every pair of a rank, from the left; pairs may overlap."""
+def _merge(parts: list[str], ranks: list[int | None], rank: int) -> list[str]:
+    """Join every pair of a rank, from the left, as pairs may overlap."""
     found, at = [], 0
     while at < len(parts):
         is_pair = at < len(ranks) and ranks[at] == rank
@@ -95,12 +96,12 @@ def _merged(parts: list[str], ranks: list[int | None], rank: int) -> list[str]:
 
 
 def joined(text: str) -> str:
-    """Put the pieces of a text together again."""
+    """Join the pieces of a text into words."""
     return f"{text} ".replace(f"{CONTINUED} ", "").rstrip(" ")
 
 
 def find_merges(folder: Path) -> Merges | None:
-    """Read the file of merges that a folder has; none, if it has none."""
+    """Read the file of merges in a folder; return None if there is none."""
     try:
         files = sorted(
             file
@@ -111,5 +112,5 @@ def find_merges(folder: Path) -> Merges | None:
         raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
     if len(files) > 1 and len({file.read_bytes() for file in files}) > 1:
         names = ", ".join(file.name for file in files)
-        raise InputError(f"{folder}: has several files of merges ({names}): leave one")
+        raise InputError(f"{folder}: has several files of merges ({names}): keep only one")
     return Merges.read(files[0]) if files else None

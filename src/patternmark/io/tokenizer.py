@@ -1,15 +1,15 @@
-"""Text to token ids and back, through the library that a tokenizer's file needs.
+"""Turn text into token ids and back, with the library that the file of a tokenizer needs.
 
 The libraries are optional and loaded when text is read: `tokenizers` for a tokenizer.json,
-`sentencepiece` for a .model, `transformers` for a folder with a vocabulary alone. Token ids need
-none of them. Whatever a text says, no token that its file flags as special comes out of it: the
-literal text <mask> is read as any other.
+`sentencepiece` for a .model, `transformers` for a folder that has only a vocabulary. Token ids need
+none of them. A text never gives a token that the file flags as special: the characters <mask> are
+read like any others.
 
 >>> tokenizer = load_tokenizer(shipped_tokenizer())
 >>> tokenizer.decode(tokenizer.encode("A cat sat on the <mask>.")).strip()
 'A cat sat on the <mask>.'
 
-A detector reads a text folded, so that characters that only look the same hide nothing from it:
+A detector folds a text before reading it, so that look-alike characters hide nothing:
 
 >>> ids, folded = tokenizer.read("A c\u200bаt sat.")
 >>> tokenizer.decode(ids).strip(), dict(folded.counts)
@@ -47,31 +47,32 @@ from patternmark.io.vocabulary import (
     vocabulary_file,
 )
 
-# A noncharacter of Unicode, which no text has, in the place of a special token's name.
+# A noncharacter of Unicode, which no text has. It replaces the names of special tokens.
 _NOWHERE_IN_TEXT = "\ufdd0"
 _SYMBOL = re.compile(r"\S+")
 _WORD = re.compile(r"[^\W\d_]+")
-_HAS_WORDS = 2000  # tokens of a vocabulary: smaller ones spell every language out
-_ENOUGH_BYTES = 60  # of words, to tell a language
-# Tokens for each byte of words. Shipped one: English 0.2, French 0.4, Polish 0.5, Russian 0.7.
+_LEAST_TOKENS = 2000  # of a vocabulary: smaller ones spell every language out
+_LEAST_BYTES = 60  # of words, to recognise a language
+# More tokens per byte mean that words are spelled out. The shipped tokenizer has: English 0.2,
+# French 0.4, Polish 0.5, Russian 0.7.
 _SPELLED_OUT = 0.55
 
 
 class Backend(Protocol):
-    """A library's tokenizer, told to add nothing and to find no special token in text."""
+    """The tokenizer of a library, set to add and find no special tokens in text."""
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
 
     def decode(self, ids: list[int]) -> str:
-        """Return the text of ids; special ones have none."""
+        """Return the text of ids, without special tokens."""
 
     def begins(self, text: str) -> list[int] | None:
-        """Return the character of a text at which each token begins, where the library knows."""
+        """Return the character at which each token begins, or None if the library cannot tell."""
 
 
 class ReadText(NamedTuple):
-    """The ids of a text as a detector reads it, and what was folded."""
+    """The ids of a text as a detector reads it, and the folded text."""
 
     ids: NDArray[np.int64]
     folded: Folded
@@ -79,7 +80,7 @@ class ReadText(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """The tokenizer of a file: what turns text into the symbols of its alphabet, and back."""
+    """The tokenizer of a file, which turns text into symbols of its alphabet and back."""
 
     file: Path
     vocabulary: Vocabulary
@@ -90,26 +91,26 @@ class Tokenizer:
         return self.vocabulary.alphabet()
 
     def encode(self, text: str) -> NDArray[np.int64]:
-        """Return the ids of a text as it is: no special token is added, and none is found in it."""
+        """Return the ids of a text without folding. No special token is added or found in it."""
         return np.array(self.backend.encode(text), dtype=np.int64)
 
     def read(self, text: str) -> ReadText:
-        """Return the ids of a text for a detector: it is folded first."""
+        """Return the ids of a text for a detector, after folding."""
         folded = fold(text)
         return ReadText(self.encode(folded.text), folded)
 
     def decode(self, ids: ArrayLike) -> str:
-        """Return the text of ids; what the file flags as special has none."""
+        """Return the text of ids, without tokens that the file flags as special."""
         return self.backend.decode(self.alphabet.encode(ids).tolist())
 
     def knows(self, text: str) -> bool:
-        """Whether a text is in a language that the tokenizer was made for: see `knows_words`."""
+        """Tell whether a text is in a language of the tokenizer: see `knows_words`."""
         return knows_words(text, self.backend.encode, len(self.vocabulary.tokens))
 
     def cuts(self, text: str) -> NDArray[np.int64] | None:
-        """Return where each token begins in the text, and the text's end: [tokens + 1].
+        """Return where each token begins in the text, and the end of the text: [tokens + 1].
 
-        None where the library does not know. Tokens that share a character share its place.
+        None means that the library cannot tell. Tokens of one character have the same place.
         """
         begins = self.backend.begins(text)
         if not begins:
@@ -117,20 +118,20 @@ class Tokenizer:
         return np.maximum.accumulate([0, *begins[1:], len(text)])
 
     def cuts_read(self, text: str) -> NDArray[np.int64] | None:
-        """Return the same for the tokens that `read` finds, as places of the text as it is."""
+        """Return where each token of `read` begins in the text before folding: [tokens + 1]."""
         folded = fold(text)
         cuts = self.cuts(folded.text)
         return None if cuts is None else folded.places(cuts)
 
 
 def knows_words(text: str, encode: Callable[[str], list[int]], num_tokens: int) -> bool:
-    """Whether words have tokens: a language that a tokenizer was not made for is spelled out.
+    """Tell whether words have tokens: in an unknown language, a tokenizer spells words out.
 
-    Only words in small letters are looked at, if there are enough of them.
+    Words in capitals are ignored. With too few words the answer is True.
     """
     words = " ".join(word for word in _WORD.findall(text) if not word.isupper())
     size = len(words.encode("utf-8"))
-    if num_tokens < _HAS_WORDS or size < _ENOUGH_BYTES:
+    if num_tokens < _LEAST_TOKENS or size < _LEAST_BYTES:
         return True
     return len(encode(words)) < _SPELLED_OUT * size
 
@@ -138,7 +139,7 @@ def knows_words(text: str, encode: Callable[[str], list[int]], num_tokens: int) 
 def load_tokenizer(
     file: str | Path, kind: str = TOKENIZER, vocabulary: Vocabulary | None = None
 ) -> Tokenizer:
-    """Load the tokenizer of a file or a folder; say what to install where a library is missing."""
+    """Load the tokenizer of a file or a folder; if a library is missing, say what to install."""
     path = Path(file)
     if vocabulary is None:
         is_shipped = path == shipped_tokenizer()
@@ -159,10 +160,10 @@ def load_tokenizer(
 def find_tokenizer(
     alphabet: Alphabet, file: Path | None = None, beside: Path | None = None
 ) -> Tokenizer:
-    """Find the tokenizer of a key's alphabet.
+    """Find the tokenizer of the alphabet of a key.
 
-    It is `file`, or the one of the package, or a file of the alphabet's name in the folder
-    `beside`; one that does not fit the alphabet is refused.
+    It is `file`, or the tokenizer of the package, or a file with the name of the alphabet in the
+    folder `beside`. If it does not fit the alphabet, an error is raised.
     """
     prefix, _, name = alphabet.name.partition(":")
     kind = MASK_PREDICT if prefix == MASK_PREDICT else TOKENIZER
@@ -174,22 +175,22 @@ def find_tokenizer(
         if file is None or not file.exists():
             raise ParameterError(
                 f"the key was made for {alphabet.name} (sha256 {alphabet.sha256[:12]}): to read "
-                "text, give that tokenizer, or put it next to the key file; token "
-                "ids in JSON lines need none"
+                "text, give that tokenizer, or put it next to the key file (token ids in JSON "
+                "lines need no tokenizer)"
             )
     found = read_vocabulary(file, kind)
     if not found.fits(alphabet):
         raise ParameterError(
             f"{file}: not the tokenizer of this key: its alphabet is {found.name} (sha256 "
-            f"{found.alphabet().sha256[:12]}, {len(found.tokens)} tokens), the key's "
-            f"{alphabet.name} ({alphabet.sha256[:12]}, {alphabet.size}). Give the one the key was "
-            f"made for, or make a key for this one, of the alphabet {kind}:FILE"
+            f"{found.alphabet().sha256[:12]}, {len(found.tokens)} tokens), but the key has "
+            f"{alphabet.name} ({alphabet.sha256[:12]}, {alphabet.size}). Give the tokenizer that "
+            f"the key was made for, or make a key for this one with the alphabet {kind}:FILE"
         )
     return load_tokenizer(file, kind, found)
 
 
 def _source(path: Path) -> Path:
-    """Return what a library is to read: some files say the tokens but not how text is split."""
+    """Return what the library must read: some files have tokens, but not the rules of splitting."""
     if path.is_dir():
         file = vocabulary_file(path)
         is_whole = file is not None and file.name not in ("vocab.json", "vocab.txt")
@@ -210,8 +211,8 @@ def _import(name: str) -> Any:
     except ImportError:
         extra = "'patternmark[text]'" if name == "tokenizers" else name
         raise PatternmarkError(
-            f"to read text with this tokenizer needs {name}: pip install {extra} (token ids in "
-            "JSON lines need none)"
+            f"reading text with this tokenizer needs {name}: pip install {extra} (token ids in "
+            "JSON lines need no library)"
         ) from None
 
 
@@ -228,7 +229,7 @@ class _Tokenizers:
                 for token, index in self._tokenizer.get_vocab().items()
                 if not token.startswith(_NOWHERE_IN_TEXT)
             }
-        # The library raises plain Exception for what it cannot read.
+        # The library raises plain Exception.
         except Exception as error:
             raise InputError(f"{file}: the library tokenizers cannot read it: {error}") from None
 
@@ -246,9 +247,10 @@ class _Tokenizers:
 
 
 def _without_special(content: dict[str, Any]) -> dict[str, Any]:
-    """Take out of a tokenizer.json all that makes special tokens, or fits a text to a length.
+    """Remove from a tokenizer.json all that makes special tokens or changes the length of a text.
 
-    Not to look for special tokens is not enough: a unigram model has them among its pieces.
+    It is not enough to switch off the search for special tokens: a unigram model has them among its
+    pieces.
     """
     model = content["model"]
     given = content.get("added_tokens", [])
@@ -276,7 +278,7 @@ def _parts_of_merge(merge: str | list[str]) -> tuple[str, ...]:
 
 
 class _SentencePiece:
-    """A sentencepiece .model; its library finds no control symbol in text."""
+    """A sentencepiece .model. Its library never finds control symbols in text."""
 
     def __init__(self, file: Path) -> None:
         library = _import("sentencepiece")
@@ -302,12 +304,12 @@ class _SentencePiece:
 
 
 class _Transformers:
-    """A folder whose configuration, not its vocabulary, says how text is split."""
+    """A folder whose configuration, not its vocabulary, defines how text is split."""
 
-    _AS_IT_IS: ClassVar = {
+    _NO_SPECIAL: ClassVar = {
         "add_special_tokens": False,
         "split_special_tokens": True,
-        "verbose": False,  # no word about texts that are longer than a model reads
+        "verbose": False,  # no warnings about texts that are longer than a model reads
     }
 
     def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
@@ -316,23 +318,23 @@ class _Transformers:
             self._tokenizer = library.AutoTokenizer.from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
-        # What can go wrong depends on the tokenizer's class.
+        # The kinds of errors depend on the class of the tokenizer.
         except Exception as error:
             reason = str(error).strip().partition("\n")[0]
             raise InputError(
-                f"{folder}: transformers cannot load a tokenizer from it: {reason}; give a "
+                f"{folder}: transformers cannot load a tokenizer from it: {reason}: give a "
                 "tokenizer.json, or a tokenizer_config.json that names the tokenizer_class"
             ) from None
         for token, index in self._tokenizer.get_vocab().items():
             if index < len(vocabulary.tokens) and vocabulary.tokens[index] != token:
                 raise InputError(
-                    f"{folder}: transformers gives the id {index} to {token!r}, the vocabulary to "
-                    f"{vocabulary.tokens[index]!r}; save it with save_pretrained, and make a key "
-                    "for what that writes"
+                    f"{folder}: transformers gives the id {index} to {token!r}, but the vocabulary "
+                    f"gives it to {vocabulary.tokens[index]!r}: save the tokenizer with "
+                    "save_pretrained, and make a key for the saved one"
                 )
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, **self._AS_IT_IS)
+        ids: list[int] = self._tokenizer.encode(text, **self._NO_SPECIAL)
         return ids
 
     def decode(self, ids: list[int]) -> str:
@@ -344,12 +346,12 @@ class _Transformers:
     def begins(self, text: str) -> list[int] | None:
         if not self._tokenizer.is_fast:
             return None
-        split = self._tokenizer(text, return_offsets_mapping=True, **self._AS_IT_IS)
+        split = self._tokenizer(text, return_offsets_mapping=True, **self._NO_SPECIAL)
         return [begin for begin, _ in split["offset_mapping"]]
 
 
 class _Dictionary:
-    """A dictionary of fairseq: it knows symbols between blanks, and words if it has merges."""
+    """A dictionary of fairseq: text is symbols between blanks, or words if there are merges."""
 
     def __init__(self, vocabulary: Vocabulary, merges: Merges | None) -> None:
         self._symbol_of = {
@@ -375,7 +377,7 @@ class _Dictionary:
         """Yield the symbols of a text, and where each begins."""
         for found in _SYMBOL.finditer(text):
             begin, word = found.start(), found.group()
-            # What the dictionary has is a whole symbol, also in a text that is split already.
+            # A word of the dictionary is not split; neither are the pieces of a split text.
             if self._merges is None or word in self._id_of:
                 yield begin, word
                 continue

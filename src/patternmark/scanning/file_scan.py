@@ -241,10 +241,10 @@ def _find_files(folder: str) -> list[str]:
     found: dict[str, str] = {}
     seen: set[str] = set()
 
-    def refuse(error: OSError) -> None:
+    def raise_error(error: OSError) -> None:
         raise InputError(f"{error.filename}: cannot be listed: {error.strerror}")
 
-    for place, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=raise_error, followlinks=True):
         real = os.path.realpath(place)
         if real in seen:  # a link to a folder that was visited
             folders.clear()

@@ -45,7 +45,7 @@ _PRODUCT_ENTRIES = 2**30  # scores: segments x nonces x keys
 _SIGN_ENTRIES = 2**27  # signs of coins
 _SUM_ENTRIES = 2**24  # sums of segments by block and pair
 _COMPARED_PAIRS = 2**27  # pairs of a segment and a key that are compared with the limits
-_TILE = 128  # rows of a product are a multiple of this, as a GPU handles so many in parallel
+_TILE = 128  # rows of a product are a multiple of this, which a GPU handles in parallel
 _BLOCK_MULTIPLE = 16  # the blocks of a row are a multiple of this, which keeps rows aligned
 
 

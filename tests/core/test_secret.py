@@ -1,10 +1,12 @@
+import copy
 import pickle
 
 import numpy as np
 import pytest
 
-from patternmark import ParameterError
+from patternmark import Detector, Key, ParameterError, Profile
 from patternmark.core.secret import Secret
+from patternmark.workers import pickle_with_secrets
 from tests.conftest import SECRET_HEX
 from vectors import port
 
@@ -51,8 +53,16 @@ def test_the_secret_does_not_show(secret: Secret) -> None:
 
 
 def test_a_copy_is_the_same_secret(secret: Secret) -> None:
-    assert pickle.loads(pickle.dumps(secret)) == secret
+    assert copy.deepcopy({"a": secret})["a"] == copy.copy(secret) == secret
     assert secret != Secret(bytes(32))
+
+
+def test_a_secret_is_pickled_only_on_request(secret: Secret) -> None:
+    key = Key.of(secret, Profile())
+    for content in (secret, key, {"deep": [Detector(key)]}):
+        with pytest.raises(TypeError, match="a secret is not pickled"):
+            pickle.dumps(content)
+    assert pickle.loads(pickle_with_secrets([secret, key])) == [secret, key]
 
 
 def test_a_secret_has_256_bits() -> None:

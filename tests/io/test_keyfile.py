@@ -22,6 +22,7 @@ from patternmark.core.keyfile import dump_key
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from tests.conftest import SECRET_HEX
+from tests.frames import shown_by
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
 TOKENS = Alphabet.from_symbols('tokenizer:é"x.json', ["<s>", "a", "b", "c", "d"], [0])
@@ -178,7 +179,14 @@ EDITS = {
     "delta": ("delta = 1.0", "delta = 2.0", "changed after it was made"),
     "another m": ("pattern_length = 5", "pattern_length = 4", "changed after it was made"),
     "secret": (SECRET_HEX[:4], "ffff", "changed after it was made"),
-    "id": ('key_id = "', 'key_id = "0', "changed after it was made"),
+    "id": ('key_id = "', 'key_id = "0', "no key_id of 16 hexadecimal digits"),
+    "markup": ('key_id = "', 'key_id = "[/red]', "no key_id of 16 hexadecimal digits"),
+    "boolean version": ("version = 1", "version = true", "no valid version"),
+    "size": ("size = 21", "size = 22", "size and unscored do not fit the protein alphabet"),
+    "unscored": ("unscored = [20]", "unscored = [3]", "size and unscored do not fit"),
+    "huge delta": ("delta = 1.0", f"delta = 1{'0' * 400}", "delta is too large"),
+    "digits": ("delta = 1.0", f"delta = 1{'0' * 5000}", "not valid TOML"),
+    "depth": ("delta = 1.0", f"delta = {'[' * 100_000}", "not valid TOML"),
     "A": ("[[0.0, 1.0]", "[[0.1, 1.0]", "row 1 of the transition matrix A sums to 1.1, not 1"),
     "T": ('"favoured"', "[[0, 1], [0, 1, 0]]", r"mixes lengths \[2, 3\]"),
     "T and m": ('"favoured"', "[[0, 1], [1, 0]]", "pattern_length is 5, but the patterns have 2"),
@@ -221,6 +229,49 @@ def test_an_edited_file_is_refused_and_says_why(
         load_key(key_file)
     assert str(key_file) in str(caught.value)
     assert SECRET_HEX[8:24] not in str(caught.value)
+    assert SECRET_HEX[8:24] not in shown_by(caught.value)
+    assert "load_key" in shown_by(caught.value)
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("a fault"), MemoryError()])
+def test_a_fault_of_ours_shows_no_secret_either(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def broken(*arguments: object) -> Key:
+        raise fault
+
+    monkeypatch.setattr(Key, "of", broken)
+    with pytest.raises(KeyFileError, match=f"{type(fault).__name__}.*please report this") as caught:
+        load_key(key_file)
+    assert SECRET_HEX[8:24] not in shown_by(caught.value)
+
+
+def test_a_key_that_others_may_read_shows_no_secret(key_file: Path) -> None:
+    key_file.chmod(0o644)
+    with pytest.raises(KeyFileError, match="chmod 600") as caught:
+        load_key(key_file)
+    assert SECRET_HEX[8:24] not in shown_by(caught.value)
+
+
+def test_what_is_too_large_is_no_key_file(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileError, match="it has more than 4 MiB"):
+        load_key("/dev/zero")
+
+
+def test_what_stops_a_key_from_being_written_leaves_nothing(
+    key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*arguments: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("patternmark.core.keyfile.dump_key", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        save_key(key, tmp_path / "new.key")
+    assert not (tmp_path / "new.key").exists()
+
+
+def test_the_name_of_a_sub_key_is_the_same_however_it_is_typed(key: Key) -> None:
+    assert key.derive("Zoe\u0308").key_id == key.derive("Zo\u00eb").key_id
 
 
 def test_tables_may_stand_in_any_order(key: Key, key_file: Path) -> None:

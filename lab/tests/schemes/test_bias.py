@@ -10,6 +10,7 @@ import torch
 from lab.tests.schemes.reference import BY_BIAS, MANY, TINY, a_secret, plain_bias
 from patternmark import PROTEIN, Alphabet, ParameterError
 from patternmark.core.secret import Secret
+from patternmark.workers import pickle_with_secrets
 from patternmark_lab.schemes import EMPTY, OUTSIDE, SCHEMES, Canvas, Scheme, Stack, make_scheme
 
 LIKELY = 4
@@ -246,7 +247,7 @@ def test_schemes_travel_to_other_processes(name: str) -> None:
     scheme = make_scheme(name, a_secret(1), PROTEIN, 1.0)
     sequence = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ" * 3
     before = scheme.log10_p(sequence)
-    packed = pickle.dumps(scheme)
+    packed = pickle_with_secrets(scheme)
     assert len(packed) < 10_000  # no tables
     again: Scheme = pickle.loads(packed)
     assert again.log10_p(sequence) == before

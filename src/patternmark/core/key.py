@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from unicodedata import normalize
 
 from patternmark.core.blocks import BlockSchedule
 from patternmark.core.partition import Partition, Parts
@@ -101,6 +102,7 @@ class Key:
                 f"key {self.key_id} has adopted parts, which do not depend on the secret: all its "
                 "sub-keys would make the same mark. Derive from a key without adopted parts"
             )
+        id = normalize("NFC", id)  # a name may be typed in one way and stored in another
         if not id.isprintable() or not id.strip() or id != id.strip():
             advice = "use printable characters, without blanks at either end"
             raise ParameterError(f"{id!r} cannot be the name of a sub-key: {advice}")

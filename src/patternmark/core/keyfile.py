@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from patternmark.core.key import Key
+from patternmark.core.key import KEY_ID_DIGITS, Key
 from patternmark.core.profile import Profile
 from patternmark.core.secret import Secret
 from patternmark.errors import KeyFileError, PatternmarkError
@@ -35,7 +35,9 @@ _PUBLIC_HEADER = """\
 
 _PUBLIC_TABLES = re.compile(rb"\n\[.*(?=\n\[secret\])", re.DOTALL)
 _FIELDS_OF_ONE_KEY = {"format", "version", "key_id", "commitment", "secret"}  # not shared
+_KEY_ID = re.compile(f"[0-9a-f]{{{KEY_ID_DIGITS}}}")
 _COMMITMENT = re.compile("[0-9a-f]{64}")
+LARGEST_BYTES = 2**22  # of a key file: adopted parts of 262,144 tokens take 2 MB
 
 _log = logging.getLogger(__name__)
 
@@ -48,20 +50,12 @@ def load_key(
     `with_secret` also refuses a public half, which can neither mark nor detect.
     """
     file = Path(path)
-    try:
-        content = file.read_bytes()
-        mode = stat.S_IMODE(file.stat().st_mode)
-    except FileNotFoundError:
-        advice = "make one with 'patternmark keygen'"
-        raise KeyFileError(f"{file}: this key file does not exist ({advice})") from None
-    except OSError as error:
-        raise KeyFileError(f"{file}: cannot be read: {error.strerror}") from None
-    try:
-        key = _parse(content)
-        if with_secret:
-            key.require_secret()
-    except PatternmarkError as error:
-        raise KeyFileError(f"{file}: {error}") from None
+    found = _read(file, with_secret=with_secret)
+    # What is wrong comes back as a sentence, not as an exception: the frames of an exception keep
+    # the contents of the file, and crash reports print frames.
+    if isinstance(found, str):
+        raise KeyFileError(f"{file}: {found}")
+    key, mode = found
     if key.secret is not None and os.name == "posix" and mode & 0o077 and not allow_open:
         raise KeyFileError(
             f"{file}: its mode {mode:04o} lets others read the secret; run 'chmod 600 {file}', "
@@ -71,11 +65,32 @@ def load_key(
     return key
 
 
+def _read(file: Path, *, with_secret: bool) -> tuple[Key, int] | str:
+    """Return the key of a file and the mode of the file, or say what is wrong."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+            mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+        if len(content) > LARGEST_BYTES:
+            return f"this is not a key file: it has more than {LARGEST_BYTES >> 20} MiB"
+        key = _parse(content)
+        if with_secret:
+            key.require_secret()
+    except FileNotFoundError:
+        return "this key file does not exist (make one with 'patternmark keygen')"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except PatternmarkError as error:
+        return str(error)
+    except Exception as error:  # a fault of ours, whose frames would show the secret
+        return f"cannot be understood ({type(error).__name__}): please report this"
+    return key, mode
+
+
 def save_key(key: Key, path: str | os.PathLike[str]) -> None:
     """Write a key to a new file, mode 0600 if it holds the secret; never overwrite a file."""
     file = Path(path)
     mode = 0o600 if key.secret is not None else 0o644
-    text = dump_key(key)
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
@@ -85,10 +100,15 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
         raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:  # a full disk must not leave half a key behind
+            stream.write(dump_key(key))
+    except BaseException as error:  # neither a full disk nor Ctrl-C leaves half a key behind
         file.unlink(missing_ok=True)
-        raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
+        if not isinstance(error, OSError):
+            raise
+        reason = error.strerror
+    else:
+        return
+    raise KeyFileError(f"{file}: cannot be written: {reason}")
 
 
 def dump_key(key: Key) -> str:
@@ -117,14 +137,14 @@ def _parse(content: bytes) -> Key:
     if tables.pop("format", None) != FORMAT:
         raise KeyFileError(f"this is not a patternmark key file (no line format = {FORMAT!r})")
     version = tables.pop("version", None)
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise KeyFileError("the key file has no valid version")
     if version > VERSION:
         here = f"this patternmark reads versions up to {VERSION}: upgrade patternmark"
         raise KeyFileError(f"the key file has version {version}, {here}")
     stated_id = tables.pop("key_id", None)
-    if not isinstance(stated_id, str):
-        raise KeyFileError("the key file has no key_id")
+    if not isinstance(stated_id, str) or not _KEY_ID.fullmatch(stated_id):
+        raise KeyFileError(f"the key file has no key_id of {KEY_ID_DIGITS} hexadecimal digits")
     commitment = tables.pop("commitment", None)
     if commitment is not None:
         if not isinstance(commitment, str) or not _COMMITMENT.fullmatch(commitment):
@@ -164,7 +184,7 @@ def _profile_of(public: bytes) -> Profile:
 def _toml(content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except (ValueError, RecursionError):  # not UTF-8, not TOML, thousands of digits, too deep
         raise KeyFileError("this is not a patternmark key file (not valid TOML)") from None
 
 

@@ -74,7 +74,7 @@ class Profile:
         alphabet = _alphabet(Table("alphabet", tables))
         scheme = scheme_of(tables)
         promotion = Table("promotion", tables)
-        delta = float(promotion.take("delta", (int, float)))
+        delta = promotion.take_float("delta")
         delta_at = promotion.take("delta_at", str)
         promotion.finish()
         if tables:
@@ -96,7 +96,11 @@ def _alphabet(table: Table) -> Alphabet:
                 "the key was made for another 'protein' alphabet than that of this version "
                 f"({alphabet.sha256[:12]}, here {PROTEIN.sha256[:12]})"
             )
+        if (alphabet.size, alphabet.unscored) != (PROTEIN.size, PROTEIN.unscored):
+            raise ParameterError("[alphabet] size and unscored do not fit the protein alphabet")
         return PROTEIN
+    if not alphabet.name.isprintable():
+        raise ParameterError("[alphabet] name contains characters that cannot be printed")
     if not all(isinstance(i, int) and 0 <= i < alphabet.size for i in alphabet.unscored):
         raise ParameterError("[alphabet] unscored must list ids inside the alphabet")
     return alphabet

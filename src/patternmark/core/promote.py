@@ -55,6 +55,9 @@ class Promotion:
     row_of: Any  # [...] whole numbers: the row of each position
     strength: float
 
+    def __repr__(self) -> str:
+        return f"Promotion(of {tuple(self.row_of.shape)} positions, hidden)"  # as the key is
+
     def to_device_of(self, logits: Any) -> Promotion:
         """Return this bias as tensors on the device of `logits`, if these are a tensor."""
         if not is_tensor(logits):

@@ -16,6 +16,7 @@ import hmac
 import secrets
 from collections.abc import Iterable, Sequence
 from hashlib import sha256, shake_256
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,18 @@ class Secret:
         return isinstance(other, Secret) and hmac.compare_digest(self._raw, other._raw)
 
     __hash__ = None  # type: ignore[assignment]  # a secret has no business in a set
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a secret is not pickled: caches and crash reports would keep it. To send keys to "
+            "workers of your own, use patternmark.workers.pickle_with_secrets"
+        )
+
+    def __copy__(self) -> Secret:
+        return self  # it cannot change
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
 
 
 def _words(subkey: bytes, blocks: Iterable[int]) -> NDArray[np.uint64]:

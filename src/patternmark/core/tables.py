@@ -26,6 +26,14 @@ class Table:
             raise ParameterError(f"[{self._name}] {field} has the wrong type")
         return value
 
+    def take_float(self, field: str) -> float:
+        """Return a field that holds a number."""
+        value = self.take(field, (int, float))
+        try:
+            return float(value)
+        except OverflowError:
+            raise ParameterError(f"[{self._name}] {field} is too large") from None
+
     def finish(self) -> None:
         """Raise ParameterError if a field was not taken: an unknown one could change the mark."""
         if self._content:

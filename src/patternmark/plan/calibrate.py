@@ -11,6 +11,7 @@ they are random. A repeated check gives the same numbers.
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -33,6 +34,7 @@ from patternmark.fast.compiled import repeated
 from patternmark.intervals import rate_interval
 from patternmark.results import Result
 from patternmark.signature import joined
+from patternmark.workers import pickle_with_secrets
 
 NOMINAL = (0.1, 0.01, 0.001, 1e-4, 1e-5)
 ALARMING = 1.5  # a rate above this multiple of the nominal rate causes a warning
@@ -168,9 +170,9 @@ class _Job:
 _job: _Job | None = None  # of this worker
 
 
-def _begin(job: _Job) -> None:
+def _begin(job: bytes) -> None:
     global _job  # noqa: PLW0603  # sent once to each worker, not once for each key
-    _job = job
+    _job = pickle.loads(job)  # noqa: S301  # from the process that started this one
 
 
 def _hits_of(number: int) -> list[int]:
@@ -185,7 +187,9 @@ def _all_hits(
     if workers <= 1:
         yield from map(job.hits, numbers)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _begin, (job,)) as pool:
+    with ProcessPoolExecutor(
+        workers, get_context("spawn"), _begin, (pickle_with_secrets(job),)
+    ) as pool:
         yield from pool.map(_hits_of, numbers)
 
 

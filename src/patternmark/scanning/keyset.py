@@ -16,12 +16,13 @@ left without them must pass as well (`unrepeated`). Leaving pairs out never make
 
 from __future__ import annotations
 
+import pickle
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache, cached_property
 from math import ceil, log, log10
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.null.binomial import binomial_log_tail, least_count
 from patternmark.signature import joined, keys_part
+from patternmark.workers import pickle_with_secrets
 
 if TYPE_CHECKING:
     from patternmark.scanning.block_stage import FirstStage
@@ -129,12 +131,13 @@ class KeySet:
                 self._detectors.popitem(last=False)
         return found
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what stays in this process: workers make detectors of their own."""
-        return {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
+    def __getstate__(self) -> bytes:
+        """Return what workers need: the keys with their secrets. They make their own detectors."""
+        own = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
+        return pickle_with_secrets(own)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+    def __setstate__(self, state: bytes) -> None:
+        vars(self).update(pickle.loads(state))  # noqa: S301  # a part of a pickle itself
         self._keep_none()
 
     def _keep_none(self) -> None:

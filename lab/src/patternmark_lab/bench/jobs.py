@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from patternmark.fast.compiled import forced
+from patternmark.workers import pickle_with_secrets
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -23,10 +25,14 @@ def run_all(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) ->
         return
     with (
         _one_thread_each(),
-        ProcessPoolExecutor(workers, get_context("spawn"), _begin, (work,)) as pool,
+        ProcessPoolExecutor(
+            workers, get_context("spawn"), _begin, (pickle_with_secrets(work),)
+        ) as pool,
     ):
         try:
-            for future in as_completed([pool.submit(_do, job) for job in jobs]):
+            for future in as_completed(
+                [pool.submit(_do, pickle_with_secrets(job)) for job in jobs]
+            ):
                 yield future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # or all the others would be done first
@@ -36,15 +42,15 @@ def run_all(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) ->
 _work: Callable[[Any], Any] | None = None  # of this process
 
 
-def _begin(work: Callable[[Any], Any]) -> None:
+def _begin(work: bytes) -> None:
     global _work  # noqa: PLW0603  # it may hold much: handed over once, not with every job
-    _work = work
+    _work = pickle.loads(work)  # noqa: S301  # from the process that started this one
 
 
-def _do(job: Any) -> Any:
+def _do(job: bytes) -> Any:
     assert _work is not None  # noqa: S101
     with forced(True):  # a process of its own knows nothing of what its parent said
-        return _work(job)
+        return _work(pickle.loads(job))  # noqa: S301
 
 
 @contextmanager

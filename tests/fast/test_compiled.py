@@ -38,7 +38,7 @@ def either() -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
     def run(what: Callable[[], Any]) -> tuple[Any, Any]:
         results = []
         for use in (True, False):
-            with compiled.forced(use) as used:
+            with compiled.force_loops(use) as used:
                 assert used is use
                 results.append(what())
         return results[0], results[1]
@@ -90,7 +90,7 @@ def test_stretches_are_the_same_where_scores_are_alike(
     signs = np.append(rng.choice([-1, 1], size=(4, 3)), np.zeros((4, 1)), axis=1)
     symbols = rng.integers(0, 3, size=(30, 60))
     symbols[rng.random(symbols.shape) < 0.2] = UNREAD
-    windows = phases.around(signs.astype(np.int8))
+    windows = phases.double_period(signs.astype(np.int8))
     for rules in (LocalRules(1, 1, 1), LocalRules(2, 3, 4)):
         fast, plain = either(lambda r=rules: alignment.local_paths(windows, symbols, r))
         np.testing.assert_array_equal(fast, plain)

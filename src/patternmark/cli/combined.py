@@ -18,7 +18,7 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import called_by_rank
+from patternmark.evidence import call_by_rank
 from patternmark.plan.calibrate import (
     calibration_path,
     calibration_warning,
@@ -78,7 +78,7 @@ def compare_with_keys(
     ranks = rank_p_values(make_detector, judge.key, readings, num_keys, lambda: bar.advance(task))
     bar.remove_task(task)
     return [
-        (called_by_rank(verdict, p, num_keys, decides=decides), item)
+        (call_by_rank(verdict, p, num_keys, decides=decides), item)
         for (verdict, item), p in zip(judged, ranks, strict=True)
     ]
 

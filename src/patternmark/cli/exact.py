@@ -12,7 +12,7 @@ from patternmark.cli.combined import readings_of
 from patternmark.core.key import Key
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import called_exactly
+from patternmark.evidence import call_by_exact_p
 from patternmark.results import Verdict, format_p
 from patternmark.statistics.block_exact import DRAWS, EXACT
 
@@ -78,7 +78,7 @@ def judge_exactly(
             seed=drawing.seed,
             step=lambda: bar.advance(task),
         )
-        called = called_exactly(
+        called = call_by_exact_p(
             verdict, exact.log_p, exact.relative_error, drawing.draws, drawing.seed
         )
         found.append((called, item))

@@ -30,7 +30,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
+from patternmark.evidence import DEFAULT_FPR, bonferroni, check_fpr, is_below
 from patternmark.results import LN10, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen
 from patternmark.search.letter_keys import KeyScreen, LetterShortlist, Progress
@@ -142,7 +142,7 @@ class Identifier:
         if not candidates:
             raise ParameterError("there are no keys to choose from")
         self.candidates = list(candidates)
-        self.fpr, self._shortlist, self._progress = checked_fpr(fpr), shortlist, progress
+        self.fpr, self._shortlist, self._progress = check_fpr(fpr), shortlist, progress
         self.alphabet = self.candidates[0].key.profile.alphabet
         for other in self.candidates:
             if other.key.profile.alphabet != self.alphabet:

@@ -109,7 +109,7 @@ def call_by_rank(verdict: Verdict, p_keys: float, num_keys: int, *, decides: boo
     if not decides:
         signature = f"{verdict.signature}|null_keys:{num_keys}"
         return replace(verdict, p_keys=p_keys, signature=signature)
-    called = _called(verdict, is_below(log(p_keys), verdict.fpr), f"call:rank{num_keys}")
+    called = _with_call(verdict, is_below(log(p_keys), verdict.fpr), f"call:rank{num_keys}")
     return replace(called, p_keys=p_keys)
 
 
@@ -117,14 +117,14 @@ def call_by_exact_p(verdict: Verdict, log_p: float, error: float, draws: int, se
     """Return a verdict that is called by the p-value of this sequence, from drawn keys."""
     how = f"exact:{draws}|seed:{seed}|call:exact"
     return replace(
-        _called(verdict, is_below(log_p, verdict.fpr), how),
+        _with_call(verdict, is_below(log_p, verdict.fpr), how),
         p_exact=p_value_of(log_p),
         log10_p_exact=log_p / LN10 + 0.0,  # never minus zero
         p_exact_error=error,
     )
 
 
-def _called(verdict: Verdict, is_marked: bool, how: str) -> Verdict:
+def _with_call(verdict: Verdict, is_marked: bool, how: str) -> Verdict:
     """Return a verdict whose call does not depend on its p-value; `how` names the rule."""
     status = verdict.status if verdict.status is not Status.MARKED else Status.NO_MARK
     return replace(

@@ -169,12 +169,12 @@ def test_what_it_cannot_judge_is_refused() -> None:
     with pytest.raises(ParameterError, match="two keys that alternate"):
         make_backbone(three)
     words = Alphabet.from_symbols("words", [f"w{i}" for i in range(100)], unscored=[])
-    with pytest.raises(ParameterError, match=r"known for proteins: key .* marks alphabet 'words'"):
+    with pytest.raises(ParameterError, match=r"but key .* marks the alphabet 'words'"):
         make_backbone(Key.generate(Profile(words)))
     key = key_of("paper")
     with pytest.raises(ParameterError, match="needs the rates of positions"):
         Detector(key, make_backbone(key)).detect("MKLV")
-    with pytest.raises(ParameterError, match="not known"):
+    with pytest.raises(ParameterError, match="is unknown"):
         Detector(key, "backbone")
 
 

@@ -114,21 +114,21 @@ def _cut(ids: Symbols, epsilon: float, rng: np.random.Generator) -> Symbols:
     return edits.cut_window(ids, _kept(len(ids), epsilon), rng)
 
 
-def _spliced(
+def _splice(
     ids: Symbols, epsilon: float, rng: np.random.Generator, host: Symbols | None = None
 ) -> Symbols:
     around = edits.natural_host(rng) if host is None else host
     return edits.splice(ids, _kept(len(ids), epsilon), around, len(ids), rng)
 
 
-def _truncated(sequence: Any, epsilon: float, rng: np.random.Generator) -> Any:
+def _truncate(sequence: Any, epsilon: float, rng: np.random.Generator) -> Any:
     if not isinstance(sequence, str):
         return _ByChain(_cut)(sequence, epsilon, rng)
     words = np.array(sequence.split(), dtype=object)
     return " ".join(edits.cut_window(words, _kept(len(words), epsilon), rng))
 
 
-def _not_given(
+def _raise_missing(
     attack: str, what: str, sequence: Any, epsilon: float, rng: np.random.Generator
 ) -> Any:
     del sequence, epsilon, rng
@@ -137,7 +137,7 @@ def _not_given(
 
 def _unbound(name: str, kind: Kind, what: str, epsilon: str, needs: str) -> Attack:
     """Return an attack that raises an error until what it `needs` is given."""
-    return Attack(name, kind, what, epsilon, partial(_not_given, name, needs), needs)
+    return Attack(name, kind, what, epsilon, partial(_raise_missing, name, needs), needs)
 
 
 _EACH = "probability that a residue is replaced"
@@ -154,9 +154,9 @@ _LIST = (
     Attack("indel", "protein", "residues lost and inserted", "half of it the probability of each",
            _random(edits.insert_and_delete)),
     Attack("truncate", "both", "a stretch cut out, the rest lost", "share that is lost",
-           _truncated),
+           _truncate),
     Attack("splice", "protein", "a stretch inside natural sequence, as long as before",
-           "share that is natural sequence", _ByChain(_spliced)),
+           "share that is natural sequence", _ByChain(_splice)),
     _unbound("redesign", "protein", "some residues designed again without a mark, together",
              "share of the residues", "the backbone (Redesigner)"),
     _unbound("rewrite", "protein", "residues drawn again without a mark, a tenth at a time",
@@ -203,4 +203,4 @@ def find_attack(name: str) -> Attack:
 
 def splice_into(host: Symbols) -> Attack:
     """Return the attack `splice` with your own host sequence."""
-    return replace(ATTACKS["splice"], edit=_ByChain(partial(_spliced, host=np.asarray(host))))
+    return replace(ATTACKS["splice"], edit=_ByChain(partial(_splice, host=np.asarray(host))))

@@ -48,13 +48,13 @@ class TurnKnowledge:
     def signs(self, length: int) -> NDArray[np.float64]:
         """Return the belief that each place of a text promotes a token: [length, V], -1 to 1."""
         places = np.arange(length)
-        believed = _clipped(self.log_odds)[self._block(places)]
+        believed = _clip(self.log_odds)[self._block(places)]
         return np.asarray(believed * _turn(places)[:, None])
 
     def evidence(self, text: Symbols, at: int = 0) -> float:
         """Return the evidence for the mark in a piece of text that begins at place `at`."""
         places = at + np.arange(len(text))
-        believed = _clipped(self.log_odds[self._block(places), text])
+        believed = _clip(self.log_odds[self._block(places), text])
         return float((believed * _turn(places)).sum())
 
     def forge(self, length: int, rng: np.random.Generator) -> Symbols:
@@ -182,19 +182,19 @@ def _in_place(believed: NDArray[np.float64]) -> NDArray[np.float64]:
     length = agreed.shape[1]
     for at in range(length):
         given = before[:, at - 1] + agreed[:, at - 1] if at else None
-        before[:, at] = _AT_START if given is None else _slipped(given)
+        before[:, at] = _AT_START if given is None else _after_slip(given)
     for at in range(length - 2, -1, -1):
-        after[:, at] = _slipped(after[:, at + 1] + agreed[:, at + 1])
+        after[:, at] = _after_slip(after[:, at + 1] + agreed[:, at + 1])
     return np.asarray(1.0 / (1.0 + np.exp(-(before + agreed + after))))
 
 
-def _slipped(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+def _after_slip(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the ln odds one token later, if a slip may occur in between."""
     tilt = (1.0 - 2.0 * _SLIP) * np.tanh(log_odds / 2.0)
     return np.asarray(2.0 * np.arctanh(tilt))
 
 
-def _clipped(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+def _clip(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return beliefs from -1 to 1: odds of e or more count as certain."""
     return np.clip(log_odds, -1.0, 1.0)
 

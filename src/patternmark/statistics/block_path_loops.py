@@ -197,7 +197,7 @@ def _one_nonce(
 
 
 @njit(cache=True, error_model="numpy")
-def _guarded(rows):
+def _add_guards(rows):
     found = np.zeros((len(rows), rows.shape[1] + 2 * _GUARD), dtype=rows.dtype)
     found[:, _GUARD : _GUARD + rows.shape[1]] = rows
     return found
@@ -210,11 +210,11 @@ def _some_nonces(
     totals = np.empty(len(which))
     exponents = np.empty(len(which), dtype=np.int64)
     n = len(letters)
-    chain = _guarded(letters.reshape(1, n))[0].astype(np.uint64)  # unsigned: no check for negatives
-    factors = _guarded(np.concatenate((even, odd)).reshape(2, n))
-    full, begun = _guarded(full), _guarded(first.reshape(1, n + 1))[0]
+    chain = _add_guards(letters.reshape(1, n))[0].astype(np.uint64)  # unsigned: no sign check
+    factors = _add_guards(np.concatenate((even, odd)).reshape(2, n))
+    full, begun = _add_guards(full), _add_guards(first.reshape(1, n + 1))[0]
     if part.shape[1] > 0:
-        part = _guarded(part)[:, : part.shape[1] + _GUARD]
+        part = _add_guards(part)[:, : part.shape[1] + _GUARD]
     own = np.empty((4, n + 1 + 2 * _GUARD))
     signs = np.empty((len(prior), halves.shape[2]))
     for w in range(len(which)):

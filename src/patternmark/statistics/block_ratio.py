@@ -226,7 +226,7 @@ class BlockStatistic:
 
     def _judge(self, reading: Reading) -> Measurement:
         pieces = self.pieces(reading)
-        by_nonce = self._mixed(reading, pieces)  # [R]
+        by_nonce = self._mix(reading, pieces)  # [R]
         total = float(log_mean_exp(by_nonce)) if reading.num_scored else 0.0
         payload, error = likeliest_nonce(by_nonce)
         log_p, floor = self._log_p(np.array([total, self._largest(pieces)]), reading)
@@ -242,9 +242,9 @@ class BlockStatistic:
 
     def log_ratios(self, reading: Reading) -> NDArray[np.float64]:
         """Return ln of the mixed ratio of each nonce: [R]."""
-        return self._mixed(reading, self.pieces(reading))
+        return self._mix(reading, self.pieces(reading))
 
-    def _mixed(self, reading: Reading, pieces: Sequence[NumberedChain]) -> NDArray[np.float64]:
+    def _mix(self, reading: Reading, pieces: Sequence[NumberedChain]) -> NDArray[np.float64]:
         first, *others = self.branches(reading)
         logs = [self._of_chains(pieces, first) + first.log_weights]
         if self._screens:

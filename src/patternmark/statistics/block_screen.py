@@ -149,7 +149,7 @@ def pack_planes(planes: NDArray[np.uint64], lanes: int, block: int, longest: int
     return Packed(words, lanes, block, longest)
 
 
-class _Seen(NamedTuple):
+class _ScreenInput(NamedTuple):
     """What the screen needs of a chain."""
 
     whole: Integers  # the whole number that each letter adds to a score
@@ -158,11 +158,11 @@ class _Seen(NamedTuple):
 
 
 @lru_cache(64)  # a chain is scored under many keys, chain numbers and paces
-def _seen(chain: BlockChain) -> _Seen:
+def _screen_input(chain: BlockChain) -> _ScreenInput:
     middle = chain.weights.mean(axis=0)  # weights for a mark of medium strength
     whole = np.rint(_STEPS_PER_NAT * middle).astype(np.int64)
     rows = np.where(whole == 0, PROTEIN.size, chain.letters)
-    return _Seen(whole, rows, float(np.log(np.cosh(middle / 2.0)).sum()))
+    return _ScreenInput(whole, rows, float(np.log(np.cosh(middle / 2.0)).sum()))
 
 
 class _Course(NamedTuple):
@@ -195,7 +195,7 @@ def log_ratio_of_path(chain: BlockChain, packed: Packed, pace: float = 1.0) -> F
     by more than 1 (2.7 at most).
     """
     best = best_paths(chain, packed, pace)
-    found: Floats = best / (2.0 * _STEPS_PER_NAT) - _seen(chain).log_mean
+    found: Floats = best / (2.0 * _STEPS_PER_NAT) - _screen_input(chain).log_mean
     return found
 
 
@@ -209,7 +209,7 @@ def best_paths(chain: BlockChain, packed: Packed, pace: float = 1.0) -> Integers
         raise ValueError(f"tables are packed for a pace of at least {_MIN_PACE}, not {pace}")
     if chain.length == 0:
         return np.zeros(packed.lanes, dtype=np.int64)
-    weights, rows, _ = _seen(chain)
+    weights, rows, _ = _screen_input(chain)
     expected, strays = _course(chain.length, pace)
     loops = _loops(chain, packed)
     find = _best_paths if loops is None else loops.best_paths
@@ -228,7 +228,7 @@ def best_stretches(chain: BlockChain, packed: Packed) -> tuple[Integers, Integer
     if n == 0 or n > _MAX_STRETCH_LENGTH:
         nothing = np.zeros(packed.lanes, dtype=np.int64)
         return nothing, nothing
-    counted = _seen(chain).whole >= _MIN_WEIGHT
+    counted = _screen_input(chain).whole >= _MIN_WEIGHT
     rows = np.where(counted, chain.letters, packed.words.shape[1] - 1)
     per_segment = np.add.reduceat(counted, np.arange(0, n, SEGMENT), dtype=np.int64)
     bias = np.rint(per_segment * _MIN_AGREEMENT)

@@ -76,9 +76,9 @@ class AnyTextStatistic(RatioStatistic):
             )
             for i in range(len(readings))
         ]
-        return self._sharpened(readings, ratios, likeliest_nonces(rough), found)
+        return self._sharpen(readings, ratios, likeliest_nonces(rough), found)
 
-    def _sharpened(
+    def _sharpen(
         self,
         readings: Sequence[Reading],
         ratios: NDArray[np.float64],
@@ -115,7 +115,7 @@ class TextStatistic(AnyTextStatistic):
         scored = np.array([reading.num_scored for reading in readings])
         return self.over_nonces(self.mixture.mix(ratios, scored))
 
-    def _sharpened(
+    def _sharpen(
         self,
         readings: Sequence[Reading],
         ratios: NDArray[np.float64],

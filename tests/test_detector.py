@@ -117,7 +117,7 @@ def test_named_patterns_fix_m(secret: Secret) -> None:
 
 
 def test_wrong_calls_are_refused(halves: Key) -> None:
-    with pytest.raises(ParameterError, match="'magic' is not known"):
+    with pytest.raises(ParameterError, match="'magic' is unknown"):
         Detector(halves, "magic")
     for fpr in (0.0, 1.0, -1.0, float("nan")):
         with pytest.raises(ParameterError, match="false positive rate"):

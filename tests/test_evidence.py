@@ -13,7 +13,7 @@ from patternmark.evidence import (
     DEFAULT_FPR,
     benjamini_hochberg,
     bonferroni,
-    checked_fpr,
+    check_fpr,
     fisher,
     is_below,
     markov,
@@ -68,7 +68,7 @@ def test_benjamini_hochberg_against_its_definition(rng: np.random.Generator) -> 
 @pytest.mark.parametrize("fpr", [0.0, 1.0, -1.0, float("nan")])
 def test_a_rate_that_is_none_is_refused(fpr: float) -> None:
     with pytest.raises(ParameterError, match="between 0 and 1"):
-        checked_fpr(fpr)
+        check_fpr(fpr)
 
 
 def test_the_default_rate_is_one_for_all() -> None:

@@ -12,7 +12,7 @@ from patternmark.combination import combine
 from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
-from patternmark.evidence import called_by_rank
+from patternmark.evidence import call_by_rank
 from patternmark.plan.calibrate import count_false_positives, rank_p_values
 from patternmark.search.candidates import Candidate
 from patternmark.search.identify import Identifier
@@ -56,7 +56,7 @@ def every_verdict(key: Key, sequence: str) -> dict[str, Verdict]:
         )
         for decides in (True, False):
             name = f"rank {num_keys}, decides: {decides}"
-            found[name] = called_by_rank(found["auto"], p, num_keys, decides=decides)
+            found[name] = call_by_rank(found["auto"], p, num_keys, decides=decides)
     return found
 
 
@@ -87,16 +87,16 @@ def test_the_same_settings_have_the_same_signature(
 def test_who_decides_is_signed(secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, Profile(scheme=Paper()))
     verdict = Detector(key).detect(marked(key, 200, rng, delta=1.5))
-    beaten = called_by_rank(verdict, 0.5, 99, decides=True)
+    beaten = call_by_rank(verdict, 0.5, 99, decides=True)
     assert verdict.prediction
     assert (beaten.prediction, beaten.status.value, beaten.p_keys) == (False, "no_mark", 0.5)
     assert beaten.signature.endswith("|call:rank99")
-    beside = called_by_rank(verdict, 0.5, 99, decides=False)
+    beside = call_by_rank(verdict, 0.5, 99, decides=False)
     assert (beside.prediction, beside.status.value) == (True, "marked")
     assert beside.signature.endswith("|call:p|null_keys:99")
     short = Detector(key).detect("ACDEF")
-    assert called_by_rank(short, 0.5, 999, decides=True).status is short.status
-    assert called_by_rank(short, 0.001, 999, decides=True).status.value == "marked"
+    assert call_by_rank(short, 0.5, 999, decides=True).status is short.status
+    assert call_by_rank(short, 0.001, 999, decides=True).status.value == "marked"
 
 
 def test_rates_of_positions_are_signed(secret: Secret, rng: np.random.Generator) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from patternmark import PROTEIN, Alphabet, Detector, Key, Marker, Profile
 from patternmark.core.secret import Secret
-from patternmark.masks.coins import times_said
+from patternmark.masks.coins import count_occurrences
 from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.likelihood import TEXT_MIXTURE
-from patternmark.statistics.rates import ANY_SYMBOL
+from patternmark.statistics.rates import UNMEASURED_RATES
 from patternmark.statistics.recover import recover
 from vectors import make, port, port_blocks, port_turns
 
@@ -211,7 +211,7 @@ def test_the_port_mixes_what_the_package_mixes() -> None:
         zip(port_turns.MIXTURE, TEXT_MIXTURE.components, strict=True)
     ):
         assert kind[:5] == (
-            ANY_SYMBOL[component.level],
+            UNMEASURED_RATES[component.level],
             component.slip,
             component.edge,
             component.anywhere,
@@ -228,7 +228,7 @@ def test_the_port_counts_repeats_as_the_package_does(
     for length in (0, 1, 2, 15, 70, 300):
         text = rng.integers(-1, num_words, length)
         tokens = [None if token < 0 else token for token in text.tolist()]
-        assert port_turns.times(tokens) == times_said(text).tolist()
+        assert port_turns.times(tokens) == count_occurrences(text).tolist()
 
 
 def test_what_happens_to_marks_in_text_is_covered() -> None:

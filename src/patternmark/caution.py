@@ -1,4 +1,4 @@
-"""What a p-value of few secret coins does not cover, in words for people."""
+"""A warning for keys with few secret coins: what their p-values do not cover."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from patternmark.core.profile import Profile
 
 
 def caution_of(profile: Profile) -> str | None:
-    """Say what to mind about p-values of keys that split a small alphabet; None for others.
+    """Return the warning for keys that split a small alphabet; None for other keys.
 
-    A split of 20 amino acids is 20 coins. Sequences that are written to fit, and designs of
-    another such key whose split is similar, have small p-values too; no p-value that holds for any
-    sequence can be small.
+    A split of 20 amino acids is 20 coins. Small p-values are also given to sequences that were
+    written to fit the key, and to designs of another such key with a similar split. So no p-value
+    that holds for any sequence can be small.
 
     >>> caution_of(Profile()) is None
     True
@@ -20,6 +20,6 @@ def caution_of(profile: Profile) -> str | None:
         return None
     return (
         f"a key of the scheme {profile.scheme.name!r} has {alphabet.num_scored} secret coins: its "
-        "p-value holds for natural sequences, not for designs of another such key nor for what was "
-        "written to fit"
+        "p-value holds for natural sequences, but not for designs of another such key, nor for "
+        "sequences that were written to fit the key"
     )

@@ -16,9 +16,9 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
 from patternmark.core.reading import Reading, read_many
 from patternmark.errors import ParameterError, SequenceError
-from patternmark.evidence import DEFAULT_FPR, checked_fpr, is_below
-from patternmark.masks import said_before
-from patternmark.masks.coins import times_said
+from patternmark.evidence import DEFAULT_FPR, check_fpr, is_below
+from patternmark.masks import find_repeated_evidence
+from patternmark.masks.coins import count_occurrences
 from patternmark.results import CALL_BY_P, CALL_BY_P_ANY, LN10, Status, Verdict, p_value_of
 from patternmark.signature import joined, rates_part, scored_part
 from patternmark.statistics import Measurement, Statistic, make_statistic
@@ -52,7 +52,7 @@ class Detector:
         """`strict` lets `p_any` make the call: for sequences that may be written to deceive."""
         self.key = key
         self.strict = strict
-        self.fpr = checked_fpr(fpr)
+        self.fpr = check_fpr(fpr)
         if isinstance(detector, str):
             detector = make_statistic(detector, key, m=m, null=null)
         self.statistic = detector
@@ -158,12 +158,14 @@ class Detector:
         repeats = None
         if self.masks_repeats and not self._shares_repeats:
             matters = getattr(self.key.schedule, "reuses", None)
-            repeats = said_before(encoded, alphabet, masks, matters)
+            repeats = find_repeated_evidence(encoded, alphabet, masks, matters)
         # Copies of a chain count only where the caller wants repeats to count.
         drop_copies = self.mask_repeats or not self.key.profile.scheme.masks_repeats
         readings = read_many(encoded, alphabet, masks, repeats, drop_copies=drop_copies)
         if self._shares_repeats:
-            readings = [reading._replace(times=times_said(reading.symbols)) for reading in readings]
+            readings = [
+                reading._replace(times=count_occurrences(reading.symbols)) for reading in readings
+            ]
         if rates is None:
             return readings
         pairs = zip(readings, rates, strict=True)

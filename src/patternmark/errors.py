@@ -1,12 +1,12 @@
 """Every error this package raises on purpose.
 
 PatternmarkError
-├── ParameterError     a parameter out of its domain: rows of A off 1, mixed lengths in T
+├── ParameterError     a parameter with a wrong value: a row of A that does not sum to 1, ...
 ├── KeyFileError       a key file that cannot be used: wrong, newer, edited, readable by others
 ├── SequenceError      one sequence that does not fit the alphabet
-└── InputError         a file that holds nothing to work on: empty, binary, not what it claims to be
+└── InputError         a whole file that cannot be used: empty, binary, not what it claims to be
 
-The messages are written for the person who has to mend the input. None of them ever contains a
+The messages are written for the person who has to correct the input. None of them ever contains a
 secret or a part of one.
 """
 
@@ -16,11 +16,11 @@ class PatternmarkWarning(UserWarning):
 
 
 class PatternmarkError(Exception):
-    """The root: catch this to catch everything the package raises on purpose."""
+    """The root: catch this to catch every error that the package raises on purpose."""
 
 
 class ParameterError(PatternmarkError, ValueError):
-    """A parameter of a scheme, chain, pattern set or detector is out of its domain."""
+    """A parameter of a scheme, chain, pattern set or detector has a wrong value."""
 
 
 class KeyFileError(PatternmarkError):

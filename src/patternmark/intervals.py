@@ -1,4 +1,4 @@
-"""Intervals of rates and of means, and the tail of a count, fast for millions of trials."""
+"""Confidence intervals of rates and means, and binomial tails, fast for millions of trials."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_STEPS = 10_000
-_HALVINGS = 60
+_MAX_STEPS = 10_000  # of the continued fraction
+_HALVINGS = 60  # of the interval in which a quantile lies
 _Number = TypeVar("_Number", float, NDArray[np.float64])
 
 
@@ -28,7 +28,7 @@ def rate_interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[flo
 
 
 def binomial_tail(hits: int, trials: int, rate: float) -> float:
-    """Return the probability of so many hits or more.
+    """Return the probability of `hits` hits or more.
 
     >>> round(binomial_tail(2, 3, 0.5), 12)
     0.5
@@ -37,7 +37,7 @@ def binomial_tail(hits: int, trials: int, rate: float) -> float:
 
 
 def student_quantile(degrees: float, confidence: float = 0.95) -> float:
-    """Return how many standard errors of so few values the middle of Student's t reaches.
+    """Return the half width, in standard errors, of the middle `confidence` of Student's t.
 
     >>> round(student_quantile(5), 3), round(student_quantile(10_000), 2)
     (2.571, 1.96)
@@ -49,7 +49,7 @@ def student_quantile(degrees: float, confidence: float = 0.95) -> float:
 def mean_interval(values: ArrayLike) -> dict[str, Any]:
     """Return the mean of independent values with its 95 % interval by Student's t.
 
-    One value says nothing of the interval: `low`, `high` and `half` (its half width) are nan then.
+    `half` is the half width. For a single value, `low`, `high` and `half` are nan.
 
     >>> {name: round(x, 4) for name, x in mean_interval([1.0, 2.0, 3.0]).items()}
     {'mean': 2.0, 'low': -0.4841, 'high': 4.4841, 'half': 2.4841, 'n': 3}
@@ -61,7 +61,7 @@ def mean_interval(values: ArrayLike) -> dict[str, Any]:
 
 
 def standard_error(values: NDArray[np.float64]) -> float:
-    """Return the standard error of a mean; nan of one value."""
+    """Return the standard error of a mean; nan for a single value."""
     return float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else nan
 
 
@@ -79,15 +79,15 @@ def _beta_cdf(x: float, a: float, b: float) -> float:
         return float(x >= 1.0)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x))
     if x < (a + 1.0) / (a + b + 2.0):
-        return front * beta_fraction(x, a, b, _STEPS) / a
-    return 1.0 - front * beta_fraction(1.0 - x, b, a, _STEPS) / b
+        return front * beta_fraction(x, a, b, _MAX_STEPS) / a
+    return 1.0 - front * beta_fraction(1.0 - x, b, a, _MAX_STEPS) / b
 
 
 def beta_fraction(x: _Number, a: _Number, b: _Number, most_steps: int) -> _Number:
-    """Return the continued fraction of the incomplete beta function, of numbers or of arrays.
+    """Return the continued fraction of the incomplete beta function, for numbers or arrays.
 
-    I_x(a, b) is x^a (1 - x)^b / (a B(a, b)) times this. Lentz's method; it converges fast, and no
-    denominator comes near 0, where x is below the mean a / (a + b) or little above.
+    I_x(a, b) is x^a (1 - x)^b / (a B(a, b)) times this. Lentz's method. If x is below the mean
+    a / (a + b) or a little above it, it converges fast and denominators stay away from 0.
     """
     c, d = x * 0.0 + 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1.0))
     value = d

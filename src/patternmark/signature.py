@@ -1,8 +1,8 @@
-"""The parts of a signature: `name:value` joined by `|`.
+"""Signatures: parts `name:value`, joined by `|`.
 
-A signature names all that can change a verdict besides the sequence itself. Two runs that can
-differ in their verdict have different signatures. What is too long to be written out (which
-positions count, rates of positions, lists of keys) stands in it as the first digits of a hash.
+A signature names everything besides the sequence that can change a verdict. If the verdicts of two
+runs can differ, so do their signatures. Values that are too long to be written out (which positions
+count, rates of positions, lists of keys) appear as the first digits of a hash.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import SEPARATOR
 
-_DIGITS = 8  # of a hash: two of a thousand different lists agree once in ten thousand cases
+_HASH_DIGITS = 8  # two of a thousand different lists share a hash once in ten thousand cases
 
 
 def joined(*parts: str) -> str:
-    """Return the parts that are not empty, joined.
+    """Join the parts that are not empty.
 
     >>> joined("key:1", "", "fpr:0.001")
     'key:1|fpr:0.001'
@@ -28,17 +28,17 @@ def joined(*parts: str) -> str:
 
 
 def short_hash(pieces: Iterable[bytes]) -> str:
-    """Return the first digits of a hash of several pieces; where one ends matters."""
+    """Return the first digits of a hash of several pieces; it depends on where each one ends."""
     whole = hashlib.sha256()
     for piece in pieces:
         whole.update(len(piece).to_bytes(8, "big") + piece)
-    return whole.hexdigest()[:_DIGITS]
+    return whole.hexdigest()[:_HASH_DIGITS]
 
 
 def scored_part(
     records: Sequence[NDArray[np.int64]], masks: Sequence[NDArray[np.bool_] | None]
 ) -> str:
-    """Say which positions of encoded records count: `scored:all`, or a hash of the masks."""
+    """Return which positions of encoded records count: `scored:all`, or a hash of the masks."""
     within = [
         None if mask is None else np.asarray(mask, dtype=bool)[ids != SEPARATOR]
         for ids, mask in zip(records, masks, strict=True)
@@ -53,7 +53,7 @@ def scored_part(
 
 
 def rates_part(rates: Sequence[NDArray[np.float64] | None]) -> str:
-    """Say which rates of positions were given: nothing, or a hash of them."""
+    """Return a hash of the rates of positions, or nothing if no rates were given."""
     if all(own is None for own in rates):
         return ""
     pieces = (b"" if own is None else np.ascontiguousarray(own).tobytes() for own in rates)
@@ -61,5 +61,5 @@ def rates_part(rates: Sequence[NDArray[np.float64] | None]) -> str:
 
 
 def keys_part(key_ids: Sequence[str]) -> str:
-    """Name many keys: how many, and a hash of their ids in order."""
+    """Return the number of keys, and a hash of their ids in order."""
     return f"keys:{len(key_ids)}-{short_hash(one.encode() for one in key_ids)}"

@@ -4,7 +4,7 @@ import numpy as np
 
 from patternmark import PROTEIN, Detector, Key
 from patternmark.attacks import forge, random_edits, strip
-from patternmark.attacks.forge import composition, draw_unmarked, tilted
+from patternmark.attacks.forge import composition, draw_unmarked, tilt
 from patternmark.core.alphabet import UNREAD
 from patternmark.plan.simulate import marked_sequences, natural_frequencies, rates_at
 
@@ -28,7 +28,7 @@ class TrueSplit:
 def test_the_tilt_gives_the_measured_rates() -> None:
     rates, letters = rates_at(1.0, PROTEIN, "paper"), natural_frequencies()
     signs = np.where(np.arange(21) % 2, 1.0, -1.0)
-    law = tilted(np.stack([signs, -signs]), rates, letters)
+    law = tilt(np.stack([signs, -signs]), rates, letters)
     np.testing.assert_allclose(law.sum(axis=1), 1.0)
     share = law[0, :20] / law[:, :20].sum(axis=0)  # of a letter, in the key that promotes it or not
     promoted = np.where(signs[:20] > 0, share, 1 - share)

@@ -96,5 +96,5 @@ def test_what_cannot_be_is_refused(key: Key, marked: np.ndarray, rng: np.random.
         oracle_attack(edits, Asked(key), 0)
     with pytest.raises(ParameterError, match="'p' or 'verdict'"):
         oracle_attack(edits, Asked(key), 5, answers="maybe")  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="from 0 to 1"):
+    with pytest.raises(ParameterError, match="between 0 and 1"):
         oracle_attack(edits, Asked(key), 5, epsilon=2.0)

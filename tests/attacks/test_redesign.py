@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, key: Key) -> None:
     attacker = redesigner(tmp_path)
     with pytest.raises(SequenceError, match="does not fit"):
         attacker.attack("rewrite").attack_all([np.zeros(7, dtype=np.int64)], 0.5, seed=0)
-    with pytest.raises(ParameterError, match="redesign or rewrite"):
+    with pytest.raises(ParameterError, match="redesign and rewrite"):
         attacker.attack("substitute")
     marked = Designer(network(), DesignOptions(), Marker(key))
     with pytest.raises(ParameterError, match="without a mark"):

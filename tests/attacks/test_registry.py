@@ -152,9 +152,9 @@ def test_detection_falls_as_attacks_grow(key: Key, rng: np.random.Generator) -> 
 
 def test_what_cannot_be_is_refused(rng: np.random.Generator) -> None:
     for epsilon in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ParameterError, match="from 0 to 1"):
+        with pytest.raises(ParameterError, match="between 0 and 1"):
             ATTACKS["delete"].apply(np.arange(5), epsilon, rng)
-    with pytest.raises(ParameterError, match="take one of substitute"):
+    with pytest.raises(ParameterError, match="use one of substitute"):
         find_attack("hope")
     with pytest.raises(ParameterError, match="0 or more"):
         ATTACKS["delete"].attack_all([np.arange(5)], 0.1, seed=-1)

@@ -84,7 +84,7 @@ def test_files_that_are_none_of_wordnet_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.noun: cannot be read"):
         open_wordnet(tmp_path / "nowhere")
     (tmp_path / "data.noun").write_text("00000001 06 n zz car\n")
-    with pytest.raises(InputError, match="line 1: this is no synset"):
+    with pytest.raises(InputError, match="line 1: this is not a synset"):
         open_wordnet(tmp_path)
 
 

@@ -97,7 +97,7 @@ def test_a_chain_of_pairs_at_a_lag(rng: np.random.Generator) -> None:
 
 def test_too_little_is_said(rng: np.random.Generator) -> None:
     assert auc(np.array([0.1, 0.9]), np.array([False, True])) == 1.0
-    with pytest.raises(ParameterError, match="positives and negatives"):
+    with pytest.raises(ParameterError, match="one positive and one negative"):
         auc(np.array([0.1, 0.9]), np.array([True, True]))
     with pytest.raises(ParameterError, match="no token"):
         learn_frequencies([], [np.arange(3)], 5)

@@ -225,9 +225,9 @@ def test_token_keys_need_ids_of_their_vocabulary(run: Run, secret: Secret, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--detector", "magic"], "'magic' is not known"),
+        (["--detector", "magic"], "'magic' is unknown"),
         (["--fpr", "2"], "between 0 and 1"),
-        (["--m", "5"], "goes with the detector 'pattern'"),
+        (["--m", "5"], "apply only to the detector 'pattern'"),
         (["--detector", "pattern", "--m", "1"], "at least 2 keys"),
         (["--null", "0.5,0.6"], "probabilities that sum to 1"),
         (["--detector", "pattern", "--null", "0.5,0.25,0.25"], "do not fit a null of 3 keys"),

@@ -18,7 +18,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 from patternmark.statistics import block_paths
 from patternmark.statistics import block_ratio as blocks
 from patternmark.statistics.block_paths import BlockChain, Component, log_ratios, num_blocks
@@ -119,7 +119,7 @@ def test_numpy_and_numba_agree(
     halves = np.concatenate([first, -first, second, -second, 0 * first], axis=2)
     found = []
     for use in (False, True):
-        with forced(use) as used:
+        with force_loops(use) as used:
             assert used is use
             found.append(log_ratios(chain, halves, block, components))
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-9)

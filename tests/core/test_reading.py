@@ -5,7 +5,7 @@ from patternmark import PROTEIN, Detector, Key, Profile
 from patternmark.core.alphabet import UNREAD
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper
-from patternmark.masks import read, said_before
+from patternmark.masks import find_repeated_evidence, read
 from patternmark.statistics.block_ratio import BlockStatistic
 
 MOTIF = "MKTAYIAKQRQISFVKSHFSRQ"
@@ -53,7 +53,9 @@ def test_nothing_is_a_reading() -> None:
 def test_records_are_read_each_by_itself() -> None:
     records = [PROTEIN.encode(text) for text in (MOTIF, MOTIF, "", "MKX/MK")]
     nothing = [None] * 4
-    together = read_many(records, PROTEIN, nothing, said_before(records, PROTEIN, nothing))
+    together = read_many(
+        records, PROTEIN, nothing, find_repeated_evidence(records, PROTEIN, nothing)
+    )
     for reading, ids in zip(together, records, strict=True):
         alone = read(ids, PROTEIN)
         assert reading.symbols.tolist() == alone.symbols.tolist()

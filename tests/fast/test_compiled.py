@@ -42,7 +42,7 @@ def either() -> Callable[[Callable[[], Any]], tuple[Any, Any]]:
     def run(what: Callable[[], Any]) -> tuple[Any, Any]:
         results = []
         for use in (True, False):
-            with compiled.forced(use) as used:
+            with compiled.force_loops(use) as used:
                 assert used is use
                 results.append(what())
         return results[0], results[1]
@@ -94,7 +94,7 @@ def test_stretches_are_the_same_where_scores_are_alike(
     signs = np.append(rng.choice([-1, 1], size=(4, 3)), np.zeros((4, 1)), axis=1)
     symbols = rng.integers(0, 3, size=(30, 60))
     symbols[rng.random(symbols.shape) < 0.2] = UNREAD
-    windows = phases.around(signs.astype(np.int8))
+    windows = phases.double_period(signs.astype(np.int8))
     for rules in (LocalRules(1, 1, 1), LocalRules(2, 3, 4)):
         fast, plain = either(lambda r=rules: alignment.local_paths(windows, symbols, r))
         np.testing.assert_array_equal(fast, plain)
@@ -109,7 +109,7 @@ def test_the_work_at_hand_decides_and_nothing_else() -> None:
         assert compiled.kernels(small) is None
     assert isinstance(compiled.kernels(large), ModuleType)
     assert compiled.kernels(small) is None
-    with compiled.forced(True):
+    with compiled.force_loops(True):
         assert isinstance(compiled.kernels(0), ModuleType)
     assert compiled.kernels(small) is None
 
@@ -121,7 +121,7 @@ def test_work_is_counted_as_often_as_it_is_done() -> None:
         with compiled.repeated(2):
             assert isinstance(compiled.kernels(small), ModuleType)
         assert compiled.kernels(small) is None
-    with compiled.forced(False), compiled.repeated(10**6):
+    with compiled.force_loops(False), compiled.repeated(10**6):
         assert compiled.kernels(10**12) is None
 
 
@@ -133,12 +133,12 @@ def test_one_decision_holds_for_all_parts_of_a_computation() -> None:
         assert isinstance(compiled.kernels(10**9), ModuleType)  # a part that was not foreseen
     with compiled.repeated(10), compiled.together(10**8):
         assert isinstance(compiled.kernels(1), ModuleType)
-    with compiled.forced(False), compiled.together(10**12):
+    with compiled.force_loops(False), compiled.together(10**12):
         assert compiled.kernels(10**12) is None
 
 
 def test_other_threads_decide_for_themselves() -> None:
-    with compiled.forced(True), ThreadPoolExecutor(1) as pool:
+    with compiled.force_loops(True), ThreadPoolExecutor(1) as pool:
         assert pool.submit(compiled.kernels, 1).result() is None
 
 

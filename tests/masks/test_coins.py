@@ -15,7 +15,7 @@ from patternmark.core.schemes import Paper, Scheme, Turns
 from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
 from patternmark.masks import read
-from patternmark.masks.coins import times_said, tossed_before
+from patternmark.masks.coins import count_occurrences, find_reused_coins
 from patternmark.masks.repeats import Lags
 
 TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(600)], unscored=[0, 1])
@@ -48,19 +48,19 @@ def one_by_one(text: list[int], matters: Lags | None) -> list[bool]:
 def test_a_coin_counts_where_it_is_tossed_first(batch: list[list[int]]) -> None:
     records = [np.array(text, dtype=np.int64) for text in batch]
     for matters in (None, reuses, lambda lags: lags < 0):
-        found = tossed_before(records, matters)
+        found = find_reused_coins(records, matters)
         assert [mark.tolist() for mark in found] == [one_by_one(text, matters) for text in batch]
 
 
 @given(st.lists(st.integers(0, 4), max_size=80))
 def test_no_coin_is_met_twice_along_a_steady_path(text: list[int]) -> None:
     symbols = np.array(text, dtype=np.int64)
-    kept = np.flatnonzero(~tossed_before([symbols], reuses)[0])
+    kept = np.flatnonzero(~find_reused_coins([symbols], reuses)[0])
     for phase in range(PERIOD):
         blocks = (kept + phase) % PERIOD // BLOCK
         coins = list(zip(blocks.tolist(), symbols[kept].tolist(), strict=True))
         assert len(set(coins)) == len(coins)
-    once = symbols[~tossed_before([symbols])[0]].tolist()
+    once = symbols[~find_reused_coins([symbols])[0]].tolist()
     assert sorted(once) == sorted(set(text))
 
 
@@ -73,7 +73,7 @@ def test_over_all_splits_agreements_are_fair_along_any_path(
 ) -> None:
     """The paper's scheme: every outcome of the kept positions is equally likely."""
     symbols = np.array(text, dtype=np.int64)
-    kept = np.flatnonzero(~tossed_before([symbols])[0])
+    kept = np.flatnonzero(~find_reused_coins([symbols])[0])
     keys = np.array(path)[: len(text)]  # slips and all
     outcomes = Counter(
         tuple((np.array(split)[symbols] == keys)[kept].tolist())
@@ -94,7 +94,7 @@ def test_over_all_schedules_agreements_are_fair_along_a_steady_path(
         return (past < 2) | (past > 6)  # no slips: neighbours alone
 
     symbols = np.array(text, dtype=np.int64)
-    kept = np.flatnonzero(~tossed_before([symbols], matters)[0])
+    kept = np.flatnonzero(~find_reused_coins([symbols], matters)[0])
     keys = (phase + np.arange(len(symbols))) % 8
     outcomes: Counter[tuple[bool, ...]] = Counter()
     for bits in product([False, True], repeat=8):
@@ -153,7 +153,7 @@ def test_ratios_of_texts_read_every_token_and_how_often_it_stands(
 
 
 def test_how_often_a_token_stands_is_rounded_up_to_three_leading_bits() -> None:
-    few = {n: int(times_said(np.full(n, 4))[0]) for n in range(1, 70)}
+    few = {n: int(count_occurrences(np.full(n, 4))[0]) for n in range(1, 70)}
     assert all(few[n] == n for n in range(1, 9))
     rounded = {
         9: 10,
@@ -175,7 +175,7 @@ def test_how_often_a_token_stands_is_rounded_up_to_three_leading_bits() -> None:
 @given(texts)
 def test_times_are_counted_token_by_token(text: list[int]) -> None:
     symbols = np.where(np.array(text, dtype=np.int64) < 0, UNREAD, np.array(text, dtype=np.int64))
-    found = times_said(symbols).tolist()
+    found = count_occurrences(symbols).tolist()
     for symbol, times in zip(symbols.tolist(), found, strict=True):
         count = symbols.tolist().count(symbol)
         step = 2 ** max(count.bit_length() - 3, 0)

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, SEPARATOR, Alphabet
-from patternmark.masks.repeats import repeated, repeated_many
+from patternmark.masks.repeats import find_repeats, find_repeats_many
 
 Ids = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ def rng_of(*seed: int) -> np.random.Generator:
 @pytest.mark.parametrize("period", [1, 2, 3, 7, 11, 24, 33, 60])
 def test_all_but_the_first_copy_of_an_exact_tandem_repeat_is_marked(period: int) -> None:
     unit = rng_of(1).permutation(20)[:period] if period <= 20 else protein(rng_of(2), period)
-    mask = repeated(np.tile(unit, 12))
+    mask = find_repeats(np.tile(unit, 12))
     np.testing.assert_array_equal(mask, np.arange(12 * period) >= period)
 
 
@@ -55,7 +55,7 @@ def test_tandem_copies_that_drifted_apart_are_marked(period: int) -> None:
     unit = protein(rng, period)
     before, after = protein(rng, 100), protein(rng, 100)
     copies = [mutated(rng, unit, 0.3) for _ in range(10)]
-    mask = repeated(np.concatenate([before, *copies, after]))
+    mask = find_repeats(np.concatenate([before, *copies, after]))
     later = slice(100 + period, 100 + 10 * period)
     assert mask[later].mean() > 0.75
     assert mask[:100].sum() == 0
@@ -67,7 +67,7 @@ def test_a_distant_copy_is_marked_and_nothing_else(distance: int) -> None:
     rng = rng_of(4, distance)
     stretch = protein(rng, 30)
     ids = np.concatenate([stretch, protein(rng, distance - 30), stretch, protein(rng, 50)])
-    mask = repeated(ids)
+    mask = find_repeats(ids)
     assert mask[distance : distance + 30].all()
     assert mask.sum() <= 30 + 5 + 0.005 * distance
 
@@ -75,14 +75,14 @@ def test_a_distant_copy_is_marked_and_nothing_else(distance: int) -> None:
 def test_a_copy_shorter_than_the_bar_is_left_alone() -> None:
     """At a distance of 100 in 400, six agreeing residues can be chance, eight cannot."""
     ids = np.concatenate([rng_of(5, block).permutation(20) for block in range(20)])
-    assert not repeated(ids).any()
+    assert not find_repeats(ids).any()
     for length, is_found in [(6, False), (8, True)]:
         planted = ids.copy()
         planted[300 : 300 + length] = planted[200 : 200 + length]
         for edge in (299, 300 + length):  # a disagreement to either side, so that it ends there
             planted[edge] = (planted[edge - 100] + 1) % 20
-        assert repeated(planted)[300 : 300 + length].all() == is_found
-        assert repeated(planted).any() == is_found
+        assert find_repeats(planted)[300 : 300 + length].all() == is_found
+        assert find_repeats(planted).any() == is_found
 
 
 @pytest.mark.parametrize("substitutions", [0.0, 0.2, 0.4])
@@ -94,7 +94,7 @@ def test_a_second_chain_that_is_nearly_the_first_is_marked(
     chain, other = protein(rng, length), protein(rng, length)
     copy = mutated(rng, chain, substitutions)
     ids = np.concatenate([chain, [SEPARATOR], other, [SEPARATOR], copy])
-    mask = repeated(ids)
+    mask = find_repeats(ids)
     assert mask[-length:].mean() > (0.9 if substitutions else 0.999)
     assert mask[: 2 * length + 2].sum() == 0
 
@@ -103,7 +103,7 @@ def test_an_insertion_in_the_copy_costs_little() -> None:
     rng = rng_of(7)
     chain = protein(rng, 200)
     copy = np.concatenate([chain[:90], protein(rng, 3), chain[90:]])
-    mask = repeated(np.concatenate([chain, copy]))
+    mask = find_repeats(np.concatenate([chain, copy]))
     assert mask[200:290].all()
     assert mask[293:].all()
 
@@ -114,7 +114,7 @@ def test_an_insertion_in_the_copy_costs_little() -> None:
 )
 def test_of_a_stretch_of_low_complexity_only_the_beginning_counts(run: str, first: int) -> None:
     before, after = "MKTAYIADREVLNPW", "WCDLVYTPEKRNAIM"
-    mask = repeated(PROTEIN.encode(before + run + after))
+    mask = find_repeats(PROTEIN.encode(before + run + after))
     marked = np.flatnonzero(mask) - len(before)
     assert marked.min() >= first
     assert marked.max() < len(run)
@@ -124,7 +124,7 @@ def test_of_a_stretch_of_low_complexity_only_the_beginning_counts(run: str, firs
 def test_the_rare_end_of_a_run_is_found_in_its_copy() -> None:
     """The words of the run have more nearer places than are tried; those of its end do not."""
     run = np.array([1] * 65 + [0])
-    mask = repeated(np.concatenate([run, [SEPARATOR], run]))
+    mask = find_repeats(np.concatenate([run, [SEPARATOR], run]))
     assert mask[67:].all()
     assert np.flatnonzero(~mask).tolist() == [0, 65, 66]
 
@@ -136,7 +136,7 @@ def test_the_rare_end_of_a_run_is_found_in_its_copy() -> None:
 def test_random_proteins_lose_less_than_half_a_percent(length: int) -> None:
     rng = rng_of(8, length)
     records = [protein(rng, length) for _ in range(300_000 // length)]
-    lost = np.concatenate(repeated_many(records)).mean()
+    lost = np.concatenate(find_repeats_many(records)).mean()
     assert 0 < lost < 0.004  # nothing lost at all would mean that nothing was looked at
 
 
@@ -144,21 +144,21 @@ def test_random_text_and_random_dna_lose_less_than_half_a_percent() -> None:
     rng = rng_of(9)
     weights = 1 / np.arange(10, 20_010)  # words by rank: two agree in about 0.2 % of cases
     text = [rng.choice(20_000, 1000, p=weights / weights.sum()) for _ in range(100)]
-    assert np.concatenate(repeated_many(text, TEXT)).mean() < 0.005
+    assert np.concatenate(find_repeats_many(text, TEXT)).mean() < 0.005
     dna = [rng.integers(0, 4, 1000) for _ in range(100)]
-    assert np.concatenate(repeated_many(dna, DNA)).mean() < 0.005
+    assert np.concatenate(find_repeats_many(dna, DNA)).mean() < 0.005
 
 
 @pytest.mark.parametrize("ids", [[], [3], [3, 3], [SEPARATOR], [X, X, X], [1, SEPARATOR, 1]])
 def test_a_record_too_short_to_repeat_is_left_alone(ids: list[int]) -> None:
-    mask = repeated(np.array(ids, dtype=np.int64))
+    mask = find_repeats(np.array(ids, dtype=np.int64))
     assert mask.shape == (len(ids),)
     assert mask.dtype == bool
     assert not mask.any()
 
 
 def test_no_records_no_masks() -> None:
-    assert repeated_many([]) == []
+    assert find_repeats_many([]) == []
 
 
 # Symbols without a say
@@ -168,14 +168,14 @@ def test_unscored_symbols_are_no_evidence_of_a_repeat_and_never_marked() -> None
     rng = rng_of(10)
     gap = np.full(40, X)
     ids = np.concatenate([protein(rng, 50), gap, protein(rng, 50), gap, protein(rng, 50)])
-    assert not repeated(ids).any()
+    assert not find_repeats(ids).any()
 
 
 def test_an_unscored_symbol_does_not_break_a_repeat() -> None:
     chain = rng_of(11).permutation(20)[:12]
     hidden = chain.copy()
     hidden[[4, 8]] = X  # leaves words of at most four symbols, none of them enough
-    mask = repeated(np.concatenate([chain, hidden]))
+    mask = find_repeats(np.concatenate([chain, hidden]))
     np.testing.assert_array_equal(np.flatnonzero(mask) - 12, [0, 1, 2, 3, 5, 6, 7, 9, 10, 11])
 
 
@@ -186,10 +186,10 @@ def test_a_separator_ends_a_repeat_and_is_not_marked() -> None:
     halves = [*chain[:4], SEPARATOR, *chain[4:8]]
     apart = np.concatenate([halves, [X], filler, [X], halves])
     together = np.concatenate([chain[:8], [X], filler, [X], chain[:8]])
-    assert not repeated(apart).any()
-    assert np.flatnonzero(repeated(together)).tolist() == list(range(210, 218))
+    assert not find_repeats(apart).any()
+    assert np.flatnonzero(find_repeats(together)).tolist() == list(range(210, 218))
     copies = np.concatenate([chain, [SEPARATOR], chain, [SEPARATOR], chain])
-    assert np.flatnonzero(~repeated(copies)).tolist() == [*range(21), 41]
+    assert np.flatnonzero(~find_repeats(copies)).tolist() == [*range(21), 41]
 
 
 # Other alphabets
@@ -201,15 +201,15 @@ def test_in_text_four_tokens_are_a_repeat_and_three_are_not() -> None:
         planted = ids.copy()
         planted[300 : 300 + length] = planted[200 : 200 + length]
         expected = np.arange(300, 300 + length) if is_found else np.arange(0)
-        np.testing.assert_array_equal(np.flatnonzero(repeated(planted, TEXT)), expected)
+        np.testing.assert_array_equal(np.flatnonzero(find_repeats(planted, TEXT)), expected)
 
 
 def test_words_whose_numbers_exceed_64_bits_are_told_apart() -> None:
     """The vocabulary is so large that the numbers of words wrap around, but no symbol repeats."""
     huge = Alphabet("huge", 1 << 22, (), "0" * 64)
     ids = np.arange(0, 1 << 22, 1 << 10)
-    assert not repeated(ids, huge).any()
-    mask = repeated(np.concatenate([ids, ids[100:120]]), huge)
+    assert not find_repeats(ids, huge).any()
+    mask = find_repeats(np.concatenate([ids, ids[100:120]]), huge)
     np.testing.assert_array_equal(np.flatnonzero(mask), np.arange(len(ids), len(ids) + 20))
 
 
@@ -217,7 +217,7 @@ def test_a_repeat_in_dna_takes_more_letters_than_in_a_protein() -> None:
     rng = rng_of(13)
     ids = rng.integers(0, 4, 400)
     ids[300:360] = ids[100:160]
-    mask = repeated(ids, DNA)
+    mask = find_repeats(ids, DNA)
     assert mask[300:360].all()
     assert mask.sum() < 75
 
@@ -226,7 +226,7 @@ def test_a_small_alphabet_is_searched_by_longer_words() -> None:
     """By words of three letters, a copy so far away would have too many nearer rivals."""
     ids = rng_of(15).integers(0, 4, 20_000)
     ids[15_000:15_100] = ids[1_000:1_100]
-    assert repeated(ids, DNA)[15_000:15_100].all()
+    assert find_repeats(ids, DNA)[15_000:15_100].all()
 
 
 # Size
@@ -236,7 +236,7 @@ def test_a_giant_protein_is_done_in_one_go() -> None:
     rng = rng_of(14)
     ids = protein(rng, 35_000)
     ids[30_000:31_000] = mutated(rng, ids[2_000:3_000], 0.4)
-    mask = repeated(ids)
+    mask = find_repeats(ids)
     assert mask[30_000:31_000].mean() > 0.9
     mask[29_990:31_010] = False
     assert mask.mean() < 0.005
@@ -244,7 +244,7 @@ def test_a_giant_protein_is_done_in_one_go() -> None:
 
 def test_the_work_on_a_run_does_not_grow_with_its_square() -> None:
     """All pairs of places of one letter would be ten thousand million."""
-    mask = repeated(np.full(100_000, 3))
+    mask = find_repeats(np.full(100_000, 3))
     assert np.flatnonzero(~mask).tolist() == [0]
 
 
@@ -260,7 +260,7 @@ records = st.one_of(few_letters, any_letters)
 @given(records)
 def test_what_is_marked_repeats_and_the_first_of_its_kind_stays(ids: Ids) -> None:
     before = ids.copy()
-    mask = repeated(ids)
+    mask = find_repeats(ids)
     np.testing.assert_array_equal(ids, before)
     assert mask.shape == ids.shape
     assert not mask[(ids == SEPARATOR) | (ids == X)].any()
@@ -289,8 +289,8 @@ def test_what_is_marked_repeats_and_the_first_of_its_kind_stays(ids: Ids) -> Non
 @settings(max_examples=100, deadline=None)
 @given(st.lists(records, max_size=6))
 def test_a_record_does_not_see_the_others_of_its_batch(batch: list[Ids]) -> None:
-    for ids, mask in zip(batch, repeated_many(batch), strict=True):
-        np.testing.assert_array_equal(mask, repeated(ids))
+    for ids, mask in zip(batch, find_repeats_many(batch), strict=True):
+        np.testing.assert_array_equal(mask, find_repeats(ids))
 
 
 @settings(max_examples=100, deadline=None)
@@ -301,13 +301,13 @@ def test_the_names_of_the_symbols_do_not_matter(ids: Ids, random: object) -> Non
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     names[:20] = shuffled
     names[SEPARATOR] = SEPARATOR
-    np.testing.assert_array_equal(repeated(names[ids]), repeated(ids))
+    np.testing.assert_array_equal(find_repeats(names[ids]), find_repeats(ids))
 
 
 @settings(max_examples=100, deadline=None)
 @given(arrays(np.int64, st.integers(15, 120), elements=st.integers(0, 19)))
 def test_the_copy_of_any_chain_is_marked_whole(chain: Ids) -> None:
-    mask = repeated(np.concatenate([chain, [SEPARATOR], chain]))
+    mask = find_repeats(np.concatenate([chain, [SEPARATOR], chain]))
     assert mask[len(chain) + 1 :].all()
 
 
@@ -316,7 +316,7 @@ def test_the_copy_of_any_chain_is_marked_whole(chain: Ids) -> None:
 def test_unscored_symbols_do_not_hide_a_repeat(word: str, between: str) -> None:
     """X at every second place leaves no word of three letters."""
     once = between.join(word) + between
-    marked = repeated(PROTEIN.encode(once * (120 // len(word))))
+    marked = find_repeats(PROTEIN.encode(once * (120 // len(word))))
     letters = PROTEIN.is_scored(PROTEIN.encode(once * (120 // len(word))))
     assert not marked[: len(once)].any()
     assert np.count_nonzero(letters & ~marked) <= 2 * len(word)
@@ -328,6 +328,6 @@ def test_letters_among_unscored_symbols_are_seldom_lost() -> None:
     for _ in range(40):
         ids = rng.choice(20, size=300)
         ids[rng.random(300) < 0.3] = PROTEIN.encode("X")[0]
-        lost += np.count_nonzero(repeated(ids))
+        lost += np.count_nonzero(find_repeats(ids))
         scored += np.count_nonzero(PROTEIN.is_scored(ids))
     assert lost < 0.005 * scored

@@ -163,7 +163,7 @@ def test_a_million_positions_are_a_look_up() -> None:
 
 def test_scores_beyond_the_exact_get_a_bound_that_falls(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = LocalNull().log_tail([60, 80, 120, 240], 200)
-    monkeypatch.setattr(local, "_MOST_STATES", 15 * 60)  # 60 is the highest exact score
+    monkeypatch.setattr(local, "_MAX_STATES", 15 * 60)  # 60 is the highest exact score
     found = LocalNull().log_tail([60, 80, 120, 240], 200)
     assert found[0] == exact[0]
     assert np.all(found[1:] >= exact[1:])
@@ -194,5 +194,5 @@ def test_local_scores_of_fair_signs_follow_the_null(rng: np.random.Generator) ->
 def test_rules_out_of_their_domain_are_refused() -> None:
     with pytest.raises(ParameterError, match="from 1 up"):
         LocalRules(match=0)
-    with pytest.raises(ParameterError, match="two phases"):
+    with pytest.raises(ParameterError, match="2 phases"):
         local_log_bound(10, 20, 1, 2, 3, 14)

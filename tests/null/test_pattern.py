@@ -258,7 +258,7 @@ def test_a_null_that_sums_to_one_but_for_rounding_is_that_null() -> None:
 def test_where_nothing_can_be_exact_the_p_value_errs_to_the_safe_side(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("patternmark.null.tilted._MOST_WORK", 0)
+    monkeypatch.setattr("patternmark.null.tilted._MAX_WORK", 0)
     for m, n, count in ((26, 400, 1), (40, 500, 150)):
         exact = log_ratio(sum(algorithm_4(n, m)[count:]), 2 ** (n - 1))
         assert TiltedCount(PatternNull(alternating(m)).chain, [n]).log_tail(count) >= exact

@@ -39,7 +39,7 @@ def test_tails_are_those_of_all_outcomes(weights: list[int], value: int) -> None
 @settings(max_examples=100, deadline=None)
 def test_tilted_tails_are_those_of_all_outcomes(weights: list[int], value: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(signs, "_MOST_IN_TABLE", -1)
+        patch.setattr(signs, "_MAX_TABLE_WEIGHTS", -1)
         found = SignedSum(np.array(weights, dtype=int)).log_tail(value)
     assert same(found, enumerated_tail(weights, value))
 

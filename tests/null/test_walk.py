@@ -221,7 +221,7 @@ def test_parameters_out_of_their_domain_are_refused() -> None:
         SlipNull(0)
     with pytest.raises(ParameterError, match="from 1 up, not 0"):
         slip_scores(np.ones((1, 3), dtype=np.int8), 0)
-    with pytest.raises(ParameterError, match="two phases, not 1"):
+    with pytest.raises(ParameterError, match="2 phases, not 1"):
         phase_log_tail(3, 4, phases=1)
     with pytest.raises(TypeError):
         phase_log_tail(3.7, 4)

@@ -51,7 +51,7 @@ def test_interval_covers_what_repeated_samples_show() -> None:
 def test_what_has_no_ngram_is_refused() -> None:
     with pytest.raises(InputError, match="3 known residues"):
         ngram_entropy(["AC", "XXX"], 3)
-    with pytest.raises(InputError, match="no protein"):
+    with pytest.raises(InputError, match="at least one protein"):
         ngram_entropy([], 1)
     with pytest.raises(ParameterError, match="1 to 4"):
         ngram_entropy(["ACD"], 5)

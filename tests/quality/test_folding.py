@@ -82,5 +82,5 @@ def test_incomplete_and_strange_weights_are_refused(folder: Path, tmp_path: Path
     with pytest.raises(PatternmarkError, match="cannot be read as ESMFold"):
         Folder.load(tmp_path)
     transformers.EsmConfig(vocab_size=33, hidden_size=32).save_pretrained(tmp_path)
-    with pytest.raises(PatternmarkError, match="of another kind"):
+    with pytest.raises(PatternmarkError, match="this is another model"):
         Folder.load(tmp_path)

@@ -167,7 +167,7 @@ def test_scores_of_other_branches_are_best_paths_of_whole_chains(
     for record, scores in zip(records, found, strict=True):
         _, *branches = BlockStatistic.of(keys[0]).branches(record)
         for kind, branch in enumerate(branches):
-            pieces = branch.met_by(BlockStatistic.of(keys[0]).pieces(record))
+            pieces = branch.chains_in_design(BlockStatistic.of(keys[0]).pieces(record))
             looked_at = np.flatnonzero(scores[:, kind] > -np.inf)
             assert len(looked_at) == (3 if pieces else 0)
             for k in looked_at.tolist():

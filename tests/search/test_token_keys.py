@@ -74,11 +74,11 @@ def test_scores_depend_neither_on_the_batch_nor_on_the_loops(
         Reading(np.full(4, UNREAD), (slice(0, 4),)),
         Reading(text(TOKENS, 30, rng), (slice(0, 30),)),
     ]
-    with compiled.forced(True):
+    with compiled.force_loops(True):
         fast = TokenScreen(keys).scores(readings)
-    with compiled.forced(False):
+    with compiled.force_loops(False):
         plain = TokenScreen(keys).scores(readings)
-        monkeypatch.setattr(excerpts, "_ENTRIES_AT_ONCE", 4)
+        monkeypatch.setattr(excerpts, "_MAX_ENTRIES", 4)
         alone = TokenScreen(keys).scores(readings)
     assert fast.shape == (3, 5, 1)
     np.testing.assert_array_equal(fast, plain)

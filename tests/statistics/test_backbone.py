@@ -175,15 +175,15 @@ def test_very_long_sequences_have_very_small_p_values(rng: np.random.Generator) 
 
 def test_what_it_cannot_judge_is_refused() -> None:
     three = Key.generate(Profile(scheme=Paper(chain=KeyChain.cycle(3))))
-    with pytest.raises(ParameterError, match="two keys that take turns"):
+    with pytest.raises(ParameterError, match="two keys that alternate"):
         make_backbone(three)
     words = Alphabet.from_symbols("words", [f"w{i}" for i in range(100)], unscored=[])
-    with pytest.raises(ParameterError, match=r"known for proteins: key .* marks alphabet 'words'"):
+    with pytest.raises(ParameterError, match=r"but key .* marks the alphabet 'words'"):
         make_backbone(Key.generate(Profile(words)))
     key = key_of("paper")
     with pytest.raises(ParameterError, match="needs the rates of positions"):
         Detector(key, make_backbone(key)).detect("MKLV")
-    with pytest.raises(ParameterError, match="not known"):
+    with pytest.raises(ParameterError, match="is unknown"):
         Detector(key, "backbone")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import PROTEIN_PAIRS, halves_of, pair_of_letter, side_of_letter
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 from patternmark.statistics.block_paths import (
     BlockChain,
     Component,
@@ -78,7 +78,7 @@ def test_numba_adds_up_what_numpy_does(length, nonces, block, marked, shift, see
     looks = [Look(c, np.arange(nonces), shift) for c in range(len(COMPONENTS))]
     found = []
     for compiled in (False, True):
-        with forced(compiled) as used:
+        with force_loops(compiled) as used:
             if compiled and not used:
                 pytest.skip("numba is not installed")
             found.append(log_ratios(chain, halves, block, COMPONENTS, looks))
@@ -90,7 +90,7 @@ def test_a_look_leaves_out_terms_and_adds_none(compiled):
     rng = np.random.default_rng(3)
     halves = draw_halves(rng, 2, num_blocks(200, 3, COMPONENTS))
     chain = draw_chain(rng, 200, halves[0])
-    with forced(compiled):
+    with force_loops(compiled):
         everything = log_ratios(chain, halves, 3, COMPONENTS)
         for component in range(3, len(COMPONENTS)):
             for shift in (-50, 0, 100, 300):
@@ -110,7 +110,7 @@ def test_denominators_are_products_over_pairs(length, longest, seed):
     chain = draw_chain(np.random.default_rng(seed), length)
     signed = chain.weights[1] * chain.side
     for compiled in (False, True):
-        with forced(compiled):
+        with force_loops(compiled):
             means_of = inverse_means
             if compiled:
                 means_of = pytest.importorskip(

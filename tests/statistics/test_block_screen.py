@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import PROTEIN_PAIRS, halves_of
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 from patternmark.statistics.block_paths import BlockChain, log_ratios, num_blocks
 from patternmark.statistics.block_screen import (
     SEGMENT,
@@ -74,9 +74,9 @@ def test_numba_finds_the_scores_that_numpy_does(length, nonces, block, spare, pa
     halves = draw_halves(rng, nonces, num_blocks(length, block, COMPONENTS))
     chain = draw_chain(rng, length, halves[-1], block)
     packed = packed_of(halves, block, length + spare)
-    with forced(False):
+    with force_loops(False):
         wanted = score(chain, packed, pace=pace)
-    with forced(True) as used:
+    with force_loops(True) as used:
         if not used:
             pytest.skip("numba is not installed")
         found = score(chain, packed, pace=pace)
@@ -91,7 +91,7 @@ def test_counts_equal_plain_loops(compiled):
     halves = draw_halves(rng, 70, num_blocks(SEGMENT, 3, COMPONENTS))
     chain = draw_chain(rng, SEGMENT)
     known = np.flatnonzero(chain.weights[0])
-    with forced(compiled):
+    with force_loops(compiled):
         found = score(chain, packed_of(halves, 3, SEGMENT))
     for nonce in range(70):
         best = 0
@@ -112,7 +112,7 @@ def test_a_path_without_slips_scores_its_weights(compiled):
     known = chain.letters < 20
     agrees = halves[1, np.arange(60) // 3, np.where(known, chain.letters, 0)] > 0
     letters = np.where(known & ~agrees, other_letter()[chain.letters % LETTERS], chain.letters)
-    with forced(compiled):
+    with force_loops(compiled):
         found = score(replace(chain, letters=letters), packed_of(halves, 3, 60))
     assert found.anchored[1] == np.rint(8 * chain.weights.mean(axis=0)).sum()
     assert found.anchored.argmax() == 1
@@ -143,7 +143,7 @@ def test_the_nonce_of_a_mark_is_looked_at(damage):
     """Among 64 nonces, 40 designs: marks that all terms find are found by those looked at."""
     rng = np.random.default_rng(8)
     lost = found = 0
-    with forced(True):
+    with force_loops(True):
         for _ in range(40):
             halves = draw_halves(rng, 64, num_blocks(400, 3, COMPONENTS))
             packed, true = packed_of(halves, 3, 400), int(rng.integers(64))
@@ -171,7 +171,7 @@ def test_few_terms_are_looked_at_for_an_unmarked_chain():
     rng = np.random.default_rng(9)
     halves = draw_halves(rng, 32, num_blocks(400, 3, COMPONENTS))
     packed, terms = packed_of(halves, 3, 400), []
-    with forced(True):
+    with force_loops(True):
         for _ in range(20):
             chain = draw_chain(rng, 400)
             chosen = looks(score(chain, packed), chain.length, COMPONENTS)
@@ -182,5 +182,5 @@ def test_few_terms_are_looked_at_for_an_unmarked_chain():
 def test_a_chain_longer_than_the_table_is_refused():
     rng = np.random.default_rng(1)
     packed = packed_of(draw_halves(rng, 2, 200), 3, 100)
-    with pytest.raises(ValueError, match="a chain of 101 letters"):
+    with pytest.raises(ValueError, match="the chain has 101"):
         score(draw_chain(rng, 101), packed)

@@ -30,7 +30,7 @@ from patternmark.report.plot import plot_verdicts
 from patternmark.report.track import Tracker
 from patternmark.search.locate import Locator
 from patternmark.statistics import STATISTICS, Statistic, excerpts, make_statistic
-from patternmark.statistics.excerpts import OfExcerpts
+from patternmark.statistics.excerpts import PerBatchStatistic
 from patternmark.statistics.phases import LocalStatistic, PhaseStatistic, SlipStatistic
 from patternmark.statistics.ratio import AutoStatistic, RatioStatistic, reads_all_tokens
 from patternmark.statistics.texts import AnyTextStatistic, TextStatistic
@@ -95,7 +95,7 @@ def test_verdicts_are_those_of_the_whole_alphabet(
         pytest.importorskip("numba")
     key = Key.of(secret, PROFILES[name])
     records = readings(key, rng)
-    with compiled.forced(use_loops):
+    with compiled.force_loops(use_loops):
         try:
             whole = (WHOLE_TEXTS if reads_all_tokens(key.profile) else WHOLE)[detector](key)
         except ParameterError:
@@ -103,12 +103,12 @@ def test_verdicts_are_those_of_the_whole_alphabet(
                 make_statistic(detector, key)
             return
         made = make_statistic(detector, key)
-        assert isinstance(made, OfExcerpts)
+        assert isinstance(made, PerBatchStatistic)
         assert (made.name, made.signature) == (whole.name, whole.signature)
         expected = whole.measure(records)
         assert made.measure(records) == expected  # every digit of every field
         assert made.measure([]) == []
-        monkeypatch.setattr(excerpts, "_ENTRIES_AT_ONCE", 4)  # each record by itself
+        monkeypatch.setattr(excerpts, "_MAX_ENTRIES", 4)  # each record by itself
         for alone, found in zip(made.measure(records), expected, strict=True):
             numbers = [(m.statistic, m.log_p, m.log_p_floor) for m in (alone, found)]
             # Some nulls are summed in another order where a batch has another size.

@@ -10,7 +10,12 @@ from patternmark.core.alphabet import Alphabet
 from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.statistics import make_backbone
-from patternmark.statistics.expected_rates import _DOUBT, STRENGTHS, position_rates, random_halves
+from patternmark.statistics.expected_rates import (
+    _UNEXPECTED_SHARE,
+    STRENGTHS,
+    position_rates,
+    random_halves,
+)
 
 PROFILES = {"paper": Profile(scheme=Paper()), "blocks": Profile(scheme=Blocks())}
 both = pytest.mark.parametrize("scheme", PROFILES)
@@ -53,7 +58,7 @@ def test_rates_are_those_of_the_marked_law(
         chosen = marked[:, at, symbols]
         inside = halves[:, symbols]
         a, b = (np.where(some, chosen, 0.0).sum(axis=0) for some in (inside, ~inside))
-        expected = (1 - _DOUBT) * a / (a + b) + _DOUBT / 2
+        expected = (1 - _UNEXPECTED_SHARE) * a / (a + b) + _UNEXPECTED_SHARE / 2
         np.testing.assert_allclose(found[level], expected, rtol=1e-9)
 
 
@@ -78,7 +83,7 @@ def test_no_rate_is_below_a_half_nor_certain(scheme: str, rng: np.random.Generat
     laws = np.concatenate([laws, np.zeros((4, 200, 1))], axis=2)
     rates = position_rates(laws, rng.integers(0, 20, 200), PROFILES[scheme], 0.05)
     assert np.all(rates >= 0.5 - 1e-9)
-    assert rates.max() <= 1.0 - _DOUBT / 2
+    assert rates.max() <= 1.0 - _UNEXPECTED_SHARE / 2
 
 
 def test_halves_take_one_of_each_pair() -> None:
@@ -90,7 +95,7 @@ def test_halves_take_one_of_each_pair() -> None:
 
 def test_other_alphabets_are_refused() -> None:
     words = Profile(alphabet=Alphabet("words", 100, (), "0" * 64), scheme=Paper())
-    with pytest.raises(ParameterError, match="proteins alone"):
+    with pytest.raises(ParameterError, match="exist only for proteins"):
         position_rates(np.full((1, 1, 100), 0.01), np.zeros(1, dtype=int), words, 1.0)
 
 

@@ -16,9 +16,9 @@ from patternmark.statistics.likelihood import (
     Component,
     factors,
     log_mean_exp,
-    worth,
+    symbol_factors,
 )
-from patternmark.statistics.phase_sums import PartScreen, PhaseSums, around, rounded
+from patternmark.statistics.phase_sums import PartScreen, PhaseSums, double_period, quantise
 
 PERIOD, SYMBOLS = 4, 4
 PROMOTED = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]], dtype=bool)
@@ -98,7 +98,7 @@ def test_slips_and_edges_are_summed_over_every_path(
 ) -> None:
     length = 3 * component.stride + (component.stride > 1)
     symbols = rows(rng, 3, length)
-    worths = {component.table: worth(PROMOTED, RATES[component.level])}
+    worths = {component.table: symbol_factors(PROMOTED, RATES[component.level])}
     found = PathRatios(PROMOTED, worths, STARTS, [component]).log_ratios(symbols)[:, 0]
     expected = [log(path_sum(row, component)) for row in symbols]
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6)  # single precision
@@ -126,7 +126,7 @@ def test_few_starts_are_summed_as_many_are(
         return ratio.log_ratios(symbols)
 
     by_starts = found()
-    monkeypatch.setattr(cyclic, "_FEW_STARTS", 1)
+    monkeypatch.setattr(cyclic, "_MAX_SINGLE_STARTS", 1)
     np.testing.assert_array_equal(by_starts, found())  # to the last bit
 
 
@@ -145,8 +145,8 @@ def test_a_mark_is_seen_in_a_part_of_a_sequence(rng: np.random.Generator) -> Non
     tables = np.log(np.stack([factors(p, np.full(20, 0.8)) for p in schedules]))
     key = np.concatenate([np.arange(256), np.arange(257, 513)]) % 64
     symbols = np.array([[rng.choice(np.flatnonzero(schedules[5][k])) for k in key]])
-    whole, scale = rounded(tables)
-    best = PartScreen(around(whole), scale, np.arange(64)).best_in_part(symbols)[0]
+    whole, scale = quantise(tables)
+    best = PartScreen(double_period(whole), scale, np.arange(64)).best_in_part(symbols)[0]
     assert int(np.argmax(best)) == 5
     assert best[5] == pytest.approx(256 * log(1.6) * 31 / log(1 / 0.4), rel=0.2)
 

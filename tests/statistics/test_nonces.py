@@ -15,8 +15,8 @@ from patternmark.core.secret import Secret
 from patternmark.core.turns import TurnSchedule
 from patternmark.statistics.base import likeliest_nonce
 from patternmark.statistics.cyclic import PathRatios
-from patternmark.statistics.likelihood import worth
-from patternmark.statistics.nonces import FEW_NONCES, NonceScreen, likeliest_nonces
+from patternmark.statistics.likelihood import symbol_factors
+from patternmark.statistics.nonces import NONCES_TESTED, NonceScreen, likeliest_nonces
 from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.stretches import (
     ROUGH_MIXTURE,
@@ -81,7 +81,10 @@ def test_steady_marks_are_judged_exactly(secret: Secret, rng: np.random.Generato
     own = [i for i, c in enumerate(ROUGH_MIXTURE.components) if c.is_steady]
     for nonce in range(4):
         promoted = schedule.promoted_to(nonce, symbols)
-        worths = {c.table: worth(promoted, rates[c.level], shares=schedule.shares) for c in STEADY}
+        worths = {
+            c.table: symbol_factors(promoted, rates[c.level], shares=schedule.shares)
+            for c in STEADY
+        }
         exact = PathRatios(promoted, worths, schedule.starts, STEADY).log_ratios(chain[None])[0]
         np.testing.assert_allclose(found[nonce, own], exact, atol=1e-3)
 
@@ -154,4 +157,4 @@ def test_chains_of_a_record_are_added_up(secret: Secret, rng: np.random.Generato
 def test_the_few_best_are_chosen() -> None:
     rows = np.array([[0.0, 3.0, -1.0, 2.0], [5.0, 0.0, 6.0, -np.inf]])
     assert np.sort(likeliest_nonces(rows), axis=1).tolist() == [[1, 3], [0, 2]]
-    assert likeliest_nonces(rows[:, :FEW_NONCES]).tolist() == [[0, 1], [0, 1]]
+    assert likeliest_nonces(rows[:, :NONCES_TESTED]).tolist() == [[0, 1], [0, 1]]

@@ -40,7 +40,7 @@ def test_favoured_patterns_follow_the_chain() -> None:
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
-        ([], "no pattern"),
+        ([], "is empty"),
         ([(0, 1), (0, 1, 0)], r"mixes lengths \[2, 3\]"),
         ([()], "at least one key"),
         ([(0, 2)], r"\[0, 2\] uses a key outside 0..1"),

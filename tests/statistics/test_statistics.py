@@ -18,7 +18,7 @@ from patternmark.report.plot import plot_verdicts
 from patternmark.report.track import AGREES, Tracker
 from patternmark.statistics import DETECTORS
 from patternmark.statistics.best_path import local_paths, slip_paths
-from patternmark.statistics.phase_sums import around
+from patternmark.statistics.phase_sums import double_period
 from tests.conftest import SECRET_HEX
 
 FREQUENCIES = np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND)
@@ -130,7 +130,7 @@ def test_many_phases_are_walked_as_defined(rng: np.random.Generator) -> None:
     """Batches of paths against one path at a time, written down plainly."""
     rules, period = LocalRules(slip=6), 8
     signs = np.append(rng.choice([1, -1], size=(period, 4)), np.zeros((period, 1)), axis=1)
-    windows = around(signs.astype(np.int8))
+    windows = double_period(signs.astype(np.int8))
     symbols = rng.integers(0, 4, size=(3, 40))
     for place in range(10, 30):  # a stretch worth finding, in one phase
         agreeing = np.flatnonzero(signs[(3 + place) % period, :4] > 0)
@@ -226,9 +226,9 @@ def test_options_and_keys_that_do_not_fit_are_refused() -> None:
     for scheme in ("turns", "blocks"):
         with pytest.raises(ParameterError, match=f"not judge keys of the scheme '{scheme}'"):
             Detector(key_of(scheme), "pattern")
-    with pytest.raises(ParameterError, match="take auto or lr"):
+    with pytest.raises(ParameterError, match="use auto or lr"):
         Detector(key_of("blocks"), "phase")
-    with pytest.raises(ParameterError, match="goes with the detector 'pattern'"):
+    with pytest.raises(ParameterError, match="apply only to the detector 'pattern'"):
         Detector(key_of("paper"), "phase", m=5)
 
 

@@ -13,14 +13,14 @@ from patternmark.intervals import binomial_tail
 from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.likelihood import Component, log_mean_exp
 from patternmark.statistics.text_draws import (
-    SAME,
+    TOLERANCE,
     Cloud,
     Marks,
     Stream,
     draw_path,
     log_p_of_draws,
 )
-from patternmark.statistics.text_exact import MOST_TOKENS
+from patternmark.statistics.text_exact import MAX_TOKENS
 from patternmark.statistics.texts import PROVEN_P, SMALL_P, TOO_LONG
 from tests.statistics.test_hard_texts import LUCK, hard_texts
 from tests.statistics.test_hard_texts import TOKENS as HARD
@@ -115,7 +115,7 @@ def test_with_many_draws_it_is_the_share_of_keys_that_do_as_well(name: str) -> N
     log_es = log_mean_exp(ratios + WEIGHTS - log_mean_exp(ratios.T), total=True)
     for level in (0.3, 0.1, 0.02):
         at = int(np.argsort(-log_es)[int(level * len(log_es))])
-        better, as_well = (np.mean(log_es >= log_es[at] + by) for by in (SAME, -SAME))
+        better, as_well = (np.mean(log_es >= log_es[at] + by) for by in (TOLERANCE, -TOLERANCE))
         stream = Stream(Secret(bytes(32)), f"{name}/{level}")
         found = np.exp(judged(symbols, every_key()[at], stream, particles=3000, keys=3001))
         assert 0.8 * better < found < 1.2 * as_well, level
@@ -274,7 +274,7 @@ def test_of_very_long_texts_only_the_bound_is_told(
 ) -> None:
     """Keys are not drawn for them: marked ones are proven to be."""
     weak = Key.of(secret, Profile(TOKENS, Turns(), delta=0.2))
-    texts = [text(TOKENS, MOST_TOKENS + 1, rng, Marker(weak)) for _ in range(6)]
+    texts = [text(TOKENS, MAX_TOKENS + 1, rng, Marker(weak)) for _ in range(6)]
     found = Detector(weak).detect_many(texts)
     judged = [verdict for verdict in found if verdict.note == TOO_LONG]
     assert judged

@@ -8,10 +8,10 @@ import pytest
 from patternmark import Alphabet, Detector, Key, Marker, ParameterError, Profile
 from patternmark.core.schemes import Paper, Turns
 from patternmark.core.secret import Secret
-from patternmark.masks.coins import times_said
+from patternmark.masks.coins import count_occurrences
 from patternmark.null.mixture import text_null
 from patternmark.statistics.cyclic import CyclicRatio
-from patternmark.statistics.likelihood import Component, Mixture, Worth
+from patternmark.statistics.likelihood import Component, Mixture, SymbolFactors
 from patternmark.statistics.texts import PROVEN_P
 from tests.synthetic import text, vocabulary
 
@@ -59,7 +59,7 @@ def means_over_keys(symbols: np.ndarray, times: np.ndarray) -> tuple[np.ndarray,
 
 def times_by_token(symbols: np.ndarray) -> np.ndarray:
     times = np.ones(NUM_TOKENS, dtype=np.int64)
-    times[symbols] = times_said(symbols)
+    times[symbols] = count_occurrences(symbols)
     return times
 
 
@@ -87,14 +87,14 @@ def test_counted_in_full_a_text_that_repeats_itself_would_exceed_it(name: str) -
 @pytest.mark.parametrize("times", [1, 2, 3, 7, 9, 40])
 def test_a_coin_met_so_often_has_a_mean_of_at_most_one(rate: float, times: int) -> None:
     """However many of its places agree where the coin is heads: the others do where it is not."""
-    single = Worth(np.full((1, 2), 2 * rate), np.full((1, 2), 2 - 2 * rate))
-    rounded = times_said(np.zeros(times, dtype=np.int64))[:1]
+    single = SymbolFactors(np.full((1, 2), 2 * rate), np.full((1, 2), 2 - 2 * rate))
+    rounded = count_occurrences(np.zeros(times, dtype=np.int64))[:1]
     shared = single.shared(rounded)
-    a, b = float(shared.agreeing[0, 0]), float(shared.other[0, 0])
+    a, b = float(shared.agree[0, 0]), float(shared.disagree[0, 0])
     for heads in range(times + 1):
         tails = times - heads
         assert (a**heads * b**tails + a**tails * b**heads) / 2 <= 1.0 + 1e-12
-    np.testing.assert_array_equal(shared.agreeing[:, -1], single.agreeing[:, -1])  # of UNREAD
+    np.testing.assert_array_equal(shared.agree[:, -1], single.agree[:, -1])  # of UNREAD
 
 
 def turns_key(secret: Secret, **sizes: int) -> Key:

@@ -30,7 +30,7 @@ from patternmark.core.key import Key
 from patternmark.core.reading import Reading
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import DEFAULT_FPR, called_by_rank, called_exactly
+from patternmark.evidence import DEFAULT_FPR, call_by_exact_p, call_by_rank
 from patternmark.fast.compiled import repeated
 from patternmark.io.items import Item, RecordSource, Warn, in_batches, signed_for_all
 from patternmark.plan.calibrate import check_num_keys, rank_p_values
@@ -172,7 +172,7 @@ class Judging:
         readings = readings_of(judged, self.detector)
         ranks = rank_p_values(self._detector_of, self.key, readings, number, step)
         return [
-            Judged(called_by_rank(one.verdict, p, number, decides=asked.rank), one.item)
+            Judged(call_by_rank(one.verdict, p, number, decides=asked.rank), one.item)
             for one, p in zip(judged, ranks, strict=True)
         ]
 
@@ -200,7 +200,7 @@ class Judging:
                     step=step,
                 )
                 error = exact.relative_error
-                called = called_exactly(one.verdict, exact.log_p, error, draws, self._seed)
+                called = call_by_exact_p(one.verdict, exact.log_p, error, draws, self._seed)
                 found.append(Judged(called, one.item))
         return found
 

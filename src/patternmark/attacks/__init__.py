@@ -1,24 +1,24 @@
-"""What someone with marked sequences and no key can remove, learn, forge and strip.
+"""Attacks: what someone with marked sequences but without the key can remove, learn and forge.
 
     registry        every attack by its name, with a strength epsilon and a seed
     edits           substitutions, insertions, deletions, cutting, splicing of symbols
     text            words dropped, inserted, swapped, replaced by synonyms
-    unicode_tricks  case, look-alikes, invisible characters: what `io.folding` undoes
+    unicode_tricks  case, look-alikes, invisible characters: some of them `io.folding` undoes
     round_trip      a paraphrase: English to Portuguese and back
     redesign        the design model itself, without a mark (needs torch: import it by name)
-    oracle          an attacker who may ask the detector so many times
+    oracle          an attacker who may query the detector a limited number of times
 
-Learning the secret: an attacker knows everything but it (Kerckhoffs): scheme, pairs,
+Learning the secret: the attacker knows everything except the secret (Kerckhoffs): scheme, pairs,
 block, number of nonces, strength, and how often marked letters agree with their keys.
 
-    split   the paper's scheme on proteins: score every split of the alphabet
-    coins   block marks: find which sequences share a nonce, pool their votes on every coin
-    seen    what each letter of a marked sequence says
-    tokens  a split of a large vocabulary: frequencies, pairs, and phases of tokens
-    turns   the default scheme of text: the coins of tokens in every block
-    picking natural sentences that happen to follow what was learned
-    forge   new sequences with the mark one believes in; edits that strip it
-    audit   all of it on the sequences of one key
+    split        the paper's scheme on proteins: score every split of the alphabet
+    block_coins  block marks: find which sequences share a nonce, pool their votes on every coin
+    seen         how much each letter of a marked sequence tells about its coin
+    tokens       a split of a large vocabulary: frequencies, pairs, and phases of tokens
+    turn_coins   the default scheme for text: the coins of tokens in every block
+    picking      natural sentences that happen to follow what was learned
+    forge        new sequences with the learned mark; edits that strip it
+    audit        all of it on the sequences of one key
 """
 
 from patternmark.attacks.audit import Audit, audit_sequences

@@ -1,6 +1,6 @@
-"""Play the attacker on the marked sequences of one key, and let the detector judge what comes out.
+"""Attack the marked sequences of one key, and let the detector judge the results.
 
-The attacker never sees the key: it is used to judge only.
+The attacker never sees the key: it is only used to judge.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from patternmark.plan.simulate import rates_at
 from patternmark.statistics.rates import DELTAS
 
 Judge = Callable[[Sequence[NDArray[np.int64]]], int]  # how many sequences are called marked
-DEFAULT_BUDGET = 0.1
+DEFAULT_BUDGET = 0.1  # share of the letters that are changed to strip a mark
 
 
 class Count(NamedTuple):
-    """How many of n sequences were called marked."""
+    """The number of sequences called marked, out of n."""
 
     hits: int
     n: int
@@ -43,40 +43,41 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What was learned; with a judge also what that was good for."""
+    """What was learned; with a judge, also how well it forges and strips marks."""
 
     knowledge: SplitKnowledge | CoinKnowledge
-    forged: Count | None = None  # at the strength of the mark
-    forced: Count | None = None  # at the greatest strength that was measured
-    unmarked: Count | None = None  # made like the forged ones, without a mark
-    before: Count | None = None  # seen sequences as they are
-    stripped: Count | None = None  # with edits where the learned key says they agree
-    random: Count | None = None  # with as many edits at random
+    forged: Count | None = None  # new sequences at the strength of the mark
+    forced: Count | None = None  # new sequences at the largest strength that was measured
+    unmarked: Count | None = None  # new sequences without a mark
+    before: Count | None = None  # seen sequences, unchanged
+    stripped: Count | None = None  # seen sequences, edited where the learned coins agree
+    random: Count | None = None  # seen sequences with as many random edits
 
 
 class _Learner(NamedTuple):
-    """How the secret of a scheme is learned, and which of its keys that works for."""
+    """How the secret of a scheme is learned, and for which of its keys."""
 
     learn: Callable[[Sequence[Seen], Profile, np.random.Generator], SplitKnowledge | CoinKnowledge]
     check: Callable[[Profile], None]
-    first_chain_only: bool  # whether the other chains of a record follow secrets of their own
+    first_chain_only: bool  # whether each chain of a record has its own coins
 
 
 def _learn_split(
     seen: Sequence[Seen], profile: Profile, rng: np.random.Generator
 ) -> SplitKnowledge:
-    del profile, rng  # there is one way to alternate, and all splits are tried
+    del profile, rng  # two keys always alternate in the same way, and all splits are tried
     return learn_split(seen)
 
 
 def _check_split(profile: Profile) -> None:
     if profile.alphabet != PROTEIN:
         raise ParameterError(
-            "the audit attacks marks on proteins; a split of a larger vocabulary is not found by "
-            "trying all of them"
+            "the audit attacks marks on proteins: a larger vocabulary has too many splits to try"
         )
     if not profile.scheme.has_default_shape:
-        raise ParameterError("the audit of the paper's scheme attacks two keys that alternate")
+        raise ParameterError(
+            "the audit of the paper's scheme works only for two keys that alternate"
+        )
 
 
 def _learn_coins(seen: Sequence[Seen], profile: Profile, rng: np.random.Generator) -> CoinKnowledge:
@@ -85,7 +86,7 @@ def _learn_coins(seen: Sequence[Seen], profile: Profile, rng: np.random.Generato
 
 
 def _check_coins(profile: Profile) -> None:
-    del profile  # block marks are for proteins, and every shape is attacked
+    del profile  # block marks are always on proteins, and keys of any size can be attacked
 
 
 _LEARNERS = {
@@ -96,7 +97,7 @@ ATTACKED = tuple(_LEARNERS)
 
 
 def check_attackable(profile: Profile) -> None:
-    """Refuse keys these attacks are not made for."""
+    """Raise ParameterError if these attacks are not made for such keys."""
     _learner(profile).check(profile)
 
 
@@ -109,7 +110,7 @@ def _learner(profile: Profile) -> _Learner:
     name = profile.scheme.name
     if name not in _LEARNERS:
         raise ParameterError(
-            f"the audit attacks marks on proteins, of the schemes {' and '.join(ATTACKED)}: "
+            f"the audit attacks marks on proteins with the schemes {' and '.join(ATTACKED)}, but "
             f"this key has the scheme {name!r}"
         )
     return _LEARNERS[name]
@@ -118,7 +119,7 @@ def _learner(profile: Profile) -> _Learner:
 def learn(
     seen: Sequence[Seen], profile: Profile, rng: np.random.Generator
 ) -> SplitKnowledge | CoinKnowledge:
-    """Learn what sequences of one key teach, given the public parameters."""
+    """Learn from sequences of one key, given its public parameters."""
     return _learner(profile).learn(seen, profile, rng)
 
 
@@ -134,12 +135,12 @@ def audit_sequences(
     frequencies: NDArray[np.float64] | None = None,
     position_rates: Sequence[NDArray[np.float64]] | None = None,
 ) -> Audit:
-    """Learn from sequences [n] (ids, UNREAD where nothing is read), then forge and strip.
+    """Learn from sequences [n] (ids, or UNREAD where not scored), then forge and strip.
 
-    `tries` new sequences are forged, as long as the seen ones in turn; up to as many seen ones
-    are stripped, each by changing a share `budget` of its letters. Letters of new sequences follow
-    `frequencies`, or the composition of the seen ones. An attacker who has model and backbone
-    knows how often each position should agree: `position_rates`, [n] for each sequence.
+    `tries` new sequences are forged, with the lengths of the seen ones in turn. Up to `tries` seen
+    sequences are stripped, each by changing a share `budget` of its letters. Letters of new
+    sequences follow `frequencies`, or else the composition of the seen ones. An attacker with the
+    model and the backbone knows how often each position should agree: `position_rates` [n].
     """
     check_attackable(profile)
     if not sequences:
@@ -176,7 +177,7 @@ def strip_seen(
     most: int,
     rng: np.random.Generator,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return seen sequences as they are, edited where it hurts, and edited at random."""
+    """Return seen sequences unchanged, edited to strip the mark, and edited at random."""
     chosen = [one.symbols for one in seen[:most]]
     edits = [round(budget * np.count_nonzero(symbols >= 0)) for symbols in chosen]
     return (

@@ -1,9 +1,9 @@
-"""An attacker who may ask the detector: edits kept where its answer says that they help.
+"""An attacker who may query the detector and keeps the edits that help.
 
-Given p-values, edits are tried one by one, and those that raise the p-value most are made first;
-given yes or no alone, they are made in any order: ever more, until the answer is no. What is left
-of the budget serves to take edits back as far as the answer stays so. Every sequence shown to the
-detector is one query.
+If the detector answers with p-values, edits are tried one by one, and those that raise the p-value
+most are made first. If it answers only yes or no, edits are made in any order. More and more edits
+are made until the answer is no. The rest of the budget is used to undo edits as long as the answer
+stays no. Every sequence that the detector judges is one query.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from patternmark.errors import ParameterError
 
 Sequence_ = TypeVar("Sequence_")
 Answers = Literal["p", "verdict"]
-_AT_ONCE = 64  # sequences that are judged together
-_TRYING = 0.6  # of the budget: for single edits
+_QUERIES_AT_ONCE = 64  # sequences that are judged together
+_TRIAL_SHARE = 0.6  # share of the budget that is used to try single edits
 
 
 class Answer(NamedTuple):
-    """What a detector says of a sequence."""
+    """The detector's answer for one sequence."""
 
     log10_p: float
     is_marked: bool
@@ -39,7 +39,7 @@ Ask = Callable[[list[Sequence_]], Sequence[Answer]]
 
 @dataclass(frozen=True, eq=False)
 class Edits(Generic[Sequence_]):
-    """The single edits an attacker may make: each has a number, and any set of them can be made."""
+    """The edits that an attacker may make: they are numbered, and any set of them can be made."""
 
     number: int
     make: Callable[[NDArray[np.int64]], Sequence_]  # numbers of edits -> the edited sequence
@@ -47,7 +47,7 @@ class Edits(Generic[Sequence_]):
 
 @dataclass(frozen=True, eq=False)
 class OracleResult(Generic[Sequence_]):
-    """Where the attack ended: the sequence, what it cost, and what the detector says of it."""
+    """The result of an attack: the sequence, its cost, and the detector's answers."""
 
     sequence: Sequence_
     edits: int
@@ -57,12 +57,12 @@ class OracleResult(Generic[Sequence_]):
 
     @property
     def fell(self) -> bool:
-        """Whether a verdict that was "marked" is so no more."""
+        """Whether the sequence was called marked before the attack, but not after it."""
         return self.before.is_marked and not self.after.is_marked
 
 
 def protein_edits(ids: NDArray[np.int64], rng: np.random.Generator) -> Edits[NDArray[np.int64]]:
-    """Allow each amino acid to be replaced by one that BLOSUM62 says is likely."""
+    """Allow each amino acid to be replaced by one other, drawn by BLOSUM62."""
     places = rng.permutation(np.flatnonzero(PROTEIN.is_scored(ids)))
     letters = draw(replacement_law()[ids[places]], rng)
 
@@ -75,7 +75,7 @@ def protein_edits(ids: NDArray[np.int64], rng: np.random.Generator) -> Edits[NDA
 
 
 def text_edits(text: str, rng: np.random.Generator) -> Edits[str]:
-    """Allow each word but one to be left out."""
+    """Allow all words except one to be left out."""
     words = np.array(text.split(), dtype=object)
     places = rng.permutation(len(words))
 
@@ -93,29 +93,29 @@ def oracle_attack(
     answers: Answers = "p",
     epsilon: float = 1.0,
 ) -> OracleResult[Sequence_]:
-    """Edit until the verdict falls, with so many queries and a share `epsilon` of all edits.
+    """Edit until the detector says no, with at most `queries` and a share `epsilon` of all edits.
 
-    `ask` judges a batch, of which each sequence counts as a query.
+    `ask` judges a batch; each of its sequences counts as one query.
     """
     check_epsilon(epsilon)
     if queries < 1:
-        raise ParameterError(f"an attacker who asks needs at least one query, not {queries}")
+        raise ParameterError(f"the oracle attack needs at least one query, not {queries}")
     if answers not in ("p", "verdict"):
-        raise ParameterError(f"a detector answers 'p' or 'verdict', not {answers!r}")
-    asked = _Asked(edits, ask, queries)
+        raise ParameterError(f"answers must be 'p' or 'verdict', not {answers!r}")
+    oracle = _Oracle(edits, ask, queries)
     nothing = np.zeros(0, dtype=np.int64)
-    (before,) = asked([nothing])
+    (before,) = oracle([nothing])
     most = int(epsilon * edits.number + 1e-9)
     kept, after = nothing, before
     if before.is_marked:
         by_p = answers == "p"
-        order = _by_p_value(asked, before) if by_p else np.arange(edits.number)
-        kept, after = _taken_back(asked, _made(asked, before, order[:most]))
-    return OracleResult(edits.make(kept), len(kept), queries - asked.left, before, after)
+        order = _order_by_p_value(oracle, before) if by_p else np.arange(edits.number)
+        kept, after = _undo_edits(oracle, _make_edits(oracle, before, order[:most]))
+    return OracleResult(edits.make(kept), len(kept), queries - oracle.left, before, after)
 
 
-class _Asked(Generic[Sequence_]):
-    """The detector, as long as the budget lasts."""
+class _Oracle(Generic[Sequence_]):
+    """The detector with a budget of queries."""
 
     def __init__(self, edits: Edits[Sequence_], ask: Ask[Sequence_], queries: int) -> None:
         self._edits, self._ask, self.left = edits, ask, queries
@@ -132,44 +132,45 @@ class _Asked(Generic[Sequence_]):
 Found = tuple[NDArray[np.int64], Answer]
 
 
-def _by_p_value(asked: _Asked[Sequence_], before: Answer) -> NDArray[np.int64]:
+def _order_by_p_value(oracle: _Oracle[Sequence_], before: Answer) -> NDArray[np.int64]:
     """Try edits one at a time; put those that raise the p-value first, the best before others.
 
-    What single edits do to the logarithm of a p-value nearly adds up. Those that were not tried
-    come next; those that do not help come never.
+    The effects of single edits on the logarithm of a p-value nearly add up. Edits that were not
+    tried come next; edits that do not help are left out.
     """
-    tried = min(asked.number, int(_TRYING * asked.left))
+    tried = min(oracle.number, int(_TRIAL_SHARE * oracle.left))
     gains: list[float] = []
-    for start in range(0, tried, _AT_ONCE):
-        some = asked([np.array([number]) for number in range(start, min(start + _AT_ONCE, tried))])
+    for start in range(0, tried, _QUERIES_AT_ONCE):
+        stop = min(start + _QUERIES_AT_ONCE, tried)
+        some = oracle([np.array([number]) for number in range(start, stop)])
         gains += [answer.log10_p - before.log10_p for answer in some]
     best = np.argsort(-np.array(gains), kind="stable")[: sum(gain > 0 for gain in gains)]
-    return np.append(best, np.arange(tried, asked.number))
+    return np.append(best, np.arange(tried, oracle.number))
 
 
-def _made(asked: _Asked[Sequence_], before: Answer, order: NDArray[np.int64]) -> Found:
-    """Make edits in an order, ever more of them, until the verdict falls.
+def _make_edits(oracle: _Oracle[Sequence_], before: Answer, order: NDArray[np.int64]) -> Found:
+    """Make more and more edits, in this order, until the sequence is not called marked.
 
-    In small steps: where every second key is the other part, too many edits write the mark anew
+    The steps are small: if keys alternate between two parts, too many edits would write a new mark
     in the other phase.
     """
     count, answer = 0, before
-    while answer.is_marked and count < len(order) and asked.left:
+    while answer.is_marked and count < len(order) and oracle.left:
         count = min(max(count + count // 4, count + 1, len(order) // 16), len(order))
-        (answer,) = asked([order[:count]])
+        (answer,) = oracle([order[:count]])
     return order[:count], answer
 
 
-def _taken_back(asked: _Asked[Sequence_], made: Found) -> Found:
-    """Undo as many edits as a fallen verdict allows, the last first: half of them, then fewer."""
+def _undo_edits(oracle: _Oracle[Sequence_], made: Found) -> Found:
+    """Undo edits while the sequence is not called marked, the last first: half, then fewer."""
     kept, answer = made
     size = len(kept) // 2
-    while not answer.is_marked and size and asked.left:
+    while not answer.is_marked and size and oracle.left:
         end = len(kept)
-        while end > 0 and asked.left:
+        while end > 0 and oracle.left:
             fewer = np.delete(kept, np.arange(max(end - size, 0), end))
             end -= size
-            (without,) = asked([fewer])
+            (without,) = oracle([fewer])
             if not without.is_marked:
                 kept, answer = fewer, without
         size //= 2

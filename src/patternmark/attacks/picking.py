@@ -1,4 +1,4 @@
-"""Natural sentences that happen to follow a mark: forging readable text without a model."""
+"""Forge readable text without a model: pick natural sentences that happen to follow a mark."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Symbols = NDArray[np.int64]
 
 
 class TextKnowledge(Protocol):
-    """What an attacker believes after having seen texts."""
+    """What an attacker believes after seeing marked texts."""
 
     def evidence(self, text: Symbols, at: int = 0) -> float:
-        """Return how much a piece of text that begins at a place speaks for the mark."""
+        """Return the evidence for the mark in a piece of text that begins at place `at`."""
 
     def forge(self, length: int, rng: np.random.Generator) -> Symbols:
-        """Write a text of words in no order."""
+        """Write a text of tokens in no meaningful order."""
 
 
 def pick_sentences(
@@ -30,15 +30,15 @@ def pick_sentences(
     rng: np.random.Generator,
     tries: int = 300,
 ) -> Symbols:
-    """Put natural sentences together that speak for the mark, and cut the text to its length.
+    """Put together natural sentences with evidence for the mark, and cut the text to `length`.
 
-    Each sentence is the best of so many drawn at random; none comes twice.
+    Each sentence is the best of `tries` random ones; none is used twice.
     """
     text: list[int] = []
     left = rng.permutation(len(sentences))
     while len(text) < length:
         if not len(left):
-            raise ParameterError(f"too few sentences for a text of {length} tokens")
+            raise ParameterError(f"too few sentences for a text of {length} tokens: give more")
         offered = [sentences[i] for i in left[:tries]]
         found = [knowledge.evidence(one, len(text)) / np.sqrt(max(len(one), 1)) for one in offered]
         best = int(np.argmax(found))

@@ -1,10 +1,9 @@
-"""Attacks with the design model itself: ProteinMPNN writes residues anew, without a mark.
+"""Attacks with the design model itself: ProteinMPNN designs residues again, without a mark.
 
-`redesign` forgets the letters of some residues and designs these together, given the others.
-`rewrite` goes through residues a tenth at a time and draws them again given all others as they
-are by then: nearly every residue is drawn once from what the model thinks of it in its place.
-Sequences of one backbone are worked on together, each with letters, residues and random numbers
-of its own.
+`redesign` removes the letters of some residues and designs these together, given the others.
+`rewrite` draws residues again, a tenth at a time, given the current letters of all others: so
+nearly every residue is drawn from the model's law at its place. Sequences of one backbone are
+processed together, each with its own letters, residues and random numbers.
 """
 
 from __future__ import annotations
@@ -24,27 +23,28 @@ from patternmark.errors import ParameterError, SequenceError
 from patternmark.models.sampler import padded_groups, sample
 from patternmark.models.state import Task
 
-_AT_A_TIME = 0.1  # share of the residues that a rewriter draws given all others
+_REWRITE_SHARE = 0.1  # share of the residues that `rewrite` draws at a time, given all others
 NAMES = ("redesign", "rewrite")
 
 
 @dataclass(frozen=True, eq=False)
 class Redesigner:
-    """Designs parts of sequences on a backbone anew; sequences are as long as the backbone."""
+    """Designs parts of sequences on a backbone again; sequences are as long as the backbone."""
 
     designer: Designer
     plan: DesignPlan
 
     def __post_init__(self) -> None:
         if self.designer.marker is not None:
-            raise ParameterError("an attacker designs without a mark: give a designer without one")
+            raise ParameterError("an attacker designs without a mark: give a designer without it")
 
     def attack(self, name: str) -> Attack:
         """Return `redesign` or `rewrite` on this backbone."""
         if name not in NAMES:
-            raise ParameterError(f"with a backbone one can {' or '.join(NAMES)}, not {name!r}")
-        many = partial(self._attacked, block=_AT_A_TIME if name == "rewrite" else 1.0)
-        return replace(find_attack(name), edit=partial(_alone, many), needs="", edit_many=many)
+            known = " and ".join(NAMES)
+            raise ParameterError(f"the attacks with a backbone are {known}, not {name!r}")
+        many = partial(self._attack_all, block=_REWRITE_SHARE if name == "rewrite" else 1.0)
+        return replace(find_attack(name), edit=partial(_attack_one, many), needs="", edit_many=many)
 
     def redesign(
         self,
@@ -52,8 +52,8 @@ class Redesigner:
         epsilon: float,
         rngs: Sequence[np.random.Generator],
     ) -> NDArray[np.int64]:
-        """Design a share of the residues of sequences [B, L] anew, given the others."""
-        return np.array(self._attacked(list(sequences), epsilon, rngs, block=1.0))
+        """Design a share of the residues of sequences [B, L] again, given the others."""
+        return np.array(self._attack_all(list(sequences), epsilon, rngs, block=1.0))
 
     def rewrite(
         self,
@@ -62,9 +62,9 @@ class Redesigner:
         rngs: Sequence[np.random.Generator],
     ) -> NDArray[np.int64]:
         """Draw a share of the residues of sequences [B, L] again, a tenth at a time."""
-        return np.array(self._attacked(list(sequences), epsilon, rngs, block=_AT_A_TIME))
+        return np.array(self._attack_all(list(sequences), epsilon, rngs, block=_REWRITE_SHARE))
 
-    def _attacked(
+    def _attack_all(
         self,
         sequences: Sequence[NDArray[np.int64]],
         epsilon: float,
@@ -76,8 +76,8 @@ class Redesigner:
         for sequence in sequences:
             if len(sequence) != self.plan.length:
                 raise SequenceError(
-                    f"a sequence of {len(sequence)} residues does not fit the {self.plan.length} "
-                    f"of {self.plan.backbone.name}"
+                    f"a sequence of {len(sequence)} residues does not fit the backbone "
+                    f"{self.plan.backbone.name}, which has {self.plan.length}"
                 )
         groups = padded_groups(self.plan.groups, self.plan.length)  # [groups, widest]
         count = round(epsilon * len(groups))
@@ -89,15 +89,15 @@ class Redesigner:
         for start in range(0, len(sequences), size):
             letters = np.array(sequences[start : start + size])
             own = rngs[start : start + size]
-            # One order for all strengths: a greater one redraws what a smaller one does, and more.
+            # One order for all strengths: a larger one redraws the same residues and more.
             order = np.array([rng.permutation(len(groups)) for rng in own])
             uniforms = np.array([rng.random(len(groups), dtype=np.float32) for rng in own])
             for some in np.array_split(np.arange(count), blocks):
-                letters = self._drawn(letters, groups[order[:, some]], uniforms[:, some])
+                letters = self._draw(letters, groups[order[:, some]], uniforms[:, some])
             done += list(letters)
         return done
 
-    def _drawn(
+    def _draw(
         self,
         sequences: NDArray[np.int64],
         steps: NDArray[np.int64],
@@ -117,7 +117,7 @@ class Redesigner:
         return np.asarray(drawn.sequences.cpu().numpy())
 
 
-def _alone(
+def _attack_one(
     many: partial[list[NDArray[np.int64]]],
     sequence: NDArray[np.int64],
     epsilon: float,

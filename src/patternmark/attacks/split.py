@@ -1,9 +1,9 @@
-"""The paper's scheme: one split of the alphabet in two halves, found by trying all of them.
+"""The paper's scheme: find the split of the alphabet into two halves by trying all of them.
 
-Keys alternate, so of a sequence only D matters: for each letter, how much more often it stands at
-even than at odd positions. A split with signs s agrees in the phase that s . D prefers. With the
-log-odds w of agreement the likelihood of a split, its two phases equally likely, is
-cosh(s . (w D) / 2) for each sequence: one matrix product for all 92,378 splits.
+Keys alternate, so only one thing matters: D, how much more often each letter occurs at even than at
+odd positions. The sign of s . D says in which phase a split with signs s agrees. With log-odds w of
+agreement and equally likely phases, the likelihood of a split is cosh(s . (w D) / 2) for each
+sequence: one matrix product for all 92,378 splits.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from patternmark.attacks.seen import Seen
 from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.partition import Partition
 
-_AT_ONCE = 64  # sequences whose scores of all splits are in memory together
+_SEQUENCES_AT_ONCE = 64  # sequences whose scores of all splits are in memory together
 
 
 @dataclass(frozen=True, eq=False)
 class SplitKnowledge:
-    """The likelihood of every split, and what follows for letters and sequences."""
+    """The likelihood of every split, and what it implies for letters and sequences."""
 
     log_likelihood: NDArray[np.float64]  # [splits]
-    expected: NDArray[np.float64]  # [V] expected sign of a letter; the split's two orders are one
-    phase_of: NDArray[np.int64]  # [N]
+    expected: NDArray[np.float64]  # [V] expected sign of a letter; the first letter is always +1
+    phase_of: NDArray[np.int64]  # [N] the likelier phase of each sequence
 
     def best_signs(self, length: int) -> NDArray[np.float64]:
         """Return the expected signs along a new sequence: [length, V]."""
@@ -53,14 +53,15 @@ class SplitKnowledge:
 
     @property
     def gap(self) -> float:
-        """How much likelier it is than the next: a difference of log-likelihoods."""
+        """The log-likelihood of the likeliest split minus that of the second."""
         second, first = np.partition(self.log_likelihood, -2)[-2:]
         return float(first - second)
 
     def rank(self, partition: Partition) -> int | None:
-        """Return the place of a split among all, 1 for the likeliest; None if it is not balanced.
+        """Return the rank of a split among all, 1 for the likeliest; None if it is not balanced.
 
-        Both orders of the two parts are one split. Equals share the better place.
+        Both orders of the two parts are the same split. Equally likely splits share the better
+        rank.
         """
         first = partition.members[0]
         if partition.num_parts != 2 or first.sum() * 2 != PROTEIN.num_scored:
@@ -73,7 +74,7 @@ class SplitKnowledge:
 
 @cache
 def balanced_splits() -> NDArray[np.int8]:
-    """Return the signs of all splits in two halves, the first letter's always +1: [92378, 20]."""
+    """Return the signs of all splits into halves; the first letter has +1: [92378, 20]."""
     size = PROTEIN.num_scored
     others = np.array(list(combinations(range(1, size), size // 2 - 1)))
     signs = np.full((len(others), size), -1, dtype=np.int8)
@@ -83,12 +84,13 @@ def balanced_splits() -> NDArray[np.int8]:
 
 
 def learn_split(seen: Sequence[Seen]) -> SplitKnowledge:
-    """Score all splits on sequences of one key, each at an unknown phase."""
+    """Score all splits on sequences of one key, each with an unknown phase."""
     splits = balanced_splits().astype(np.float32)
     differences = np.stack([_weighted_differences(one) for one in seen])  # [N, 20]
     total = np.zeros(len(splits))
-    for at in range(0, len(differences), _AT_ONCE):
-        scores = splits @ differences[at : at + _AT_ONCE].T.astype(np.float32)  # [splits, some]
+    for at in range(0, len(differences), _SEQUENCES_AT_ONCE):
+        some = differences[at : at + _SEQUENCES_AT_ONCE]
+        scores = splits @ some.T.astype(np.float32)  # [splits, some]
         total += _log_cosh(scores).sum(axis=1, dtype=np.float64)
     weights = np.exp(total - total.max())
     expected = np.zeros(PROTEIN.size)
@@ -100,7 +102,7 @@ def learn_split(seen: Sequence[Seen]) -> SplitKnowledge:
 
 
 def _weighted_differences(one: Seen) -> NDArray[np.float64]:
-    """Return half the log-odds of agreement, those at even places minus those at odd ones: [20]."""
+    """Return half of: log-odds of agreement at even places minus those at odd places, [20]."""
     place = np.flatnonzero(one.symbols != UNREAD)
     signed = _parity(place) * one.log_odds[place] / 2.0
     sums = np.bincount(one.symbols[place], weights=signed, minlength=PROTEIN.size)

@@ -1,4 +1,4 @@
-"""Substitutions as evolution makes them: what BLOSUM62 says letters are replaced by."""
+"""Substitutions as in evolution: how often BLOSUM62 says each letter is replaced by another."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from patternmark.masks.blosum import blosum62
 
 @cache
 def aligned_frequencies() -> NDArray[np.float64]:
-    """Return how often two letters stand aligned, as the scores imply: [20, 20], 1 in all.
+    """Return how often two letters are aligned, as the scores imply: [20, 20], with sum 1.
 
-    It is p(a) p(b) e^(x s). With the nominal x of half bits, ln(2) / 2, the rounded scores would
-    make it 1.04 in all; we take the x that makes it 1.
+    It is p(a) p(b) e^(x s). With the nominal x of half bits, ln(2) / 2, the sum would be 1.04
+    because scores are rounded; we use the x for which it is 1.
     """
     scores, frequencies = blosum62()
     by_chance = frequencies[:, None] * frequencies
@@ -28,7 +28,7 @@ def aligned_frequencies() -> NDArray[np.float64]:
 
 @cache
 def replacement_law() -> NDArray[np.float64]:
-    """Return how likely each letter is replaced by each other, given that it is: [20, 20]."""
+    """Return the probability of each new letter, given the letter that it replaces: [20, 20]."""
     law = aligned_frequencies().copy()
     np.fill_diagonal(law, 0.0)
     return np.asarray(law / law.sum(axis=1, keepdims=True))

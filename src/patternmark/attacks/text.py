@@ -1,6 +1,6 @@
-"""Attacks on the words of a text. Words are what stands between blanks.
+"""Attacks on the words of a text. Words are separated by white space.
 
-Blanks become single spaces. A text never loses its last word.
+White space becomes single spaces. At least one word of a text remains.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from patternmark.attacks.wordnet import open_wordnet
 
-_WORD = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)  # with the punctuation around it
+_WORD = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)  # punctuation, word, punctuation
 
 
 def drop_words(text: str, share: float, rng: np.random.Generator) -> str:
-    """Leave out each word with some probability."""
+    """Leave out each word with probability `share`."""
     words = text.split()
     draws = rng.random(len(words))
     kept = [word for word, draw in zip(words, draws, strict=True) if draw >= share]
@@ -24,7 +24,7 @@ def drop_words(text: str, share: float, rng: np.random.Generator) -> str:
 
 
 def insert_words(text: str, share: float, rng: np.random.Generator) -> str:
-    """Insert words of the text at random places: so many for each word it has."""
+    """Insert random words of the text at random places: `share` times as many as it has."""
     words = text.split()
     count = round(share * len(words))
     new = rng.integers(0, max(len(words), 1), count)
@@ -34,7 +34,7 @@ def insert_words(text: str, share: float, rng: np.random.Generator) -> str:
 
 
 def swap_words(text: str, share: float, rng: np.random.Generator) -> str:
-    """Exchange pairs of words, each word at most once: so large a share of them moves."""
+    """Exchange random pairs of words so that a `share` of all words moves, each at most once."""
     words = text.split()
     order = rng.permutation(len(words))
     pairs = order[: 2 * int(share * len(words) / 2)].reshape(-1, 2)
@@ -48,17 +48,17 @@ def replace_by_synonyms(
 ) -> str:
     """Replace words by synonyms of WordNet, by the rule of MarkLLM.
 
-    Of n words int(share n) are chosen among those that have a synset of several lemmas; each
-    becomes a random lemma, not the first, of a random one of these synsets. It may be the word
-    itself. Punctuation around a word, which MarkLLM takes for a part of it, and a capital at its
-    beginning are kept.
+    Of n words, int(share n) are chosen among those that have a synset of several lemmas. Each is
+    replaced by a random lemma, except the first, of a random synset among these. It may be the word
+    itself. Punctuation around a word, which MarkLLM treats as part of it, and an initial capital
+    are kept.
     """
     wordnet = open_wordnet(folder)
     words = text.split()
-    parts = [_parted(word) for word in words]
+    parts = [_split_punctuation(word) for word in words]
     choices = [wordnet.synonyms(word) for _, word, _ in parts]
     replaceable = np.array([i for i, found in enumerate(choices) if found], dtype=np.int64)
-    # Drawn for all words: a larger share replaces what a smaller one does, and more.
+    # Drawn for all words, so that a larger share replaces the same words as a smaller one and more.
     order, picks = rng.permutation(replaceable), rng.random((len(words), 2))
     for i in order[: int(share * len(words))].tolist():
         lemmas = choices[i][int(picks[i, 0] * len(choices[i]))]
@@ -69,8 +69,8 @@ def replace_by_synonyms(
     return " ".join(words)
 
 
-def _parted(word: str) -> tuple[str, str, str]:
-    """Return a word and the punctuation before and behind it."""
+def _split_punctuation(word: str) -> tuple[str, str, str]:
+    """Return the punctuation before a word, the word, and the punctuation after it."""
     found = _WORD.fullmatch(word)
-    assert found is not None  # noqa: S101  # it matches anything
+    assert found is not None  # noqa: S101  # the pattern matches anything
     return found[1], found[2], found[3]

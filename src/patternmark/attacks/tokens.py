@@ -1,14 +1,14 @@
-"""A fixed split of a large vocabulary: what marked texts betray of it, and texts forged with that.
+"""Learn a fixed split of a large vocabulary from marked texts, and forge texts with it.
 
-No trial finds such a split, but the tokens in use are few and frequent ones tell. Three attacks,
-none of which needs a model:
+Nobody can try all such splits, but few tokens are in use, and frequent ones reveal their part.
+There are three attacks, none of which needs a model:
 
     frequencies  tokens more frequent than in unmarked text: finds a part promoted everywhere
-                 (Unigram); keys that alternate promote all tokens equally often and hide from it
+                 (Unigram); it cannot find alternating keys, which promote all tokens equally often
     pairs        tokens that follow each other more often than in unmarked text: finds keys that
-                 depend on neighbours, and keys that alternate
-    phases       tokens that prefer even places or odd ones: finds keys that alternate, the phase
-                 of each text being found with them; the strongest against the paper's scheme
+                 depend on neighbours, and alternating keys
+    phases       tokens that prefer even or odd places: finds alternating keys, together with the
+                 phase of each text; the strongest attack on the paper's scheme
 """
 
 from __future__ import annotations
@@ -24,46 +24,48 @@ from patternmark.attacks.forge import draw
 from patternmark.errors import ParameterError
 
 Symbols = NDArray[np.int64]
-_MOST_ROUNDS = 100
-_MOST_STARTS = 8
-_SURE = 3.0  # sigmas: beyond, a token counts no more
+_MAX_ROUNDS = 100  # of alternation between phases and scores
+_MAX_STARTS = 8  # texts from which the alternation starts
+_MAX_SIGMAS = 3.0  # scores are clipped to this
 
 
 @dataclass(frozen=True, eq=False)
 class TokenKnowledge:
-    """What is believed of each token: above 0 for one part, below for the other, in sigmas."""
+    """A score for each token in sigmas: positive for one part, negative for the other."""
 
     scores: NDArray[np.float64]  # [V]
-    frequencies: NDArray[np.float64]  # [V] of what new texts are made
-    alternates: bool  # whether the two parts take turns, or the first is promoted everywhere
+    frequencies: NDArray[np.float64]  # [V] of the tokens in new texts
+    alternates: bool  # True if the two parts alternate, False if the first is promoted everywhere
 
     def auc(self, promoted: NDArray[np.bool_]) -> float:
-        """Return how well scores tell the tokens of a part [V] from the others.
+        """Return how well scores separate the tokens of a part [V] from the others.
 
-        Tokens that were never seen are left out. Where parts take turns, which is the first is not
-        known and does not matter.
+        Tokens that were never seen are left out. If parts alternate, it is unknown which one is the
+        first, and it does not matter.
         """
         seen = self.frequencies > 0
         found = auc(self.scores[seen], promoted[seen])
         return max(found, 1.0 - found) if self.alternates else found
 
     def forge(self, length: int, rng: np.random.Generator, strength: float = np.inf) -> Symbols:
-        """Write a text with the mark one believes in; e^-strength of the wrong tokens are left."""
+        """Write a text with the learned mark; the law of wrong tokens is scaled by e^-strength."""
         turns = np.array([1.0, -1.0 if self.alternates else 1.0])
         wrong = np.exp(-strength)
         laws = self.frequencies * np.where(self.scores * turns[:, None] > 0, 1.0, wrong)  # [2, V]
         if not laws.sum(axis=1).all():
-            raise ParameterError("too little was learned to forge a text: show the attack more")
+            raise ParameterError(
+                "too little was learned to forge a text: give the attack more marked texts"
+            )
         return draw(laws[np.arange(length) % 2], rng)
 
     def signs(self, length: int) -> NDArray[np.float64]:
-        """Return how surely each place of a text promotes a token: [length, V], from -1 to 1."""
+        """Return the belief that each place of a text promotes a token: [length, V], -1 to 1."""
         first = np.clip(self.scores, -1.0, 1.0)
         both = np.stack([first, -first if self.alternates else first])
         return np.asarray(both[np.arange(length) % 2])
 
     def evidence(self, text: Symbols, at: int = 0) -> float:
-        """Return how much a piece of text that begins at a place speaks for the mark."""
+        """Return the evidence for the mark in a piece of text that begins at place `at`."""
         turns = 1.0 - 2.0 * ((at + np.arange(len(text))) % 2) if self.alternates else 1.0
         return float((np.clip(self.scores[text], -1.0, 1.0) * turns).sum())
 
@@ -81,11 +83,12 @@ def learn_frequencies(
 
 
 def learn_phases(marked: Sequence[Symbols], size: int) -> TokenKnowledge:
-    """Learn which tokens stand at even places where others stand at odd ones.
+    """Learn which tokens prefer even places in texts where others prefer odd places.
 
-    A text may begin with either key. Given a split, its phase is the likelier one; given the
-    phases, a token belongs where it stands most often. We go back and forth until nothing changes,
-    once from each of the texts that tell most, and keep the split that explains most.
+    A text may begin with either key. Given a split, each text gets its likelier phase; given the
+    phases, a token belongs to the part at whose places it occurs most. The two steps alternate
+    until nothing changes, once from each of the most informative texts, and the split that explains
+    most is kept.
     """
     used, tokens = np.unique(np.concatenate(list(marked)), return_inverse=True)
     parity = np.concatenate([1.0 - 2.0 * (np.arange(len(text)) % 2) for text in marked])
@@ -93,9 +96,9 @@ def learn_phases(marked: Sequence[Symbols], size: int) -> TokenKnowledge:
     differences = np.zeros((len(marked), len(used)))  # [N, used] even places minus odd ones
     np.add.at(differences, (row, tokens), parity)
     counts = np.bincount(tokens, minlength=len(used)).astype(float)
-    differences /= np.sqrt(counts)  # what frequent tokens do by chance must not decide
-    starts = np.argsort(-np.abs(differences).sum(axis=1), kind="stable")[:_MOST_STARTS]
-    best = max((_settled(differences, differences[start]) for start in starts), key=_explained)
+    differences /= np.sqrt(counts)  # so that chance differences of frequent tokens do not decide
+    starts = np.argsort(-np.abs(differences).sum(axis=1), kind="stable")[:_MAX_STARTS]
+    best = max((_alternate(differences, differences[start]) for start in starts), key=_explained)
     scores = np.zeros(size)
     scores[used] = best
     frequencies = np.zeros(size)
@@ -103,10 +106,14 @@ def learn_phases(marked: Sequence[Symbols], size: int) -> TokenKnowledge:
     return TokenKnowledge(scores, frequencies, alternates=True)
 
 
-def _settled(differences: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _alternate(
+    differences: NDArray[np.float64], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Learn phases from scores and scores from phases until the phases stay the same: [used]."""
     phases = np.zeros(len(differences))
-    for _ in range(_MOST_ROUNDS):
-        found = np.where(differences @ np.clip(scores, -_SURE, _SURE) < 0, -1.0, 1.0)
+    for _ in range(_MAX_ROUNDS):
+        clipped = np.clip(scores, -_MAX_SIGMAS, _MAX_SIGMAS)
+        found = np.where(differences @ clipped < 0, -1.0, 1.0)
         if np.array_equal(found, phases):
             break
         phases = found
@@ -122,20 +129,22 @@ def _explained(scores: NDArray[np.float64]) -> float:
 class PairKnowledge:
     """Which ordered pairs of tokens, `lag` apart, are more frequent than in unmarked text."""
 
-    pairs: NDArray[np.int64]  # [pairs, 2] those seen in marked texts, sorted
+    pairs: NDArray[np.int64]  # [pairs, 2] seen in marked texts, sorted
     excess: NDArray[np.float64]  # [pairs]
     lag: int
 
     def auc(self, favoured: Callable[[Symbols, Symbols], NDArray[np.bool_]]) -> float:
-        """Return how well excess tells the pairs the scheme favours from the others seen."""
+        """Return how well the excess separates pairs that the scheme favours from other pairs."""
         return auc(self.excess, favoured(self.pairs[:, 0], self.pairs[:, 1]))
 
     def forge(self, length: int, rng: np.random.Generator) -> Symbols:
-        """Chain pairs that are more frequent than they should be into a text."""
+        """Write a text by chaining pairs that are more frequent than in unmarked text."""
         good = self.excess > 0
         pairs, weight = self.pairs[good], self.excess[good]
         if not len(pairs):
-            raise ParameterError("no pair is more frequent than in unmarked text: show it more")
+            raise ParameterError(
+                "no pair is more frequent than in unmarked text: give the attack more marked texts"
+            )
         total = np.append(0.0, np.cumsum(weight))
         text = np.empty(length, dtype=np.int64)
         for at in range(length):
@@ -151,8 +160,8 @@ class PairKnowledge:
         return text
 
     def evidence(self, text: Symbols, at: int = 0) -> float:
-        """Return how many pairs of a text are too frequent, less those that are too rare."""
-        del at  # pairs are the same everywhere
+        """Return the number of too frequent pairs in a text minus that of too rare pairs."""
+        del at  # pairs do not depend on the place
         base, known = self._codes
         first, second = text[: -self.lag], text[self.lag :]
         codes = np.where(second < base, first * base + second, -1)
@@ -161,7 +170,7 @@ class PairKnowledge:
 
     @cached_property
     def _codes(self) -> tuple[int, NDArray[np.int64]]:
-        """One number for each pair, and the factor of its first token."""
+        """The factor of a pair's first token in its code, and the code of each pair."""
         base = int(self.pairs.max()) + 1
         return base, self.pairs[:, 0] * base + self.pairs[:, 1]
 
@@ -171,7 +180,7 @@ def learn_pairs(
 ) -> PairKnowledge:
     """Learn which pairs of tokens are more frequent in marked texts than in unmarked ones."""
     if lag < 1:
-        raise ParameterError(f"a lag is 1 or more, not {lag}")
+        raise ParameterError(f"a lag must be 1 or more, not {lag}")
     ours, others = _pair_codes(marked, size, lag), _pair_codes(unmarked, size, lag)
     codes, counts = np.unique(ours, return_counts=True)
     known, usual = np.unique(others, return_counts=True)
@@ -183,16 +192,16 @@ def learn_pairs(
 
 
 def auc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
-    """Return the probability that a positive scores above a negative; ties count half.
+    """Return the probability that a positive has a higher score than a negative; ties count half.
 
     >>> auc(np.array([1.0, 2.0, 3.0, 3.0]), np.array([False, True, False, True]))
     0.625
     """
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2.0)[place]  # equals share their mean rank
+    rank = (np.cumsum(counts) - (counts - 1) / 2.0)[place]  # equal scores share their mean rank
     hits = int(np.count_nonzero(positive))
     if hits in (0, len(scores)):
-        raise ParameterError("an AUC needs positives and negatives")
+        raise ParameterError("an AUC needs at least one positive and one negative")
     above = rank[positive].sum() - hits * (hits + 1) / 2.0
     return float(above / (hits * (len(scores) - hits)))
 

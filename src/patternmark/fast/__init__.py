@@ -1,1 +1,1 @@
-"""Compiled loops: whether they are used, and what several rooms share of them."""
+"""Compiled loops that several rooms share, and the decision whether to use them."""

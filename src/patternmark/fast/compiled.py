@@ -15,9 +15,9 @@ from importlib import import_module
 from math import inf
 from types import ModuleType
 
-RESCALE = 8  # steps between rescalings of a sum over paths
-NEGLIGIBLE = 1e-24  # beside the largest state; eight steps later it is still no denormal number
-LANES = 8  # in which a sum over phases runs
+RESCALE_EVERY = 8  # steps between rescalings of a sum over paths
+NEGLIGIBLE = 1e-24  # relative to the largest state; eight steps later still not a denormal number
+LANES = 8  # partial sums of a sum over phases
 
 SECONDS_PER_ADDITION, SECONDS_PER_CALL = 1e-9, 5e-6  # that numpy takes, about
 SECONDS_TO_LOAD = 0.7  # that it takes to import numba and the loops
@@ -61,7 +61,7 @@ def together(additions: int, calls: int = 1) -> Iterator[None]:
 
 
 @contextmanager
-def forced(use: bool) -> Iterator[bool]:
+def force_loops(use: bool) -> Iterator[bool]:
     """Use the loops inside, or do not; the value says whether they are used."""
     with _set(inf if use else 0.0):
         yield kernels(1) is not None
@@ -80,5 +80,5 @@ def _set(times: float) -> Iterator[None]:
 def _module(name: str) -> ModuleType | None:
     try:
         return import_module(name)  # numba is an extra
-    except (ImportError, RuntimeError, OSError):  # absent, or no place for what it compiles
+    except (ImportError, RuntimeError, OSError):  # numba is absent, or cannot write its cache
         return None

@@ -1,13 +1,13 @@
-"""Numbers of 64 lanes at once for numba: counts that are bit-sliced, and small numbers in vectors.
+"""Count and score 64 lanes at once with numba: bit-sliced counts, and vectors of small numbers.
 
-A machine word holds one bit for each of 64 lanes, and eight words side by side fill a vector.
-Counts are bit-sliced: plane b has bit b of the count of every lane. Three words of one weight
-become one of the same weight and one of twice it (a carry-save adder). So `CHUNK` words cost about
-as many additions as there are words, for all lanes of a vector together. Scores of paths and
-stretches stand in vectors of one short number for each lane.
+A machine word has one bit for each of 64 lanes, and eight neighbouring words fill a vector. Counts
+are bit-sliced: plane b has bit b of the count of every lane. Three words of one weight become one
+of the same weight and one of twice the weight (a carry-save adder). So adding `CHUNK` words takes
+about `CHUNK` additions for all lanes of a vector together. Scores of paths and stretches are
+vectors with one small number for each lane.
 
-All is written in terms of LLVM's vectors. A compiler keeps the sums of plain loops in registers
-only where it can show that arrays do not overlap.
+The code uses LLVM's vectors directly: a compiler keeps the sums of plain loops in registers only if
+it can prove that arrays do not overlap.
 """
 
 # mypy: ignore-errors
@@ -20,20 +20,20 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 64
-ABREAST = 8  # words of a vector
+WORDS_PER_VECTOR = 8
 CHUNK = 32  # words that are added up together: a power of two
-PLANES = 12  # bits of a count: up to 2,048 words, and one more
+PLANES = 12  # bits of a count: 11 for up to 2,048 words, and one more
 CHUNK_PLANES = 6  # bits of a count of up to CHUNK
 
 _WORD, _BYTE, _SHORT = ir.IntType(64), ir.IntType(8), ir.IntType(16)
-_EIGHT = ir.VectorType(_WORD, ABREAST)
+_EIGHT = ir.VectorType(_WORD, WORDS_PER_VECTOR)
 _BYTES = ir.VectorType(_BYTE, LANES)
 _SHORTS = ir.VectorType(_SHORT, LANES)
 _BITS = ir.VectorType(ir.IntType(1), LANES)
 
 
 def _all(value):
-    return ir.Constant(_EIGHT, [value] * ABREAST)
+    return ir.Constant(_EIGHT, [value] * WORDS_PER_VECTOR)
 
 
 def _data(context, builder, signature, arguments, number):
@@ -46,7 +46,7 @@ def _vector(builder, kind, data, index):
 
 def _load(builder, kind, data, index):
     found = builder.load(_vector(builder, kind, data, index))
-    found.align = kind.element.width // 8  # rows begin anywhere
+    found.align = kind.element.width // 8  # a row may begin at any element
     return found
 
 
@@ -55,7 +55,7 @@ def _store(builder, kind, data, index, value):
 
 
 def _everywhere(builder, kind, value):
-    """Return a vector that has one value in all lanes."""
+    """Return a vector with the same value in all lanes."""
     zero = ir.Constant(ir.IntType(32), 0)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, zero)
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
@@ -72,16 +72,16 @@ def _operation(builder, name, kind, a, b):
 
 
 def _carry_save(builder, a, b, c):
-    """Return the sum of three bits in each lane: what stays, and what is carried."""
+    """Return the sum of three bits in each lane: the lower bit and the carry."""
     differ = builder.xor(a, b)
     kept = builder.and_(builder.not_(differ), a)
     return builder.xor(differ, c), builder.or_(builder.and_(differ, c), kept)
 
 
 def _add_words(builder, words, planes):
-    """Add words, of which there are a power of two, to the first planes; return what is carried.
+    """Add words (a power of two of them) to the first planes; return the carry.
 
-    It goes down one half before the other: few sums wait at a time, so that registers hold them.
+    One half is finished before the other begins, so that few sums are open and fit the registers.
     """
     if len(words) == 1:
         return words[0]
@@ -109,8 +109,8 @@ def _add_chunk(builder, words, state):
 def add_up(typing, table, places, begin, end, column, planes):
     """Count the bits of the vectors table[p + column :][:8], for all p of places[begin:end].
 
-    There are whole chunks of places. The counts go to `planes`, [columns / 8, PLANES, 8] one after
-    the other; `column` is the first of eight.
+    The number of places must be a multiple of CHUNK. The counts are written to `planes`, a flat
+    array [columns / 8, PLANES, 8]; `column` is the first of eight.
     """
     del typing, begin, end, column
 
@@ -131,7 +131,8 @@ def add_up(typing, table, places, begin, end, column, planes):
             _add_chunk(builder, words, state)
         for b, plane in enumerate(state):
             place = builder.add(
-                builder.mul(column, ir.Constant(_WORD, PLANES)), ir.Constant(_WORD, b * ABREAST)
+                builder.mul(column, ir.Constant(_WORD, PLANES)),
+                ir.Constant(_WORD, b * WORDS_PER_VECTOR),
             )
             _store(builder, _EIGHT, into, place, builder.load(plane))
         return context.get_dummy_value()
@@ -144,7 +145,7 @@ def add_up(typing, table, places, begin, end, column, planes):
 def reaching(typing, planes, column, limit):
     """Return which lanes have a count of at least `limit` in one of eight columns.
 
-    The limit is taken away from all counts bit by bit: those that had to borrow are below.
+    The limit is subtracted from all counts bit by bit: counts that had to borrow are below it.
     """
     del typing, column, limit
 
@@ -154,7 +155,7 @@ def reaching(typing, planes, column, limit):
         first = builder.mul(column, ir.Constant(_WORD, PLANES))
         borrowed = _all(0)
         for b in range(PLANES):
-            place = builder.add(first, ir.Constant(_WORD, b * ABREAST))
+            place = builder.add(first, ir.Constant(_WORD, b * WORDS_PER_VECTOR))
             plane = _load(builder, _EIGHT, planes, place)
             bit = builder.and_(builder.lshr(limit, ir.Constant(_WORD, b)), ir.Constant(_WORD, 1))
             mask = builder.neg(bit)
@@ -162,7 +163,7 @@ def reaching(typing, planes, column, limit):
             either, both = builder.or_(wanted, borrowed), builder.and_(wanted, borrowed)
             borrowed = builder.or_(builder.and_(builder.not_(plane), either), both)
         below = builder.extract_element(borrowed, ir.Constant(ir.IntType(32), 0))
-        for i in range(1, ABREAST):
+        for i in range(1, WORDS_PER_VECTOR):
             one = builder.extract_element(borrowed, ir.Constant(ir.IntType(32), i))
             below = builder.and_(below, one)
         return builder.not_(below)
@@ -172,9 +173,9 @@ def reaching(typing, planes, column, limit):
 
 @intrinsic
 def count_chunk(typing, table, places, at, start, planes):
-    """Count the words table[place + start + 0..7] of the CHUNK places from `at` on: into planes.
+    """Count the bits of the words table[place + start + 0..7] for CHUNK places from `at` on.
 
-    `planes` are CHUNK_PLANES times eight words.
+    The counts are written to `planes`: CHUNK_PLANES times eight words.
     """
     del typing, at, start
 
@@ -191,7 +192,7 @@ def count_chunk(typing, table, places, at, start, planes):
         state = [_all(0)] * (CHUNK_PLANES - 1)
         carry = _add_words(builder, words, state)
         for b, plane in enumerate([*state, carry]):
-            _store(builder, _EIGHT, planes, ir.Constant(_WORD, b * ABREAST), plane)
+            _store(builder, _EIGHT, planes, ir.Constant(_WORD, b * WORDS_PER_VECTOR), plane)
         return context.get_dummy_value()
 
     word = types.int64
@@ -199,10 +200,10 @@ def count_chunk(typing, table, places, at, start, planes):
 
 
 def _count_of(builder, planes, which):
-    """Return the count of each lane, one byte each, from its planes."""
+    """Return the count of each lane as a byte, from its planes."""
     total = ir.Constant(_BYTES, [0] * LANES)
     for b in range(CHUNK_PLANES):
-        index = builder.add(which, ir.Constant(_WORD, b * ABREAST))
+        index = builder.add(which, ir.Constant(_WORD, b * WORDS_PER_VECTOR))
         bits = builder.bitcast(builder.load(builder.gep(planes, [index])), _BITS)
         more = builder.add(total, ir.Constant(_BYTES, [1 << b] * LANES))
         total = builder.select(bits, more, total)
@@ -211,12 +212,12 @@ def _count_of(builder, planes, which):
 
 @intrinsic
 def extend_stretch(typing, planes, which, bias, cost, before, after, at, best, place, label):
-    """Lengthen, or begin, a stretch in 64 lanes by one segment at one shift.
+    """Extend or begin a stretch in 64 lanes by one segment at one shift.
 
-    The score of a stretch grows by the count of the segment (word `which` of `planes`) less `bias`;
-    it comes from the same shift, or for `cost` from the next one on either side, and is never below
-    0. `before` and `after` are rows of 64 bytes, `at` is where the row of this shift begins. Where
-    a score is a lane's `best` so far, its `place` becomes `label`.
+    The score of a stretch grows by the count of the segment (word `which` of `planes`) minus
+    `bias`. A stretch continues from the same shift, or at `cost` from the next shift on either
+    side, and its score is never below 0. `before` and `after` are rows of 64 bytes; the row of this
+    shift begins at `at`. If a score is the `best` of its lane so far, its `place` becomes `label`.
     """
     del typing
 
@@ -252,15 +253,15 @@ def extend_stretch(typing, planes, which, bias, cost, before, after, at, best, p
 
 
 def _path_step(lanes):
-    """Return what lengthens the best path by one letter in some lanes."""
+    """Return a function that extends the best path by one letter in `lanes` lanes."""
     shorts, bits = ir.VectorType(_SHORT, lanes), ir.VectorType(ir.IntType(1), lanes)
 
     @intrinsic
     def step(typing, words, word_at, weight, cost, before, after, at):
         """Write the best score of paths to a letter at one shift: after[at : at + lanes].
 
-        The letter adds its weight where the lane's bit of words[word_at] is set, and takes it away
-        elsewhere. A path comes from the same shift, or for `cost` from the next on either side.
+        The letter adds its weight if the lane's bit of words[word_at] is set, and subtracts it
+        otherwise. A path continues from the same shift, or at `cost` from the next on either side.
         """
         del typing
 

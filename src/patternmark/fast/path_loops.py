@@ -1,11 +1,12 @@
 """The loops that take most of the time, compiled by numba (`pip install 'patternmark[fast]'`).
 
-Every function gives the very numbers of the numpy code that calls it (`phase_sums`, `cyclic`,
-`statistics.phases`), to the last bit: sums run in the same order or are exact, scales are powers
-of two. Import this module through `compiled.kernels`.
+Every function returns exactly the numbers of the numpy code that calls it (`phase_sums`, `cyclic`,
+`statistics.phases`): sums run in the same order or are exact, scales are powers of two. Import this
+module through `compiled.kernels`.
 
-`windows` hold what each symbol is worth under each key, once around the period and once more: from
-place i on, [V + 1, 2P] shows a symbol at position i under every phase. UNREAD, -1, comes last.
+`windows` [V + 1, 2P] have the value of each symbol under each key, with the period repeated: P
+entries from place i mod P on are the values of a symbol at position i under all phases. UNREAD, -1,
+comes last.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from patternmark.fast.compiled import LANES, NEGLIGIBLE, RESCALE
+from patternmark.fast.compiled import LANES, NEGLIGIBLE, RESCALE_EVERY
 
 _NEGLIGIBLE = np.float32(NEGLIGIBLE)
-_NOTHING = np.float32(0.0)
+_ZERO = np.float32(0.0)
 
 
 @njit(cache=True, nogil=True)
@@ -35,9 +36,9 @@ def forward(
     totals: NDArray[np.float64],
     exponents: NDArray[np.int64],
 ) -> None:
-    """Sum over all paths, as `PathRatios._forward` does: [B] totals times 2^exponents."""
+    """Sum over all paths, like `PathRatios._forward`: [B] totals times 2^exponents."""
     period = prior.shape[0]
-    ring = np.zeros(period + 2, np.float32)  # the ends repeat each other
+    ring = np.zeros(period + 2, np.float32)  # circular: the ends repeat
     ahead = np.zeros(period + 2, np.float32)
     factor = np.empty(period, np.float32)
     for b in range(symbols.shape[0]):
@@ -45,7 +46,7 @@ def forward(
         after = 0.0
         exponent = 0
         for p in range(period):
-            ring[p + 1] = _NOTHING if edge > 0.0 else prior[p]
+            ring[p + 1] = _ZERO if edge > 0.0 else prior[p]
         for t in range(steps[b]):
             if edge > 0.0:
                 after += edge * _total(ring)
@@ -63,7 +64,7 @@ def forward(
                     moved = (ring[p] + ring[p + 2]) * move
                     ahead[p + 1] = (ring[p + 1] * stay + moved) * factor[p]
             ring, ahead = ahead, ring
-            if t % RESCALE == RESCALE - 1:
+            if t % RESCALE_EVERY == RESCALE_EVERY - 1:
                 shift = _rescale(ring, before, after)
                 before = math.ldexp(before, -shift)
                 after = math.ldexp(after, -shift)
@@ -100,7 +101,7 @@ def _multiply(
 
 @njit(cache=True, nogil=True)
 def _total(ring: NDArray[np.float32]) -> float:
-    """Sum the inside of a ring, in as many lanes as `cyclic._row_sums`."""
+    """Sum the inside of a ring in LANES partial sums, like `cyclic._row_sums`."""
     period = ring.shape[0] - 2
     lanes = np.zeros(LANES)
     whole = period - period % LANES
@@ -117,16 +118,16 @@ def _total(ring: NDArray[np.float32]) -> float:
 
 @njit(cache=True, nogil=True)
 def _rescale(ring: NDArray[np.float32], before: float, after: float) -> int:
-    """Bring the largest below 1, drop what is negligible beside it; return the power of two."""
+    """Scale the largest number below 1, set negligible ones to 0; return the power of two."""
     period = ring.shape[0] - 2
-    largest = _NOTHING
+    largest = _ZERO
     for p in range(period):
         largest = max(largest, ring[p + 1])
     shift: int = math.frexp(max(float(largest), before, after))[1]
     scale = np.float32(math.ldexp(1.0, -shift))
     for p in range(period):
         value = ring[p + 1] * scale
-        ring[p + 1] = value if value >= _NEGLIGIBLE else _NOTHING
+        ring[p + 1] = value if value >= _NEGLIGIBLE else _ZERO
     return shift
 
 
@@ -137,13 +138,13 @@ def phase_sums(
     lasts: NDArray[np.int64],
     sums: NDArray[np.float64],
 ) -> None:
-    """Add up what the symbols are worth under every phase: [B, n] -> [B, P]."""
+    """Add up the values of symbols under every phase: [B, n] -> [B, P]."""
     period = sums.shape[1]
     for b in range(symbols.shape[0]):
         for i in range(lasts[b]):
-            worth = windows[symbols[b, i], i % period :]
+            values = windows[symbols[b, i], i % period :]
             for p in range(period):
-                sums[b, p] += worth[p]
+                sums[b, p] += values[p]
 
 
 @njit(cache=True, nogil=True)
@@ -158,7 +159,7 @@ def best_in_part(
 ) -> None:
     """Find the best run of blocks in one phase: [R, V + 1, 2P], [B, n] -> [B, R].
 
-    Values are at most 31, so that four of them fit a byte; rows are multiples of four long.
+    Values are at most 31, so the sum of four fits a byte; the length of rows is a multiple of four.
     """
     period = windows.shape[2] // 2
     here = np.zeros(period, np.int16)

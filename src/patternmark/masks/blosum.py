@@ -1,4 +1,4 @@
-"""BLOSUM62: how much more often letters stand aligned in proteins than chance would have it."""
+"""BLOSUM62: how much more often two letters are aligned in related proteins than by chance."""
 
 from __future__ import annotations
 

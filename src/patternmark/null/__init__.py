@@ -1,4 +1,4 @@
-"""Exact null distributions: how often chance alone does at least as well."""
+"""Null distributions: how often chance alone reaches the same statistic."""
 
 from patternmark.null.pattern import PatternNull
 

@@ -1,4 +1,4 @@
-"""What the nulls of walks take: whole numbers in any shape, and parameters in their domain."""
+"""Check the arguments of nulls: whole numbers of any shape, and parameters in their range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from patternmark.errors import ParameterError
 
 
 def whole_numbers(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return both as integers of one shape; floats are refused, not cut off."""
+    """Return both as integers of one shape; floats raise an error, they are not truncated."""
     first, second = np.broadcast_arrays(np.asarray(a), np.asarray(b))
     return (
         first.astype(np.int64, casting="same_kind"),
@@ -19,9 +19,9 @@ def whole_numbers(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.int64], NDArra
 
 def check_phases(phases: int) -> None:
     if phases < 2:
-        raise ParameterError(f"a schedule has at least two phases, not {phases}")
+        raise ParameterError(f"a schedule has at least 2 phases, not {phases}")
 
 
 def check_cost(cost: int) -> None:
     if cost < 1:
-        raise ParameterError(f"a slip costs a whole number from 1 up, not {cost}")
+        raise ParameterError(f"the cost of a slip must be a whole number from 1 up, not {cost}")

@@ -1,9 +1,9 @@
 """The smallest Markov chain that counts target patterns.
 
-Algorithm 3 of the paper carries the last m - 1 keys as its state: l^(m-1) strings. All that
-matters of them is how much of a target pattern they have begun (the automaton of Aho and
-Corasick), and states with the same future can be one state. For the alternating targets and a
-uniform null that leaves m - 1 states: the paper's Algorithm 4, found rather than written by hand.
+The state in Algorithm 3 of the paper is the last m - 1 keys: l^(m-1) strings. It is enough to know
+which prefix of a target pattern they end with (the automaton of Aho and Corasick), and states with
+the same future can be merged. For the alternating targets and a uniform null, m - 1 states remain:
+this is the paper's Algorithm 4, found automatically.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _ROOT = 0
 
 @dataclass(frozen=True, eq=False)
 class CountingChain:
-    """The moves of the count: `miss` are those without a hit, `hit` those with one.
+    """The moves of the chain: `miss` are those without a hit, `hit` those with one.
 
     After n >= 1 keys the count has the generating function
     (start_miss + z start_hit) (miss + z hit)^(n-1) (1, ..., 1)^T.
     """
 
-    start_miss: NDArray[np.float64]  # [S]: the first key, where it completes no pattern
-    start_hit: NDArray[np.float64]  # [S]: ... where it does (only if m = 1)
-    source: NDArray[np.intp]  # [E] the moves one by one, ordered by target
+    start_miss: NDArray[np.float64]  # [S] states after a first key that completes no pattern
+    start_hit: NDArray[np.float64]  # [S] ... after one that completes a pattern (only if m = 1)
+    source: NDArray[np.intp]  # [E] the moves, ordered by target
     target: NDArray[np.intp]  # [E]
     is_hit: NDArray[np.bool_]  # [E]
     probability: NDArray[np.float64]  # [E]
@@ -45,7 +45,7 @@ class CountingChain:
 
     @property
     def is_small(self) -> bool:
-        """Whether matrices pay; the moves of a large target set are few beside S^2."""
+        """Whether matrices are faster than lists of moves; with many states they are sparse."""
         return self.num_states <= DENSE_STATES
 
     @cached_property
@@ -59,7 +59,7 @@ class CountingChain:
         return self._matrix(self.is_hit)
 
     def move(self, vectors: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-        """Move along every edge by its weight: vectors [..., S], weights [E] or [..., E]."""
+        """Move along every edge with its weight: vectors [..., S], weights [E] or [..., E]."""
         reached, first = self._targets
         moved = np.zeros(vectors.shape, dtype=np.result_type(vectors, weights))
         moved[..., reached] = np.add.reduceat(vectors[..., self.source] * weights, first, axis=-1)
@@ -67,7 +67,7 @@ class CountingChain:
 
     @cached_property
     def _targets(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The states some move leads to, and where their moves begin."""
+        """The states that can be reached by a move, and the index of the first move to each."""
         reached, first = np.unique(self.target, return_index=True)
         return reached, first
 
@@ -78,7 +78,7 @@ class CountingChain:
         return matrix
 
 
-DENSE_STATES = 48
+DENSE_STATES = 48  # states up to which moves are stored as matrices
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def counting_chain(patterns: Patterns, null: KeyChain) -> CountingChain:
     start = np.zeros((2, size))
     for step in first:
         start[int(step.hit), block_of[step.state]] += step.probability
-    # Every member of a block moves alike: the moves of one of them are those of the block.
+    # All members of a block move in the same way: take the moves of one of them.
     member = {block: state for state, block in enumerate(block_of)}
     moves = sorted(
         (block_of[step.state], block, step.hit, step.probability)
@@ -112,14 +112,14 @@ def counting_chain(patterns: Patterns, null: KeyChain) -> CountingChain:
 
 
 def _explore(patterns: Patterns, null: KeyChain) -> tuple[list[_Step], list[list[_Step]]]:
-    """Walk (prefix begun, last key) from the empty sequence; return first and further steps."""
+    """Find all states (prefix, last key) from the empty sequence; return first and later steps."""
     goto, completes = _prefix_automaton(patterns)
     number: dict[tuple[int, int], int] = {}
     pending: deque[tuple[int, int]] = deque()
 
     def steps_from(node: int, probabilities: tuple[float, ...]) -> list[_Step]:
         steps = []
-        total = fsum(probabilities)  # 1 to a tolerance: over many keys what is missing would show
+        total = fsum(probabilities)  # 1 within a tolerance; over many keys an error would add up
         for key, share in enumerate(probabilities):
             probability = share / total
             if probability == 0.0:
@@ -140,7 +140,7 @@ def _explore(patterns: Patterns, null: KeyChain) -> tuple[list[_Step], list[list
 
 
 def _prefix_automaton(patterns: Patterns) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Aho and Corasick's automaton, its states the proper prefixes of the patterns.
+    """Return Aho and Corasick's automaton, whose states are the proper prefixes of the patterns.
 
     All patterns have one length, so a step completes at most one of them.
     """
@@ -171,10 +171,10 @@ def _prefix_automaton(patterns: Patterns) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def _merge_equivalent(steps: list[list[_Step]]) -> list[int]:
-    """Number the coarsest blocks of states whose members reach every block alike.
+    """Merge states into as few blocks as possible; return the block number of each state.
 
     Blocks are refined until, for each block, a hit or a miss into any other block has the same
-    probability from all its members: the count's distribution then depends on the block alone.
+    probability from all its members. Then the count's distribution depends only on the block.
     """
     block_of = [0] * len(steps)
     num_blocks = 1

@@ -1,11 +1,11 @@
-"""Exact tails of counts: how often draws without a mark fall into a list so many times.
+"""Exact tails of counts: how often unmarked draws fall into a list at least k times.
 
 - **binomial**: independent draws, each in the list with probability p;
-- **hypergeometric**: different symbols, drawn without putting back;
-- **trinomial**: draws of three classes that count differently.
+- **hypergeometric**: different symbols, drawn without replacement;
+- **trinomial**: draws of three classes with different weights.
 
-All are logarithms, right to many digits however far out: no difference of large logarithms is
-taken, and only positive terms are added.
+All are logarithms and keep many correct digits even for tiny probabilities: large logarithms are
+never subtracted, and only positive terms are added.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from patternmark.errors import ParameterError
 from patternmark.intervals import beta_fraction
 from patternmark.null.arguments import whole_numbers
 
-_SAME = 1e-9  # values of a statistic that are closer than this differ by rounding alone
+_TOLERANCE = 1e-9  # values of a statistic that differ by less are equal except for rounding
 
 
 def binomial_log_tail(
     count: ArrayLike, trials: ArrayLike, chance: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return ln P(A >= count), A the successes of so many trials of one chance each.
+    """Return ln P(A >= count), where A counts the successes of `trials` independent trials.
 
     >>> np.exp(binomial_log_tail([1, 3], 3, 0.25)).round(6)  # 1 - 27/64 and 1/64
     array([0.578125, 0.015625])
@@ -35,12 +35,12 @@ def binomial_log_tail(
     """
     p = np.asarray(chance, dtype=np.float64)
     if np.any((p < 0.0) | (p > 1.0)):
-        raise ParameterError("a chance lies between 0 and 1")
+        raise ParameterError("a chance must lie between 0 and 1")
     k, n = whole_numbers(count, trials)
     k, n, p = np.broadcast_arrays(k, n, p)
     result = np.where((k <= 0) | ((k <= n) & (p == 1.0)), 0.0, -np.inf)
     inside = (k > 0) & (k <= n) & (p > 0.0) & (p < 1.0)
-    # Below the mean the other tail is the small one, which keeps its digits.
+    # Below the mean, compute the other tail: it is the small one and keeps its digits.
     upper = inside & (k > n * p)
     lower = inside & ~upper
     result[upper] = upper_log_tail(k[upper], n[upper], p[upper])
@@ -50,15 +50,15 @@ def binomial_log_tail(
 
 
 def least_count(trials: ArrayLike, log_p: float, ways: int = 1) -> NDArray[np.int64]:
-    """Return the least count of fair coins whose tail, times the ways there are, is at most p.
+    """Return the smallest count of fair coins for which `ways` times the tail is at most p.
 
-    It is trials + 1 where not even all of them are enough.
+    It is trials + 1 if not even the count `trials` is enough.
 
     >>> least_count([4, 5, 10], log(0.125), ways=2)  # 2/16, 2/32 and 2 * 56/1024
     array([4, 5, 8])
     """
     n, _ = whole_numbers(trials, 0)
-    # The tail falls as the count grows: halve the range in which it crosses p.
+    # The tail falls as the count grows: bisect.
     low, high = np.full(n.shape, -1), n + 1
     while np.any(high - low > 1):
         middle = (low + high) // 2
@@ -72,8 +72,8 @@ def upper_log_tail(
 ) -> NDArray[np.float64]:
     """Return ln P(A >= k) for k above the mean n p, up to n.
 
-    The tail is its first term times a continued fraction: that of the incomplete beta function
-    I_p(k, n - k + 1). It takes some sqrt(n) steps near the mean, few beyond.
+    The tail is its first term times the continued fraction of the incomplete beta function
+    I_p(k, n - k + 1). That takes about sqrt(n) steps near the mean, and a few farther out.
     """
     if not k.size:
         return np.zeros(k.shape)
@@ -85,13 +85,13 @@ def upper_log_tail(
 def log_point(
     k: NDArray[np.int64], n: NDArray[np.int64], p: NDArray[np.float64] | float
 ) -> NDArray[np.float64]:
-    """Return ln P(A = k) for 1 <= k <= n, after Loader: no difference of large logarithms.
+    """Return ln P(A = k) for 1 <= k <= n by Loader's method, without subtracting large logarithms.
 
     ln n! = (n + 1/2) ln n - n + ln(2 pi) / 2 + e(n). The large parts of the three factorials
     combine into n times a relative entropy, which is small where the probability is large.
     """
-    rest = np.maximum(n - k, 1)  # k = n is set right at the end
-    off = k - n * p  # from the mean
+    rest = np.maximum(n - k, 1)  # k = n is corrected at the end
+    off = k - n * p  # distance from the mean
     entropy = k * np.log1p(off / (n * p)) + rest * np.log1p(-off / (n * (1.0 - p)) * (k < n))
     remainders = stirling_error(n) - stirling_error(k) - stirling_error(rest)
     log_p = remainders - entropy - 0.5 * np.log(2.0 * pi * k * (rest / np.maximum(n, 1)))
@@ -121,7 +121,9 @@ def log_factorial(n: NDArray[np.int64]) -> NDArray[np.float64]:
 def hypergeometric_log_tail(
     count: ArrayLike, drawn: ArrayLike, listed: int, symbols: int
 ) -> NDArray[np.float64]:
-    """Return ln P(A >= count), A those of `drawn` different symbols that are `listed`.
+    """Return ln P(A >= count), where A of the `drawn` different symbols are in a list.
+
+    `listed` of all `symbols` are in the list.
 
     >>> round(float(np.exp(hypergeometric_log_tail(2, 2, 3, 6))), 12)  # 3/6 times 2/5
     0.2
@@ -137,7 +139,7 @@ def hypergeometric_log_tail(
 
 @lru_cache(maxsize=4096)
 def _hypergeometric(drawn: int, listed: int, symbols: int) -> NDArray[np.float64]:
-    """Return ln P(A >= k) for k = 0, ..., the most there can be."""
+    """Return ln P(A >= k) for k = 0, ..., the largest possible count."""
     most = min(drawn, listed)
     least = max(0, drawn + listed - symbols)
     k = np.arange(least, most + 1)
@@ -156,9 +158,9 @@ def _log_choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.float6
 def trinomial_log_tail(
     counts: ArrayLike, trials: ArrayLike, chances: tuple[float, float], weights: tuple[float, float]
 ) -> NDArray[np.float64]:
-    """Return ln P(S >= s), S = w1 A + w2 B, for the S of counts [..., 2] of the two classes.
+    """Return ln P(S >= s), where S = w1 A + w2 B, and s is the S of `counts` [..., 2].
 
-    A trial is of the first class, of the second or of neither. All pairs (A, B) are gone through.
+    A trial is of the first class, of the second, or of neither. All pairs (A, B) are added up.
 
     >>> law = trinomial_log_tail([[2, 0], [1, 1], [0, 2]], 2, (0.25, 0.25), (1.0, 2.0))
     >>> (np.exp(law) * 16).round(9)  # of the 16 ways that two trials can end
@@ -171,7 +173,7 @@ def trinomial_log_tail(
     for number in np.unique(n).tolist():
         values, tails = _trinomial(number, chances, weights)
         here = n == number
-        result[here] = tails[np.searchsorted(values, value[here] - _SAME)]
+        result[here] = tails[np.searchsorted(values, value[here] - _TOLERANCE)]
     return result
 
 
@@ -179,7 +181,7 @@ def trinomial_log_tail(
 def _trinomial(
     trials: int, chances: tuple[float, float], weights: tuple[float, float]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the values S can have, ascending, and ln P(S >= value) of each."""
+    """Return the possible values of S, ascending, and ln P(S >= value) for each."""
     a, b = np.divmod(np.arange((trials + 1) ** 2), trials + 1)
     possible = a + b <= trials
     a, b = a[possible], b[possible]

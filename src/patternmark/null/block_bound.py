@@ -1,10 +1,10 @@
-"""How far below Markov's bound the e-value of block marks stays: the factor C of p = C / E.
+"""The factor C of p = C / E: how far the e-value of block marks stays below Markov's bound.
 
-For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table holds the largest C at
-any t from RARE on over all classes of sequences that `patternmark bench block-null` tries, from the
-shortest length on: natural chains, designs, repeats, and sequences written by someone who knows
-everything but the key. It is raised by two standard errors, and by a tenth. Smaller t, whose
-p-values nobody acts on, have Markov's bound.
+For one sequence, C(t) = t P(E >= t) over random keys is at most 1. The table has the largest C that
+`patternmark bench block-null` measured for any t >= RARE, over all its classes of sequences:
+natural chains, designs, repeats, and sequences written by someone who knows everything except the
+key. It is raised by two standard errors, and then by a tenth. For smaller t, where p-values are
+large, and for chains shorter than those in the table, Markov's bound is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from patternmark.evidence import markov
 
-RARE = 20.0  # E from which on C was measured
+RARE = 20.0  # the smallest E for which C was measured
 _FILE = "data/block_null.json"
 
 
@@ -34,26 +34,26 @@ class LogC:
     """Looks up ln C for a block size, a mixture and the scored residues of the longest chain."""
 
     def at(self, block: int, mixture: str, scored: int) -> float:
-        """Return ln C; 0, which is Markov's bound, where nothing was measured.
+        """Return ln C; it is 0 (Markov's bound) if nothing was measured.
 
-        `mixture` is the digest of the statistic's mixture: the table is about one of them only.
+        `mixture` is the digest of the statistic's mixture: the table holds for one mixture only.
         """
         table = _table()
         if not _is_about(table, block, mixture) or scored < table["lengths"][0]:
             return 0.0
-        # Between two lengths the larger C of both holds.
+        # Between two lengths, take the larger C of the two.
         place = int(np.searchsorted(table["lengths"], scored, side="right")) - 1
         return log(max(table["c"][place : place + 2]))
 
     def log_p(
         self, block: int, mixture: str, scored: int, log_e: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return ln p of values of ln E: C / E from RARE on, 1 / E below."""
+        """Return ln p for values of ln E: C / E from RARE on, 1 / E below."""
         factor = self.at(block, mixture, scored)
         return np.where(log_e >= log(RARE), factor - log_e, markov(log_e))
 
     def digest(self, block: int, mixture: str) -> str:
-        """Return what tells this table from others."""
+        """Return a hash that identifies this table, or "1" if it does not apply."""
         table = _table()
         if not _is_about(table, block, mixture):
             return "1"

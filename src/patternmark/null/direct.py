@@ -1,8 +1,8 @@
 """The count's distribution by dynamic programming: only sums and products of probabilities.
 
 Nothing is ever subtracted, so every entry keeps its relative accuracy (about n * 1e-16). This is
-the paper's Algorithm 3 on the smallest set of states, a few keys and all counts at a time; one
-pass to the longest n yields the distribution for *every* n up to it.
+the paper's Algorithm 3 on the smallest set of states, for a few keys and all counts at a time. One
+pass to the largest n gives the distribution for *every* n up to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from patternmark.null.automaton import CountingChain
 
-_STRIDE = 8  # keys per matrix product: fewer products, a little more arithmetic in each
+_STRIDE = 8  # keys per matrix product: more keys mean fewer products, but larger ones
 _LN2 = log(2.0)
 
 
@@ -31,15 +31,15 @@ def distributions(chain: CountingChain, longest: int) -> NDArray[np.float64]:
 
 
 def tail_from(row: NDArray[np.float64], count: int) -> float:
-    """Return P(C >= count), the smallest terms added first."""
+    """Return P(C >= count), adding the smallest terms first."""
     return float(np.sum(row[count:][::-1]))
 
 
 def log_tail(chain: CountingChain, lengths: dict[int, int], count: int, tilt: float) -> float:
-    """Return ln P(C >= count) over segments: {length: how many}.
+    """Return ln P(C >= count) over segments: {length: number of segments}.
 
-    Counts are weighted with e^(tilt * count) on the way, so that those that matter stay far from
-    underflow; what is left of them is taken back at the end.
+    During the computation counts are weighted with e^(tilt * count), so that important ones do not
+    underflow; the weights are removed at the end.
     """
     total, log_scale = np.ones(1), 0.0
     for length, times in lengths.items():
@@ -54,7 +54,7 @@ def log_tail(chain: CountingChain, lengths: dict[int, int], count: int, tilt: fl
 
 
 def work(chain: CountingChain, lengths: dict[int, int]) -> float:
-    """Return about how many operations `log_tail` takes."""
+    """Return roughly the number of operations that `log_tail` needs."""
     moves = chain.num_states**2 if chain.is_small else 4 * len(chain.source)
     return sum(n * n * moves for n in lengths) + float(sum(n * t for n, t in lengths.items())) ** 2
 
@@ -62,22 +62,23 @@ def work(chain: CountingChain, lengths: dict[int, int]) -> float:
 def _tilted_row(
     chain: CountingChain, length: int, tilt: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return e^(tilt c) P(C = c) after `length` keys up to a factor, and the factor's logarithm."""
+    """Return e^(tilt c) P(C = c) after `length` keys, divided by a factor, and ln of the factor."""
     for n, made, log_scale in _passes(chain, length, tilt):
         if n <= length < n + len(made):
             row = made[length - n, : length + 1]
-            # Every key has weighed e^-tilt less than it should (see _passes).
+            # Every key was divided by e^tilt (see _passes).
             return row, log_scale + length * max(tilt, 0.0)
-    raise AssertionError("the passes end at the length")
+    raise AssertionError("the passes end before `length`")
 
 
 def _passes(
     chain: CountingChain, longest: int, tilt: float
 ) -> Iterator[tuple[int, NDArray[np.float64], float]]:
-    """Yield (n, rows for n, n + 1, ... keys, ln of the factor taken out of them).
+    """Yield (n, rows for n, n + 1, ... keys, ln of the factor that the rows were divided by).
 
-    Hits weigh e^tilt more than misses. With a tilt every key is divided by e^tilt and the state by
-    a power of two now and then; without one the rows are probabilities as they are.
+    The weight of a hit is e^tilt times that of a miss. With a positive tilt every key is divided by
+    e^tilt, and with any tilt the state is divided by powers of two. Without a tilt the rows are
+    plain probabilities.
     """
     hit, miss = exp(min(tilt, 0.0)), exp(-max(tilt, 0.0))
     if not chain.is_small:
@@ -90,7 +91,7 @@ def _passes(
     exponent = 0
     for n in range(1, longest + 1, q):
         width = n + q + 1  # after q more keys the count is at most n + q
-        shifted = np.zeros((q + 1, S, width))  # what was q keys ago, d hits further on
+        shifted = np.zeros((q + 1, S, width))  # the state q keys ago, with d more hits
         for d in range(q + 1):
             shifted[d, :, d:] = state[:, : width - d]
         product = kernel @ shifted.reshape(-1, width)
@@ -105,7 +106,7 @@ def _passes(
 def _passes_by_moves(
     chain: CountingChain, longest: int, hit: float, miss: float, *, scaled: bool
 ) -> Iterator[tuple[int, NDArray[np.float64], float]]:
-    """The same for a large set of states: key by key, along the moves alone."""
+    """Do what `_passes` does for many states: key by key, along the list of moves."""
     hits, misses = chain.probability * chain.is_hit * hit, chain.probability * ~chain.is_hit * miss
     state = np.zeros((longest + 2, chain.num_states))  # [counts, S]
     state[0], state[1] = chain.start_miss * miss, chain.start_hit * hit
@@ -122,10 +123,10 @@ def _passes_by_moves(
 
 
 def _stride_kernel(miss: NDArray[np.float64], hit: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the matrix that maps states and hits gained to what comes next: [q + S, (q+1) * S].
+    """Return the matrix of a stride of q keys: [q + S, (q+1) * S].
 
     Rows 0..q-1 give the total probability 0..q-1 keys later, the other S rows the states q keys
-    later. Column (d, s) is the weight of having left state s and made d hits since.
+    later. Column (d, s) is the weight of starting in state s and making d hits.
     """
     S, q = len(miss), _STRIDE
     kernel = np.zeros((q + S, q + 1, S))

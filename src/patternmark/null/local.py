@@ -1,14 +1,14 @@
-"""The best marked segment inside an unmarked whole, and the exact null of its score.
+"""The best marked segment of a sequence, and the exact null of its score.
 
-A local alignment to the two phases of a mark: as the slip walk (see `walk`), but an agreement
-scores `match`, a disagreement `-mismatch`, and neither V0 nor V1 falls below 0, so that a segment
-may begin anywhere. The score is the largest value either ever takes.
+It is a local alignment to the two phases of a mark: like the slip walk (see `walk`), but an
+agreement adds `match`, a disagreement adds `-mismatch`, and neither V0 nor V1 falls below 0, so a
+segment may begin anywhere. The score is the largest value that V0 or V1 ever has.
 
 P(score >= s after n signs) is the probability that the chain (V0, V1) enters {max >= s} within n
-steps. Of the two only the larger M and its lead D matter, and a lead beyond the slip cost c is as
-good as c: s * (c + 1) states at most. One pass by dynamic programming, which only ever adds and
-multiplies, gives the answer for *every* n; from where the chain has settled the rest is a
-geometric series that bounds it from above.
+steps. Only the larger value M and its lead D matter, and a lead above the slip cost c has the same
+effect as c: there are at most s * (c + 1) states. One pass of dynamic programming, which only adds
+and multiplies, gives the answer for *every* n. Once the chain has settled, a geometric series
+bounds the rest from above.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from patternmark.errors import ParameterError
 from patternmark.null.arguments import whole_numbers
 from patternmark.null.bounds import local_log_bound
 
-_SHORTEST_PASS = 256
-_SETTLED = 1e-14  # how far the growth of any two states may differ where the series takes over
-_CHECK_EVERY = 16
-_ROUNDING = 4e-15  # of one step: a few sums and products
-_MOST_STATES = 2**15  # more would make a pass slow where no p-value matters
-_LARGEST_EXPONENT = 600.0  # floats hold e^-700 to e^700
-_SMALLEST_SHARE = log(1e-9)  # of a mean
+_MIN_PASS = 256  # steps
+_SETTLED = 1e-14  # largest difference in growth between states for which the series is used
+_CHECK_EVERY = 16  # steps between tests whether the chain has settled
+_ROUNDING = 4e-15  # relative error of one step: a few sums and products
+_MAX_STATES = 2**15  # more would make passes slow, for p-values that nobody distinguishes
+_MAX_EXPONENT = 600.0  # floats can represent e^-700 to e^700
+_MIN_LOG_TAIL = log(1e-9)  # smaller tails are left out of a mean
 
 
 @dataclass(frozen=True)
 class LocalRules:
-    """What an agreement earns, and what a disagreement and a change of phase cost."""
+    """The gain of an agreement, and the costs of a disagreement and of a change of phase."""
 
     match: int = 2
     mismatch: int = 3
@@ -42,7 +42,8 @@ class LocalRules:
 
     def __post_init__(self) -> None:
         if min(self.match, self.mismatch, self.slip) < 1:
-            raise ParameterError(f"match, mismatch and slip are whole numbers from 1 up: {self}")
+            wrong = f"match, mismatch and slip must be whole numbers from 1 up, not {self}"
+            raise ParameterError(wrong)
 
 
 DEFAULT_RULES = LocalRules()
@@ -50,7 +51,7 @@ DEFAULT_RULES = LocalRules()
 
 @dataclass(frozen=True, eq=False)
 class LocalScores:
-    """The best segment of every row: `start` to `end`, half-open, both 0 where none is scored."""
+    """The best segment of every row: `start` to `end`, half-open; both 0 if there is none."""
 
     score: NDArray[np.int64]  # [B]
     start: NDArray[np.int64]  # [B]
@@ -58,10 +59,10 @@ class LocalScores:
 
 
 def local_scores(signs: NDArray[np.int8], rules: LocalRules = DEFAULT_RULES) -> LocalScores:
-    """Find the best segment of every row of `signs` [B, n], shorter rows filled up with 0.
+    """Find the best segment of every row of `signs` [B, n]; shorter rows are padded with 0.
 
-    A sign of 0 is an unscored position: it may lie inside a segment and changes nothing. Of
-    segments that score alike the one that ends first is taken.
+    A sign of 0 is an unscored position: it may lie inside a segment and changes nothing. If
+    several segments have the best score, the one that ends first is returned.
 
     >>> local_scores(np.array([[-1, 1, -1, 0, 1, 1, 1, 1, 1, -1, 1, -1]], dtype=np.int8))
     LocalScores(score=array([10]), start=array([4]), end=array([9]))
@@ -86,11 +87,11 @@ def local_scores(signs: NDArray[np.int8], rules: LocalRules = DEFAULT_RULES) -> 
 
 
 class LocalNull:
-    """How well the best segment of an unmarked sequence scores.
+    """The null of the best segment's score.
 
-    Exact up to a score of 2,184 (by the default rules, where p is below 1e-80 even in a million).
-    Beyond it a pass would be slow, and the p-value is a bound: that of `local_log_bound` or the
-    exact one of the highest score, whichever is less.
+    It is exact up to a score of 2,184 (with the default rules; there p is below 1e-80 even for a
+    million positions). Above it a pass would be slow, and the p-value is a bound: that of
+    `local_log_bound`, or the exact tail of the highest exact score if that is smaller.
 
     >>> null = LocalNull()
     >>> round(float(np.exp(null.log_tail(8, 4))), 12)  # four agreements: two of 16
@@ -114,7 +115,7 @@ class LocalNull:
         if beyond.any():
             result[beyond] = self._bound(s[beyond], n[beyond])
         within = np.flatnonzero(open_question & ~beyond)
-        # Grouped by score: each group is one look-up in the passage of that score.
+        # Group by score: each group is one look-up in the passage of that score.
         ordered = within[np.argsort(s.flat[within], kind="stable")]
         scores, first = np.unique(s.flat[ordered], return_index=True)
         for each, group in zip(scores.tolist(), np.split(ordered, first[1:]), strict=False):
@@ -125,14 +126,14 @@ class LocalNull:
     def mean(self, scored: ArrayLike) -> NDArray[np.float64]:
         """Return the expected score of the best segment: the sum of its tails.
 
-        What is left out, where tails have fallen below 1e-9, is of that order.
+        Tails below 1e-9 are left out; their sum is of that order.
         """
         n, _ = whole_numbers(scored, 0)
         total = np.zeros(n.shape)
         for score in range(1, self._highest + 1):
             log_p = self.log_tail(score, n)
             total += np.exp(log_p)
-            if np.all(log_p < _SMALLEST_SHARE):
+            if np.all(log_p < _MIN_LOG_TAIL):
                 break
         return total
 
@@ -142,20 +143,20 @@ class LocalNull:
         return np.minimum(by_tilt, self.log_tail(self._highest, n))
 
     def _passage(self, score: int, longest: int) -> _Passage:
-        """Return what is known of reaching `score`, at least as far as `longest`."""
+        """Return the first passage to `score`, computed at least up to `longest` steps."""
         known = self._passages.get(score)
         if known is None or not known.reaches(longest):
-            steps = max(_SHORTEST_PASS, 2 ** (longest - 1).bit_length())
+            steps = max(_MIN_PASS, 2 ** (longest - 1).bit_length())
             known = self._passages[score] = _passage(score, steps, self.rules, self._tilt)
         return known
 
 
 @dataclass(frozen=True, eq=False)
 class _Passage:
-    """When the chain first reaches a score, its probabilities divided by e^log_scale.
+    """The probabilities that the chain first reaches a score, divided by e^log_scale.
 
-    Where `log_growth` is given, the probability f of a first passage at step N, the last computed,
-    is followed by no more than f e^(j log_growth) j steps later: see `_passage`.
+    Let f be the probability of a first passage at step N, the last one computed. If `log_growth` is
+    given, the probability j steps later is at most f e^(j log_growth): see `_passage`.
     """
 
     reached: NDArray[np.float64]  # [N + 1]: by step 0, 1, ..., N
@@ -171,7 +172,7 @@ class _Passage:
         total = self.reached[np.minimum(lengths, longest)]
         if self.log_growth is not None:
             total = total + self._after(np.maximum(lengths - longest, 0))
-        with np.errstate(divide="ignore"):  # not reached at all: the logarithm is -inf
+        with np.errstate(divide="ignore"):  # the logarithm of 0 is -inf
             return np.asarray(np.minimum(np.log(total) + self.log_scale, 0.0))
 
     def _after(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -185,12 +186,12 @@ class _Passage:
 def _passage(score: int, steps: int, rules: LocalRules, tilt: float) -> _Passage:
     """Follow the chain below `score` for `steps`, or until it has settled.
 
-    With x_t the probabilities of the states after t steps, x_(t+1) = x_t Q for a matrix Q >= 0. So
-    if x_(N+1) <= r x_N in every state, x_(N+1+j) <= r^j x_(N+1) too, and so is what enters the
-    score from them. The largest ratio serves as r. When all ratios agree, the bound is exact but
-    for their difference.
+    Let x_t be the probabilities of the states after t steps: x_(t+1) = x_t Q for a matrix Q >= 0.
+    If x_(N+1) <= r x_N in every state, then x_(N+1+j) <= r^j x_(N+1), and the probability to reach
+    the score from these states has the same bound. The largest ratio serves as r. When all ratios
+    agree, the bound is exact except for their difference.
 
-    A state at height M is kept times e^(tilt M): see `_safe_tilt`.
+    The probability of a state at height M is stored times e^(tilt M): see `_safe_tilt`.
     """
     target, weight = _moves(score, rules, tilt)
     size = weight.shape[1]
@@ -211,12 +212,12 @@ def _passage(score: int, steps: int, rules: LocalRules, tilt: float) -> _Passage
 
 
 def _settled_growth(before: NDArray[np.float64], after: NDArray[np.float64]) -> float | None:
-    """Return the largest ln(after / before) if all are alike, else None."""
+    """Return the largest ln(after / before) if all are equal within _SETTLED, else None."""
     alive = before > 0.0
     if np.any(after[~alive] > 0.0):
         return None
     if not alive.any():
-        return 0.0  # nothing is left to enter
+        return 0.0  # no state is left from which the score can be reached
     ratios = after[alive] / before[alive]
     largest = float(ratios.max())
     if largest - float(ratios.min()) > _SETTLED:
@@ -227,10 +228,10 @@ def _settled_growth(before: NDArray[np.float64], after: NDArray[np.float64]) -> 
 def _moves(
     score: int, rules: LocalRules, tilt: float
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return where each state goes [2 * size] with what weight [2, size].
+    """Return the target [2 * size] and the weight [2, size] of each move.
 
-    States are the pairs (M, D) with 0 <= M < score and 0 <= D <= min(M, slip), in this order;
-    `size` itself stands for the score reached. The first half favours the leader.
+    States are the pairs (M, D) with 0 <= M < score and 0 <= D <= min(M, slip), in this order; the
+    number `size` means that the score is reached. The first half are moves that favour the leader.
     """
     grid_high, grid_lead = np.mgrid[:score, : rules.slip + 1]
     valid = grid_lead <= grid_high
@@ -245,18 +246,17 @@ def _moves(
     lead = np.minimum(new_high - after.min(axis=1), rules.slip)
     inside = new_high < score
     target = np.where(inside, number[np.where(inside, new_high, 0), lead], size)
-    # What enters is weighed as if at the score itself, however far it overshoots.
+    # A move that overshoots the score gets the weight of the score itself.
     weight = 0.5 * np.exp(tilt * (np.minimum(new_high, score) - high))
     return target.ravel(), weight
 
 
 def _safe_tilt(rules: LocalRules) -> tuple[float, int]:
-    """Return a tilt that keeps all states within floats, and up to what score.
+    """Return a tilt that keeps all states in the range of floats, and the largest score for it.
 
-    A height M is reached, if at all, with a probability between 2^-(M / match), in the fewest
-    steps, and 1. A weight of e^(tilt M) with the tilt halfway between leaves the least to either
-    side.
+    If a height M can be reached, its probability lies between 2^-(M / match), in the fewest steps,
+    and 1. A weight of e^(tilt M) with half of that slope centres this range on 1.
     """
     steepest = log(2.0) / rules.match
-    by_range = int(2.0 * _LARGEST_EXPONENT / steepest)
-    return 0.5 * steepest, min(by_range, _MOST_STATES // (rules.slip + 1))
+    by_range = int(2.0 * _MAX_EXPONENT / steepest)
+    return 0.5 * steepest, min(by_range, _MAX_STATES // (rules.slip + 1))

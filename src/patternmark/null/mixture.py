@@ -1,14 +1,15 @@
-"""How often chance reaches a mixed likelihood ratio: Markov's bound, sharpened.
+"""How often chance reaches a mixed likelihood ratio: a table sharper than Markov's bound.
 
-An e-value E has mean 1 under the null, so P(E >= t) <= 1/t. That is loose by a factor C < 1,
+An e-value E has mean 1 under the null, so P(E >= t) <= 1/t. This bound is too large by a factor
+1/C,
 
-    C(t) = t P(E >= t) = mean over the alternative of (t / E) where E >= t,
+    C(t) = t P(E >= t) = mean over the alternative of (t / E if E >= t, else 0),
 
-for E is the density of the alternative (the mixture of marks that E looks for) relative to the
-null. The right side is easy to simulate, however small P is: draw marked sequences, average
-numbers between 0 and 1. Where t < 1, unmarked sequences are simply counted. The table that ships
-with the package holds these averages, each raised by five standard errors, for sequences of many
-lengths, with random keys and the amino acids' natural frequencies. A p-value is never above 1/E.
+because E is the density of the alternative (the mixture of marks that E looks for) relative to the
+null. The right side is easy to simulate even for a tiny P: draw marked sequences and average
+numbers between 0 and 1. For t < 1, unmarked sequences are simply counted. The table that ships
+with the package has these averages, each raised by five standard errors, for sequences of many
+lengths, with random keys and the natural frequencies of amino acids. A p-value is never above 1/E.
 
 For texts, P(E >= t) was counted on natural English under random keys (`bench text-null`).
 """
@@ -31,19 +32,19 @@ GRID = np.arange(-20.0, 60.5, 0.5)  # ln E
 class MixtureNull:
     """Look up ln P(E >= e) for sequences of any length: `log_p` [lengths, grid].
 
-    Beyond the last length its row holds, since C falls with length.
+    The last row is also used for longer sequences, because C falls with length.
     """
 
     def __init__(self, lengths: NDArray[np.int64], log_p: NDArray[np.float64]) -> None:
         self._lengths = lengths
-        # Between two lengths the larger p of both holds; below the first, Markov's bound.
+        # Between two lengths, take the larger p of the two; below the first, Markov's bound.
         markov = np.minimum(-GRID, 0.0)[None]
         self._log_p = np.maximum(log_p, np.concatenate([markov, log_p[:-1]]))
         self._log_c = np.max(self._log_p + GRID, axis=1)  # [lengths] ln of the largest C
 
     @property
     def digest(self) -> str:
-        """What tells this table from others."""
+        """A hash that identifies this table."""
         return sha256(self._log_p.tobytes()).hexdigest()[:8]
 
     @classmethod
@@ -62,14 +63,15 @@ class MixtureNull:
         nonces: int = 1,
         longest: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float64]:
-        """Return ln p of ln E [B] for `scored` symbols [B].
+        """Return ln p for ln E [B] of records with `scored` symbols [B].
 
-        E of several nonces is the mean of theirs: where one of R stands out, the mean reaches t
-        when that one reaches R t, which has R chances; less what the others add, 1 on average.
+        E of several nonces is their mean. If one of R nonces stands out, the mean reaches t when
+        that one reaches R t (minus what the others add, 1 on average), and any of R may do so.
 
-        E of several chains is a product. Whatever the others show, the factor of one chain must
-        make up for the rest: P(E >= t) = mean of C(t / E') / t over the alternative of the others,
-        at most the largest C of that chain over t. The `longest` [B] has the smallest.
+        E of several chains is a product. Given the other chains, whose product is E', the factor of
+        one chain must reach t / E': P(E >= t) = mean of C(t / E') / t over the alternative of the
+        others, which is at most (largest C of that chain) / t. The `longest` chain [B] has the
+        smallest C.
         """
         lone = log_of_lone(log_ratio, nonces)
         inside = np.minimum(lone, GRID[-1])
@@ -87,7 +89,7 @@ class MixtureNull:
 
 
 def log_of_lone(log_ratio: ArrayLike, nonces: int) -> NDArray[np.float64]:
-    """Return ln of what one nonce must reach, for the mean over nonces to reach this ratio.
+    """Return ln of the ratio that one nonce needs so that the mean over nonces is this ratio.
 
     The other nonces add 1 each, on average.
     """
@@ -105,9 +107,9 @@ def _shipped(name: str) -> dict[str, Any]:
 
 
 def text_null(scheme: str, mixture: str) -> MixtureNull | None:
-    """Return what was counted on natural text for a scheme's default shape, if anything was.
+    """Return the null counted on natural texts for a scheme's default shape, if there is one.
 
-    `mixture` is the digest of what E mixes: counts of another E say nothing about this one.
+    `mixture` is the digest of the mixture behind E: counts for another E would be wrong.
     """
     table = _shipped(TEXT_TABLES).get(scheme)
     if table is None or table["mixture"] != mixture:

@@ -1,4 +1,4 @@
-"""The exact null of the pattern count, P_{T,n}: one interface over two ways to compute it."""
+"""The exact null of the pattern count, P_{T,n}: one interface for two ways to compute it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from patternmark.null.direct import distributions, tail_from
 from patternmark.null.tilted import TiltedCount
 from patternmark.statistics.patterns import Patterns
 
-TABLE_LENGTH = 1024  # up to here one table answers; beyond it, one tail at a time
-_TABLE_WORK = 2e8  # a large target set gets a shorter table: moves times keys times counts
-_TABLE_FLOOR = 1e-280  # below, the table may have lost terms to underflow
-_MOST_KNOWN = 2**16
+TABLE_LENGTH = 1024  # keys up to which a table is used; longer tails are computed one by one
+_MAX_TABLE_WORK = 2e8  # moves x keys x counts; a large target set gets a shorter table
+_TABLE_FLOOR = 1e-280  # smaller tails may have lost terms of the table by underflow
+_MAX_CACHED = 2**16  # tails
 
 
 class PatternNull:
-    """How many target patterns appear when no mark is there.
+    """The number of target patterns in a sequence without a mark.
 
-    Keys follow `null`: the paper's uniform chain unless another is given. Unscored symbols cut a
-    sequence into segments; `lengths` lists them, each starts afresh from the null's initial
-    distribution, and the null of the total is the exact convolution.
+    Keys follow `null`: the paper's uniform chain unless another is given. Unscored symbols split a
+    sequence into segments, whose `lengths` are given. Each segment starts from the initial
+    distribution of `null`, and the null of the total is the exact convolution.
 
     >>> null = PatternNull(Patterns.favoured(KeyChain.alternating(), 3))
     >>> round(null.tail(2, [4]), 12)  # 0101 and 1010 of 16
@@ -42,9 +42,9 @@ class PatternNull:
         self.patterns = patterns
         self.null = null if null is not None else KeyChain.uniform(patterns.num_keys)
         self.chain = counting_chain(patterns, self.null)
-        affordable = int((_TABLE_WORK / len(self.chain.source)) ** 0.5)
+        affordable = int((_MAX_TABLE_WORK / len(self.chain.source)) ** 0.5)
         self._table_length = TABLE_LENGTH if self.chain.is_small else min(TABLE_LENGTH, affordable)
-        # A screen asks for the same few lengths and counts again and again.
+        # A scan asks for the same few lengths and counts many times.
         self._known_tails: dict[tuple[int, tuple[int, ...]], float] = {}
         self._known_lengths: dict[int, tuple[float, int]] = {}
 
@@ -52,13 +52,13 @@ class PatternNull:
         """Return ln P(C >= count) over segments of the given lengths."""
         question = (int(count), tuple(sorted(lengths)))
         if question not in self._known_tails:
-            if len(self._known_tails) >= _MOST_KNOWN:
+            if len(self._known_tails) >= _MAX_CACHED:
                 self._known_tails.clear()
             self._known_tails[question] = self._log_tail(*question)
         return self._known_tails[question]
 
     def tail(self, count: int, lengths: Sequence[int]) -> float:
-        """Return P(C >= count); 0.0 where that is below what a float can hold."""
+        """Return P(C >= count); 0.0 if that is too small for a float."""
         return float(np.exp(self.log_tail(count, lengths)))
 
     def largest_count(self, lengths: Sequence[int]) -> int:
@@ -77,7 +77,7 @@ class PatternNull:
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
-        """P(C = c) after n keys, one segment, for n up to the table's length."""
+        """P(C = c) after n keys of one segment, for all n up to the table's length."""
         return distributions(self.chain, self._table_length)
 
     def _log_tail(self, count: int, lengths: tuple[int, ...]) -> float:
@@ -104,7 +104,7 @@ class PatternNull:
         return self._known_lengths[length]
 
     def _mean(self, length: int) -> float:
-        """Return the expected count of one segment: hits summed along the chain."""
+        """Return the expected count of one segment: the sum of the hits along the chain."""
         if length < 1:
             return 0.0
         if not self.chain.is_small:
@@ -118,7 +118,7 @@ class PatternNull:
         return float((start @ np.linalg.matrix_power(step, length - 1))[S])
 
     def _mean_by_moves(self, length: int) -> float:
-        """The same for a large set of states: key by key, along the moves alone."""
+        """Do what `_mean` does for many states: key by key, along the list of moves."""
         chain = self.chain
         state, mean = chain.start_miss + chain.start_hit, float(chain.start_hit.sum())
         for _ in range(length - 1):
@@ -128,7 +128,7 @@ class PatternNull:
 
 
 def signature_of(null: KeyChain) -> str:
-    """Return a short name that tells chains apart: uniform, the probabilities, or a hash.
+    """Return a short name for a chain: "uniform", its probabilities, or a hash.
 
     >>> signature_of(KeyChain.uniform(3)), signature_of(KeyChain.independent([0.25, 0.75]))
     ('uniform', '0.25,0.75')

@@ -1,13 +1,13 @@
-"""The sum of weights with random signs: what an agreement that is weighted does by chance.
+"""The null of a weighted agreement: a sum of weights with random signs.
 
-S = sum of e_i w_i, each sign e_i +1 or -1 by a fair coin, each weight w_i a whole number. With B
-the sum of the weights whose sign is +1 and K that of all, S = 2 B - K, and the law of B comes from
-adding one weight at a time. Only positive numbers are added and multiplied, so that every
-probability keeps its relative accuracy.
+S = sum of e_i w_i, where each sign e_i is +1 or -1 by a fair coin and each weight w_i is a whole
+number. Let B be the sum of the weights whose sign is +1, and K the sum of all: S = 2 B - K. The law
+of B is computed by adding one weight at a time. Only positive numbers are added and multiplied, so
+every probability keeps its relative accuracy.
 
-Up to a thousand weights the smallest probability, 2^-1000, is a float, and one table answers all
-questions. Beyond, a tail is computed for itself under signs that are tilted until the sum asked for
-is a usual one:  P(B = b) = M(t) e^(-tb) P_t(B = b)  with M the moment generating function.
+For up to a thousand weights the smallest probability, 2^-1000, is a normal float, and one table
+gives all tails. For more weights each tail is computed separately, with signs tilted so that the
+sum in question is typical:  P(B = b) = M(t) e^(-tb) P_t(B = b),  M the moment generating function.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
 
-_MOST_IN_TABLE = 1000
-_HALVINGS = 60
+_MAX_TABLE_WEIGHTS = 1000
+_HALVINGS = 60  # of the interval in which the tilt lies
 _LN2 = log(2.0)
 
 
 class SignedSum:
-    """How far weights with fair signs get.
+    """The sum of weights with fair random signs.
 
     >>> null = SignedSum([3, 1, 1])
     >>> [round(float(np.exp(null.log_tail(value))), 12) for value in (5, 3)]  # 1 and 3 of 8
@@ -36,24 +36,24 @@ class SignedSum:
     def __init__(self, weights: ArrayLike) -> None:
         given = np.asarray(weights)
         if given.size and not np.issubdtype(given.dtype, np.integer):
-            raise ParameterError("weights of a signed sum are whole numbers")
-        sizes = np.abs(given.astype(np.int64))  # a sign is as likely as the other
-        self._weights = np.sort(sizes[sizes > 0])  # small first: the law stays short for long
+            raise ParameterError("the weights of a signed sum must be whole numbers")
+        sizes = np.abs(given.astype(np.int64))  # both signs are equally likely
+        self._weights = np.sort(sizes[sizes > 0])  # small first, so that the law grows slowly
         self.most = int(self._weights.sum())
 
     @property
     def log_floor(self) -> float:
-        """Ln of the smallest probability: that all signs agree."""
+        """Ln of the smallest probability: all signs are +1."""
         return -len(self._weights) * _LN2
 
     def log_tail(self, value: int) -> float:
         """Return ln P(S >= value)."""
-        least = ceil((value + self.most) / 2)  # what B must reach
+        least = ceil((value + self.most) / 2)  # S >= value means B >= least
         if least <= 0:
             return 0.0
         if least > self.most:
-            return -inf  # no sum of these weights
-        if len(self._weights) <= _MOST_IN_TABLE:
+            return -inf  # larger than the sum of all weights
+        if len(self._weights) <= _MAX_TABLE_WEIGHTS:
             return float(self._table[least])
         return self._tilted_log_tail(least)
 
@@ -75,7 +75,7 @@ class SignedSum:
         return min(log_moment - tilt * least + log(share), 0.0)
 
     def _tilt_for(self, mean: int) -> float:
-        """Return the tilt under which B has this mean, or none where it has more without."""
+        """Return the tilt under which B has this mean, or 0 if its mean without tilt is larger."""
 
         def excess(tilt: float) -> float:
             return float((self._weights / (1.0 + np.exp(-tilt * self._weights))).sum()) - mean
@@ -92,7 +92,7 @@ class SignedSum:
 
 
 def _law(weights: NDArray[np.int64], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return P(B = b) for b = 0, ..., K, where weight i counts with probability i."""
+    """Return P(B = b) for b = 0, ..., K, if each weight counts with its probability."""
     law = np.zeros(int(weights.sum()) + 1)
     law[0], end = 1.0, 1
     for weight, p in zip(weights.tolist(), probabilities.tolist(), strict=True):

@@ -1,20 +1,20 @@
-"""One tail probability of any length, far below 1e-300, in time that grows more slowly than n.
+"""A single tail probability, even far below 1e-300, in time that grows more slowly than n.
 
 The count C has the generating function F(z) = E[z^C] = u(z) M(z)^(n-1) 1, a product of small
-matrices; segments multiply. To read off P(C >= c):
+matrices; the functions of several segments are multiplied. To compute P(C >= c):
 
 1. **Tilt.** Choose t >= 0 where log F(e^t) - t c is smallest. Under the tilted law
    Q(C = k) = P(C = k) e^(tk) / F(e^t) the observed count is a typical one, and
    P(C >= c) = F(e^t) e^(-tc) * sum over k >= c of Q(C = k) e^(-t(k - c)).
-2. **Invert.** Q is read off by a Fourier transform of F at K points on the circle of radius e^t.
-   Errors are relative to Q's peak, which now stands at c: the tail keeps its relative accuracy.
+2. **Invert.** Q follows by a Fourier transform of F at K points on the circle of radius e^t.
+   Errors are relative to Q's peak, which is now at c: the tail keeps its relative accuracy.
 3. **Bound.** K points alias counts that are K apart. Q's spread is about sqrt(n), so K can be far
-   smaller than n; Chernoff's inequality, from F at a few real points, bounds what aliasing and
-   cutting the sum at c + K/2 can add. K doubles until that is below 1e-13 of the result.
-4. **Check.** Under the tilt c is the mean, but Q may put little mass near it (long patterns come
-   in clumps, sticky nulls in two heaps). Where the sum is not far above rounding, the dynamic
-   programme takes over; where that would take hours, the sum is raised by all it may be off, so
-   that a p-value is never too small.
+   smaller than n; Chernoff's inequality, from F at a few real points, bounds the error of aliasing
+   and of cutting the sum at c + K/2. K doubles until that is below 1e-13 of the result.
+4. **Check.** Under the tilt c is the mean, but Q may have little mass near it (long patterns come
+   in clumps, sticky nulls in two heaps). If the sum is not far above its rounding error, dynamic
+   programming is used instead; if that would take hours, the sum is raised by its largest possible
+   error, so that a p-value is never too small.
 
 M(z)^(n-1) takes log2(n) squarings, so the cost is about sqrt(n) log n and the memory sqrt(n).
 """
@@ -35,24 +35,24 @@ from patternmark.null import direct
 from patternmark.null.automaton import CountingChain
 
 _LN2 = log(2.0)
-_ALIASING = 1e-13  # relative to the result
-_STEEPEST = 500.0  # tilts beyond this overflow, and no p-value needs them
-_UNDERFLOW = 300.0  # a tilt times the number of states beyond which squaring loses the start
-_MOST_WORK = 1e11  # operations of the dynamic programme: about a minute
-_TOLERANCE = 1e-9  # relative to the result; beyond some 250,000 keys rounding alone is more
+_MAX_ALIASING = 1e-13  # relative to the result
+_MAX_TILT = 500.0  # larger tilts overflow, and no p-value needs them
+_MAX_TILTED_STATES = 300.0  # tilt x states above which squaring loses the first keys
+_MAX_WORK = 1e11  # operations of the dynamic programme: about a minute
+_TOLERANCE = 1e-9  # relative to the result; above some 250,000 keys rounding errors are larger
 _GRID = np.linspace(0.0, 1.0, 33)
-_SPREADS = np.geomspace(0.05, 64.0, 48)  # where Chernoff's bound is tried, in standard deviations
+_SPREADS = np.geomspace(0.05, 64.0, 48)  # shifts for Chernoff's bound, in standard deviations
 
 
-_LENGTHS_AT_A_TIME = 64
+_LENGTHS_AT_ONCE = 64  # segment lengths whose states are in memory together
 _Scaled = tuple[NDArray[Any], NDArray[np.float64]]  # vectors [K, S] and their exponents [K]
 
 
 @dataclass(frozen=True, eq=False)
 class _ScaledLog:
-    """A logarithm kept as log(mantissa) + exponent * ln 2, so that differences stay exact."""
+    """A logarithm stored as log(mantissa) + exponent * ln 2, so that differences are exact."""
 
-    mantissa: NDArray[Any]  # [K], complex where the points are
+    mantissa: NDArray[Any]  # [K], complex if the points are
     exponent: NDArray[np.float64]  # [K], whole numbers
 
     def minus(self, other: _ScaledLog) -> NDArray[Any]:
@@ -75,26 +75,27 @@ class TiltedCount:
         )
 
     def log_tail(self, count: int) -> float:
-        """Return ln P(C >= count), right to about n * 1e-15 relative to the probability."""
+        """Return ln P(C >= count); the relative error of the probability is about n * 1e-15."""
         if count <= 0:
             return 0.0
         if count > self.largest_count:
             return -inf
-        # At the largest count itself the best tilt is infinite; half a count short is as good.
+        # At the largest count the best tilt is infinite; half a count less serves as well.
         tilt = self._best_tilt(min(count, self.largest_count - 0.5))
         at_tilt = self._log_gf(np.array([tilt]))
-        if tilt == 0.0 and self._log_bound(count - 1, tilt, at_tilt, -1.0) < log(_ALIASING) - 10.0:
-            return 0.0  # chance almost never counts less
+        limit = log(_MAX_ALIASING) - 10.0
+        if tilt == 0.0 and self._log_bound(count - 1, tilt, at_tilt, -1.0) < limit:
+            return 0.0  # smaller counts are almost impossible
         total, doubt = self._tilted_sum(count, tilt, at_tilt)
-        if not doubt <= max(_TOLERANCE, 4.0 * self._rounding) * total:  # also where one is nan
-            if direct.work(self._chain, self._multiplicity) <= _MOST_WORK:
+        if not doubt <= max(_TOLERANCE, 4.0 * self._rounding) * total:  # also if one is nan
+            if direct.work(self._chain, self._multiplicity) <= _MAX_WORK:
                 return min(direct.log_tail(self._chain, self._multiplicity, count, tilt), 0.0)
             total = min(total + doubt, 1.0) if doubt < 1.0 else 1.0
         mantissa = float(at_tilt.mantissa[0]) + log(total)
         return min(mantissa + float(at_tilt.exponent[0]) * _LN2 - tilt * count, 0.0)
 
     def distribution(self) -> NDArray[np.float64]:
-        """Return P(C = c) for c = 0..largest_count, right to about 1e-13 in absolute terms."""
+        """Return P(C = c) for c = 0..largest_count, with an absolute error of about 1e-13."""
         size = 2 ** ceil(log2(self.largest_count + 1))
         here = self._log_gf(np.zeros(1))
         pmf = np.fft.irfft(np.conj(self._on_circle(0.0, here, size)), size)
@@ -108,10 +109,10 @@ class TiltedCount:
             height = _real(self._log_gf(grid)) - grid * target
             best = int(np.argmin(height))
             step = float(grid[1] - grid[0])
-            if best == len(grid) - 1 and high < _STEEPEST:
-                high = min(high * 4.0, _STEEPEST)
+            if best == len(grid) - 1 and high < _MAX_TILT:
+                high = min(high * 4.0, _MAX_TILT)
                 continue
-            # Off by a quarter of a standard deviation is near enough for the transform.
+            # A quarter of a standard deviation is close enough for the transform.
             if step * self._spread(float(grid[best])) < 0.25 or step < 1e-12:
                 return float(grid[best])
             low, high = max(float(grid[best]) - step, 0.0), float(grid[best]) + step
@@ -124,8 +125,8 @@ class TiltedCount:
 
     def _tilted_sum(self, count: int, tilt: float, at_tilt: _ScaledLog) -> tuple[float, float]:
         """Return the sum over k >= count of Q(C = k) e^(-tilt (k - count)), and its error."""
-        if tilt * len(self._chain.start_miss) > _UNDERFLOW:
-            return 0.0, inf  # squared matrices would lose what the first keys contribute
+        if tilt * len(self._chain.start_miss) > _MAX_TILTED_STATES:
+            return 0.0, inf  # the terms of the first keys would underflow in squared matrices
         size = 2 ** ceil(log2(16.0 * self._spread(tilt) + 32.0))
         while True:
             ratio = self._on_circle(tilt, at_tilt, size)
@@ -134,20 +135,20 @@ class TiltedCount:
             offsets = np.arange(size // 2)
             weights[(count + offsets) % size] = np.exp(-tilt * offsets)
             total = float(law @ weights)
-            # The sum is linear in the ratios: what their roundings can do to it.
+            # The sum is linear in the ratios, so their rounding errors bound its own.
             share = np.abs(ratio) * np.abs(np.fft.rfft(weights))
             rounding = self._rounding * 2.0 * float(share.sum()) / size
-            if size > 2 * self.largest_count:  # nothing is left to alias
+            if size > 2 * self.largest_count:  # no aliasing is possible
                 return total, rounding
             outside = self._outside(count, tilt, at_tilt, size)
             hopeless = tilt > 0.0 and not rounding < total
-            if outside <= _ALIASING * total or hopeless:
+            if outside <= _MAX_ALIASING * total or hopeless:
                 return total, rounding + outside
             size *= 2
 
     @property
     def _rounding(self) -> float:
-        """How far F may be off, relative to itself: a few roundings for each key."""
+        """The relative error of F: a few roundings for each key."""
         return 1e-15 * sum(n * times for n, times in self._multiplicity.items())
 
     def _on_circle(self, tilt: float, at_tilt: _ScaledLog, size: int) -> NDArray[Any]:
@@ -163,9 +164,9 @@ class TiltedCount:
     def _log_bound(self, edge: int, tilt: float, at_tilt: _ScaledLog, sign: float) -> float:
         """Bound ln Q(C >= edge), or ln Q(C <= edge) for sign -1, by Chernoff's inequality."""
         shift = sign * _SPREADS / self._spread(tilt)
-        shift = shift[np.abs(tilt + shift) < _STEEPEST]
+        shift = shift[np.abs(tilt + shift) < _MAX_TILT]
         log_ratio = np.real(self._log_gf(tilt + shift).minus(at_tilt))
-        bound = (log_ratio - shift * edge)[np.isfinite(log_ratio)]  # F = 0 would be underflow
+        bound = (log_ratio - shift * edge)[np.isfinite(log_ratio)]  # not finite: F underflowed
         return min(float(bound.min(initial=0.0)), 0.0)
 
     def _log_gf(self, t: NDArray[Any]) -> _ScaledLog:
@@ -176,7 +177,7 @@ class TiltedCount:
         for n, (vector, exponent) in self._advanced(z):
             times = self._multiplicity[n]
             value = vector.sum(axis=1)
-            with np.errstate(divide="ignore"):  # F may vanish on the circle: log 0 = -inf is right
+            with np.errstate(divide="ignore"):  # F may be 0 on the circle: then log F is -inf
                 mantissa += times * np.log(np.abs(value))
             if np.iscomplexobj(value):
                 mantissa += 1j * (times * np.angle(value))
@@ -184,13 +185,13 @@ class TiltedCount:
         return _ScaledLog(mantissa, total)
 
     def _advanced(self, z: NDArray[Any]) -> Iterator[tuple[int, _Scaled]]:
-        """Yield u(z) M(z)^(n-1) for each segment length, a few of them at a time in memory."""
+        """Yield u(z) M(z)^(n-1) for each segment length, with only a few in memory at once."""
         lengths = list(self._multiplicity)
         if not self._chain.is_small:
             yield from _by_moves(self._chain, z, lengths).items()
             return
-        for start in range(0, len(lengths), _LENGTHS_AT_A_TIME):
-            few = lengths[start : start + _LENGTHS_AT_A_TIME]
+        for start in range(0, len(lengths), _LENGTHS_AT_ONCE):
+            few = lengths[start : start + _LENGTHS_AT_ONCE]
             yield from _by_squaring(self._chain, z, few).items()
 
 
@@ -199,7 +200,7 @@ def _real(value: _ScaledLog) -> NDArray[np.float64]:
 
 
 def _by_squaring(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> dict[int, _Scaled]:
-    """Return u(z) M(z)^(n-1) for each length: log2(n) squarings serve all of them."""
+    """Return u(z) M(z)^(n-1) for each length; all lengths share log2(n) squarings."""
     start = chain.start_miss + z[:, None] * chain.start_hit
     states = {n: (start, np.zeros(len(z))) for n in lengths}
     matrix = chain.miss + z[:, None, None] * chain.hit  # [K, S, S]
@@ -214,7 +215,7 @@ def _by_squaring(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> d
 
 
 def _by_moves(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> dict[int, _Scaled]:
-    """The same for a large set of states: key by key, along the moves alone."""
+    """Do what `_by_squaring` does for many states: key by key, along the list of moves."""
     state = (chain.start_miss + z[:, None] * chain.start_hit, np.zeros(len(z)))
     weights = chain.probability * np.where(chain.is_hit, z[:, None], 1.0)  # [K, E]
     states = {}
@@ -229,7 +230,7 @@ def _by_moves(chain: CountingChain, z: NDArray[Any], lengths: list[int]) -> dict
 def _normalise(
     array: NDArray[Any], exponent: NDArray[np.float64]
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Scale every array[i] by a power of two, which is exact, to a largest entry near 1."""
+    """Scale every array[i] by a power of two (exact), so that its largest entry is near 1."""
     axes = tuple(range(1, array.ndim))
     shift = np.clip(np.frexp(np.abs(array).max(axis=axes))[1], -1000, 1000)
     scale = np.ldexp(1.0, -shift).reshape((-1,) + (1,) * len(axes))
@@ -237,7 +238,7 @@ def _normalise(
 
 
 def _largest_count(chain: CountingChain, length: int) -> int:
-    """Return the largest count `length` keys can reach: moves in the (max, +) algebra."""
+    """Return the largest possible count of `length` keys, by the (max, +) algebra."""
     vector = np.where(chain.start_hit > 0, 1.0, np.where(chain.start_miss > 0, 0.0, -inf))
     if not chain.is_small:
         for _ in range(length - 1):

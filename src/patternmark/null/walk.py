@@ -1,20 +1,20 @@
 """Exact nulls of two walks along a mark that alternates between two phases.
 
-Every scored position shows a sign: +1 where its symbol agrees with phase 0, -1 where it agrees
-with phase 1, 0 where nothing is scored. Without a mark the signs that are not 0 are fair coins.
+Every position has a sign: +1 if its symbol agrees with phase 0, -1 if it agrees with phase 1, 0 if
+it is not scored. Without a mark the signs that are not 0 are fair coins.
 
 - **phase**: the agreement with the better phase. Its null is a doubled binomial.
 - **slip**: the best agreement minus disagreement of a path that may change phase at a cost c,
-  which is what an insertion or a deletion does: V0' = max(V0, V1 - c) + a and
+  as after an insertion or a deletion: V0' = max(V0, V1 - c) + a and
   V1' = max(V1, V0 - c) - a from V0 = V1 = 0; the score is max(V0, V1) at the end.
 
-The slip null needs no machinery of its own. What matters of (V0, V1) besides their maximum M is
-the lead D of one over the other, and D beyond c is as good as c: M is a walk that D drives. It
-moves by -1, 0 or +1, and (M + n) / 2 by 0 or 1 (or by a half, which is carried in the state): a
-count along a small Markov chain, as the pattern count is, with the same table and transform.
+The slip null uses the same method as the pattern count. Besides the maximum M of (V0, V1), only the
+lead D of one over the other matters, and a lead above c has the same effect as c. D determines how
+M moves: by -1, 0 or +1. So (M + n) / 2 grows by 0 or 1 (or by a half, which is stored in the
+state): it is a count along a small Markov chain, with the same table and transform.
 
-A sign of 0 changes nothing: V0' = max(V0, V1 - c) is what the next step would have taken anyway,
-and it leaves the larger of the two alone. So unscored positions count as if they were not there.
+A sign of 0 changes nothing: V0' = max(V0, V1 - c) is the same maximum that the next step takes, and
+it does not change the larger of the two. So unscored positions can be left out.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from patternmark.null.binomial import binomial_log_tail, log_point
 from patternmark.null.direct import distributions
 from patternmark.null.tilted import TiltedCount
 
-TABLE_LENGTH = 1024  # one table up to here: no path is less likely than 2^-1024, still a float
-_MOST_KNOWN = 2**16
+TABLE_LENGTH = 1024  # signs up to which a table is used: 2^-1024, the smallest tail, fits a float
+_MAX_CACHED = 2**16  # tails
 
 
 def phase_log_tail(
@@ -40,9 +40,9 @@ def phase_log_tail(
 ) -> NDArray[np.float64]:
     """Return ln P(the best of `phases` agrees at `agreements` of `scored` positions or more).
 
-    Two phases are mirror images: either A >= k or n - A >= k, never both where 2k > n and always
-    one where 2k <= n, so twice the binomial tail is exact. Of more phases nothing is assumed but
-    that each agrees by fair coins: their tails add up to a bound.
+    Two phases are opposites: A >= k or n - A >= k. If 2k > n, both cannot hold, so twice the
+    binomial tail is exact; if 2k <= n, one of them always holds. For more phases, only the fair
+    coins of each phase are assumed: the sum of their tails is a bound.
 
     >>> round(float(np.exp(phase_log_tail(4, 4))), 12)  # two of 16
     0.125
@@ -53,7 +53,7 @@ def phase_log_tail(
     k, n = whole_numbers(agreements, scored)
     result = np.zeros(k.shape)
     result[k > n] = -np.inf
-    # With 2k <= n the better of two phases always agrees so often, and a tail is at least 1/2.
+    # If 2k <= n, the better of two phases always agrees k times, and a tail is at least 1/2.
     in_tail = (2 * k > n) & (k <= n)
     if in_tail.any():
         tails = binomial_log_tail(k[in_tail], n[in_tail], 0.5)
@@ -64,8 +64,8 @@ def phase_log_tail(
 def phase_mean(scored: ArrayLike) -> NDArray[np.float64]:
     """Return the expected agreement with the better of two phases.
 
-    It is (n + E|A - (n - A)|) / 2, and a fair walk of 2m or of 2m - 1 steps ends
-    2m P(A_2m = m) away from where it began, on average.
+    It is (n + E|A - (n - A)|) / 2, and the average distance of a fair walk from its start, after 2m
+    or 2m - 1 steps, is 2m P(A_2m = m).
     """
     n, _ = whole_numbers(scored, 0)
     half = (n + 1) // 2
@@ -74,7 +74,7 @@ def phase_mean(scored: ArrayLike) -> NDArray[np.float64]:
 
 
 def slip_scores(signs: NDArray[np.int8], cost: int) -> NDArray[np.int64]:
-    """Return the slip score of every row of `signs` [B, n], shorter rows filled up with 0.
+    """Return the slip score of every row of `signs` [B, n]; shorter rows are padded with 0.
 
     >>> slip_scores(np.array([[1, 1, 1, 1, -1, -1, 0, -1, -1]], dtype=np.int8), cost=2)
     array([6])
@@ -90,7 +90,7 @@ def slip_scores(signs: NDArray[np.int8], cost: int) -> NDArray[np.int64]:
 
 
 class SlipNull:
-    """How far the slip score gets by chance.
+    """The null of the slip score.
 
     >>> null = SlipNull(cost=6)
     >>> round(float(np.exp(null.log_tail(4, 4))), 12)  # two of 16
@@ -102,13 +102,13 @@ class SlipNull:
     def __init__(self, cost: int) -> None:
         check_cost(cost)
         self.cost = cost
-        # (M + n) / 2 rounded down answers where score + n is even, rounded up where it is odd. An
-        # even cost leaves nothing to round.
+        # If score + n is even, (M + n) / 2 is rounded down, if it is odd, up. With an even cost
+        # nothing needs rounding.
         down = _lead_chain(cost, round_up=False)
         self._chains = (down, down if cost % 2 == 0 else _lead_chain(cost, round_up=True))
         self._known_tails: dict[tuple[int, int], float] = {}
         self._known_means = np.zeros(1)
-        self._lead = np.eye(1, cost + 1)[0]  # P(D = d) after as many steps as means are known
+        self._lead = np.eye(1, cost + 1)[0]  # P(D = d) after the last step whose mean is known
 
     def log_tail(self, score: ArrayLike, scored: ArrayLike) -> NDArray[np.float64]:
         """Return ln P(S >= score) after `scored` fair signs."""
@@ -126,7 +126,7 @@ class SlipNull:
         return result
 
     def mean(self, scored: ArrayLike) -> NDArray[np.float64]:
-        """Return the expected score: M gains 1 where D = 0, on average 1/2 where D = 1, else 0."""
+        """Return the expected score: M gains 1 if D = 0, on average 1/2 if D = 1, else 0."""
         n, _ = whole_numbers(scored, 0)
         longest = int(n.max(initial=0))
         if longest >= len(self._known_means):
@@ -135,18 +135,18 @@ class SlipNull:
 
     @cached_property
     def _table(self) -> NDArray[np.float64]:
-        """Ln P(count >= c) after n signs, by either rounding: [1 or 2, n, c]."""
+        """Ln P(count >= c) after n signs, for each way of rounding: [1 or 2, n, c]."""
         logs = []
         for chain in dict.fromkeys(self._chains):
             laws = distributions(chain, TABLE_LENGTH)
-            with np.errstate(divide="ignore"):  # what cannot happen has the logarithm -inf
+            with np.errstate(divide="ignore"):  # impossible counts have the logarithm -inf
                 logs.append(np.minimum(np.log(np.cumsum(laws[:, ::-1], axis=1)[:, ::-1]), 0.0))
         return np.stack(logs)
 
     def _long_log_tail(self, score: int, scored: int) -> float:
         question = (score, scored)
         if question not in self._known_tails:
-            if len(self._known_tails) >= _MOST_KNOWN:
+            if len(self._known_tails) >= _MAX_CACHED:
                 self._known_tails.clear()
             chain = self._chains[(score + scored) % 2]
             count = (score + scored + 1) // 2
@@ -167,7 +167,7 @@ class SlipNull:
 
 
 def _lead_steps(lead: int, cost: int) -> list[tuple[int, int]]:
-    """Return (gain of M, next D) for a sign that favours the leader, and for one that does not."""
+    """Return (gain of M, next D) for a sign that favours the leader, and for the other sign."""
     ahead = (1, min(lead + 2, cost))
     if lead == 0:
         return [ahead, ahead]
@@ -177,8 +177,8 @@ def _lead_steps(lead: int, cost: int) -> list[tuple[int, int]]:
 def _lead_chain(cost: int, *, round_up: bool) -> CountingChain:
     """Return the chain whose count after n signs is (M + n) / 2, rounded.
 
-    Its states are (D, whether a half was rounded). With an even cost D stays even, and with an odd
-    one it becomes odd for good once it has reached the cost.
+    Its states are (D, whether a half was rounded). With an even cost D stays even; with an odd cost
+    it stays odd once it has reached the cost.
     """
     number: dict[tuple[int, bool], int] = {}
     pending: list[tuple[int, bool]] = []
@@ -194,7 +194,7 @@ def _lead_chain(cost: int, *, round_up: bool) -> CountingChain:
             steps.append((number[state], (half + round_up) // 2))
         return steps
 
-    first = steps_from(0, False)[0]  # the first sign makes a leader, whichever it is
+    first = steps_from(0, False)[0]  # after the first sign one phase leads, whatever the sign
     moves = []
     while pending:
         state = pending.pop()

@@ -1,1 +1,1 @@
-"""What a mark costs: measures of designs and of texts."""
+"""Measures of what a mark costs: the quality of designs."""

@@ -1,8 +1,8 @@
-"""Whether a design would fold as it should, as far as a small predictor can tell.
+"""Whether a design would fold as intended, judged by a small predictor of secondary structure.
 
-The predictor reads helix, strand and coil off the designed sequence; what it finds is compared with
-the backbone's own, by DSSP. It is wrong about one residue in four of natural chains too, so a value
-means something only beside that of the native sequence or of unmarked designs.
+The predictor predicts helix, strand and coil from the designed sequence, and its result is compared
+with DSSP of the backbone. It is wrong for one residue in four even of natural chains, so compare
+values only with those of the native sequence or of unmarked designs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from patternmark.quality.states import THREE_STATES
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a sequence's predicted structure agrees with a backbone's."""
+    """How well the predicted structure of a sequence agrees with a backbone."""
 
-    same: float  # share of residues whose most probable state is the backbone's
-    probability: float  # that the predictor gives to the backbone's state, mean over residues
+    same: float  # share of residues whose most probable state is that of the backbone
+    probability: float  # predicted probability of the backbone's state, mean over residues
     residues: int
 
 
@@ -36,10 +36,10 @@ def structure_agreement(
     counted: NDArray[np.bool_] | None = None,
     predictor: StructurePredictor | None = None,
 ) -> list[Agreement]:
-    """Compare sequences [B, L] for a backbone with its structure.
+    """Compare the predicted structures of sequences [B, L] with their backbone.
 
-    Residues count whose atoms and letter are known; of these, `counted` [L] may name some. Chains
-    are predicted alone, as the predictor was trained.
+    A residue counts if its atoms and its letter are known, and if it is in `counted` [L]. Each
+    chain is predicted alone, because the predictor was trained that way.
     """
     predictor = predictor or shipped_predictor()
     states = np.array([THREE_STATES.index(state) for state in dssp_three(backbone)])

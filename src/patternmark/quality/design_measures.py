@@ -1,4 +1,4 @@
-"""All measures of designs on one backbone, and what they come to."""
+"""All measures of designs on one backbone, their means and differences."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from patternmark.quality.predictor import StructurePredictor
 
 @dataclass(frozen=True)
 class DesignQuality:
-    """What was measured of one sequence."""
+    """The measures of one sequence."""
 
-    recovery: float  # share of the designed residues whose letter is the native one
+    recovery: float  # share of the designed residues that have the native letter
     agreement: Agreement
     scores: dict[str, float] = field(default_factory=dict)  # by the name of the weights
     plddt: float | None = None  # mean over residues
@@ -41,10 +41,10 @@ class DesignQuality:
 
 @dataclass(frozen=True, eq=False)
 class Judges:
-    """Who measures designs on one backbone; what is not there is not measured."""
+    """The models that measure designs on one backbone; without a model its measure is left out."""
 
     prepared: Mapping[str, Prepared] = field(default_factory=dict)  # by the name of the weights
-    predictor: StructurePredictor | None = None  # None: the one of the package
+    predictor: StructurePredictor | None = None  # None: the predictor of the package
     folder: Folder | None = None
     seed: int = 0  # of the orders in which sequences are read
     orders: int = 1
@@ -53,7 +53,7 @@ class Judges:
 def measure_designs(
     plan: DesignPlan, sequences: Sequence[NDArray[np.int64]], judges: Judges
 ) -> list[DesignQuality]:
-    """Measure sequences [B, L] of one plan; the native one is its backbone's own sequence."""
+    """Measure sequences [B, L] of one plan; the native sequence is that of its backbone."""
     scores: list[dict[str, float]] = [{} for _ in sequences]
     for name, prepared in judges.prepared.items():
         judged = judge(prepared, plan, sequences, seed=judges.seed, orders=judges.orders)
@@ -71,7 +71,10 @@ def measure_designs(
 
 
 def _plddt(plan: DesignPlan, ids: NDArray[np.int64], folder: Folder | None) -> float | None:
-    """Fold the designed chains, each alone; residues without coordinates are left out."""
+    """Return the mean pLDDT of the designed chains, each folded alone.
+
+    Residues without coordinates are left out.
+    """
     if folder is None:
         return None
     complete = plan.backbone.is_complete
@@ -90,7 +93,7 @@ def summary(designs: Sequence[DesignQuality]) -> list[Measured]:
 def differences(
     designs: Sequence[DesignQuality], others: Sequence[DesignQuality]
 ) -> list[Measured]:
-    """Return by how much designs are above others in each measure."""
+    """Return how much higher each measure is for designs than for others."""
     ours, theirs = _columns(designs), _columns(others)
     return [difference_of(name, ours[name], theirs[name]) for name in ours if name in theirs]
 

@@ -1,9 +1,9 @@
 """Secondary structure of a backbone, as DSSP defines it (Kabsch and Sander, 1983).
 
-A hydrogen bond is where the electrostatic energy of N-H and C=O is below -0.5 kcal/mol; the
-hydrogen is put 1 Å from N, against the C=O before it. Turns, helices, bridges and ladders are
-patterns of such bonds, bends an angle of CA atoms. As in the program, each N-H keeps its two best
-bonds, a helix of four comes before strands and these before other helices.
+N-H and C=O form a hydrogen bond if their electrostatic energy is below -0.5 kcal/mol. The hydrogen
+is placed 1 Å from N, opposite to the direction of the preceding C=O. Turns, helices, bridges and
+ladders are patterns of such bonds, bends are angles of CA atoms. As in the program, each N-H keeps
+its two best bonds; alpha helices have priority over strands, and strands over other helices.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from patternmark.io.structures import Backbone
 from patternmark.quality.states import three_states
 
 _CHARGES = 27.9  # 0.42 e times 0.20 e in kcal/mol times Å
-_BOND = -0.5  # kcal/mol, and less
-_LOWEST = -9.9  # of atoms that nearly touch
-_TOUCH = 0.5  # Å
-_NEAR = 9.0  # Å between CA atoms; there are no bonds beyond
-_PEPTIDE = 2.5  # Å between C and the next N; a longer way is a break
+_MAX_BOND_ENERGY = -0.5  # kcal/mol
+_MIN_ENERGY = -9.9  # kcal/mol; the energy of atoms that nearly touch
+_MIN_DISTANCE = 0.5  # Å; closer atoms nearly touch
+_MAX_CA_DISTANCE = 9.0  # Å between CA atoms of residues that may form a bond
+_MAX_PEPTIDE_LENGTH = 2.5  # Å between C and the next N; a longer distance is a break
 _BEND = np.cos(np.deg2rad(70.0))
 _PROLINE = PROTEIN.letters.index("P")
-_AT_ONCE = 512  # rows of the matrix of distances
 
 _Kind = Literal["parallel", "antiparallel"]
 
 
 def dssp(backbone: Backbone) -> str:
-    """Return one of H, G, I, E, B, T, S, L for each residue; L too where atoms are missing."""
+    """Return one of H, G, I, E, B, T, S, L for each residue; L also if atoms are missing."""
     if len(backbone.sequence) == 0:
         return ""
     whole = _Whole.of(backbone)
@@ -58,7 +57,7 @@ def dssp_three(backbone: Backbone) -> str:
 
 
 def _put_helices(states: NDArray[np.str_], turns: dict[int, NDArray[np.bool_]]) -> None:
-    """Two turns of one kind in a row make a helix, from the second's first residue on."""
+    """Mark helices: two turns of one kind in a row, from the first residue of the second turn."""
     for n, state in ((4, "H"), (3, "G"), (5, "I")):
         for i in np.flatnonzero(turns[n][1:] & turns[n][:-1]) + 1:
             inside = states[i : i + n]
@@ -71,28 +70,29 @@ class _Whole:
     """Bonds, breaks and bends of a structure of L residues."""
 
     bonds: NDArray[np.bool_]  # [L, L]: from the N-H of the first to the C=O of the second
-    breaks: NDArray[np.int64]  # [L]: how many lie before a residue
+    breaks: NDArray[np.int64]  # [L]: the number of breaks before a residue
     bends: NDArray[np.bool_]  # [L]
 
     @classmethod
     def of(cls, backbone: Backbone) -> _Whole:
         xyz = backbone.coordinates.astype(np.float64)
         chain, complete = backbone.chain_index, backbone.is_complete
-        way = np.linalg.norm(xyz[:-1, 2] - xyz[1:, 0], axis=-1)  # nan where an atom is missing
-        joined = (chain[1:] == chain[:-1]) & complete[1:] & complete[:-1] & (way <= _PEPTIDE)
+        distance = np.linalg.norm(xyz[:-1, 2] - xyz[1:, 0], axis=-1)  # nan if an atom is missing
+        joined = (chain[1:] == chain[:-1]) & complete[1:] & complete[:-1]
+        joined &= distance <= _MAX_PEPTIDE_LENGTH
         has_hydrogen = np.concatenate([[False], joined]) & (backbone.sequence != _PROLINE)
         breaks = np.concatenate([[0], np.cumsum(~joined)])
         bonds = _bonds(xyz, complete, has_hydrogen)
         return cls(bonds, breaks, _bends(xyz[:, 1], breaks))
 
     def is_one_piece(self, first: int, last: int) -> bool:
-        """Tell whether there is no break from a residue to another; false beyond the ends."""
+        """Return whether there is no break between two residues; False beyond the ends."""
         if first < 0 or last >= len(self.breaks):
             return False
         return bool(self.breaks[first] == self.breaks[last])
 
     def turns(self, n: int) -> NDArray[np.bool_]:
-        """Tell where a turn begins: the N-H n residues further on is bonded to this C=O, [L]."""
+        """Return where a turn begins: the N-H n residues later is bonded to this C=O, [L]."""
         found = np.zeros(len(self.breaks), dtype=bool)
         if n < len(found):
             same = self.breaks[n:] == self.breaks[:-n]
@@ -100,8 +100,8 @@ class _Whole:
         return found
 
     def bridges(self) -> Iterator[tuple[int, int, _Kind]]:
-        """Yield pairs of residues that two bonds of the right kind hold together, in order."""
-        # Each pattern names two bonds (donor - i or j, acceptor - i or j); see the paper's table.
+        """Yield pairs of residues that two bonds hold together, in order, with their kind."""
+        # Each pattern is two bonds (donor - i or j, acceptor - i or j); see the paper's table.
         bond = np.pad(self.bonds, 1)
 
         def at(donor: int, acceptor: int) -> NDArray[np.bool_]:
@@ -119,7 +119,7 @@ class _Whole:
 def _bonds(
     xyz: NDArray[np.float64], complete: NDArray[np.bool_], has_hydrogen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return which N-H is bonded to which C=O: [L, L], two at most in a row."""
+    """Return which N-H is bonded to which C=O: [L, L], at most two in a row."""
     n, ca, c, o = (xyz[:, k] for k in range(4))
     carbonyl = c - o
     hydrogen = n.copy()
@@ -128,12 +128,12 @@ def _bonds(
     size = len(xyz)
     bonds = np.zeros((size, size), dtype=bool)
     for donor in np.flatnonzero(has_hydrogen):
-        near = np.linalg.norm(ca - ca[donor], axis=-1) < _NEAR  # nan is not near
-        near[[donor, donor - 1]] = False  # its own, and the C=O of its own peptide bond
+        near = np.linalg.norm(ca - ca[donor], axis=-1) < _MAX_CA_DISTANCE  # False for nan
+        near[[donor, donor - 1]] = False  # its own C=O, and that of its peptide bond
         others = np.flatnonzero(near & complete)
         energy = _energy(n[donor], hydrogen[donor], c[others], o[others])
         best = others[np.argsort(energy, kind="stable")[:2]]
-        bonds[donor, best] = np.sort(energy, kind="stable")[:2] < _BOND
+        bonds[donor, best] = np.sort(energy, kind="stable")[:2] < _MAX_BOND_ENERGY
     return bonds
 
 
@@ -144,14 +144,14 @@ def _energy(
     ho, hc, nc, no = (
         np.linalg.norm(there - here, axis=-1) for here, there in ((h, o), (h, c), (n, c), (n, o))
     )
-    touch = np.minimum.reduce([ho, hc, nc, no]) < _TOUCH
+    touch = np.minimum.reduce([ho, hc, nc, no]) < _MIN_DISTANCE
     with np.errstate(divide="ignore", invalid="ignore"):
         energy = _CHARGES * (1.0 / no + 1.0 / hc - 1.0 / ho - 1.0 / nc)
-    return np.where(touch, _LOWEST, np.round(energy, 3))
+    return np.where(touch, _MIN_ENERGY, np.round(energy, 3))
 
 
 def _bends(ca: NDArray[np.float64], breaks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell where the chain turns by more than 70 degrees between two residues before and after."""
+    """Return where the directions from two residues before and to two after differ by over 70°."""
     found = np.zeros(len(ca), dtype=bool)
     if len(ca) < 5:
         return found
@@ -165,14 +165,14 @@ def _bends(ca: NDArray[np.float64], breaks: NDArray[np.int64]) -> NDArray[np.boo
 
 @dataclass(frozen=True)
 class _Ladder:
-    """Bridges of one kind in a row: the residues of either side, ascending."""
+    """Bridges of one kind in a row: the residues of both sides, ascending."""
 
     kind: _Kind
     first: list[int]
     second: list[int]
 
     def takes(self, i: int, j: int) -> bool:
-        """Tell whether a bridge is the next of this ladder."""
+        """Return whether a bridge is the next one of this ladder."""
         is_next = j == self.second[-1] + 1 if self.kind == "parallel" else j == self.second[0] - 1
         return i == self.first[-1] + 1 and is_next
 
@@ -184,7 +184,10 @@ class _Ladder:
             self.second[:0] = second
 
     def is_bulge_from(self, later: _Ladder, whole: _Whole) -> bool:
-        """Tell whether a later ladder goes on behind a bulge: one residue here, four there."""
+        """Return whether a later ladder continues this one after a bulge.
+
+        A bulge has at most one extra residue on one side and four on the other.
+        """
         if self.kind != later.kind:
             return False
         step = later.first[0] - self.first[-1]
@@ -202,7 +205,7 @@ class _Ladder:
 
 
 def _ladders(whole: _Whole) -> list[_Ladder]:
-    """Put bridges together to ladders, and ladders that a bulge parts to one."""
+    """Join bridges to ladders, and ladders that only a bulge separates."""
     found: list[_Ladder] = []
     for i, j, kind in whole.bridges():
         for ladder in found:

@@ -13,7 +13,7 @@ from patternmark.intervals import mean_interval, standard_error, student_quantil
 
 @dataclass(frozen=True)
 class Measured:
-    """A value, its interval (nan where one value tells nothing of it), and what it is of."""
+    """A value with its interval (nan if it is unknown), its sample size and the unit of that."""
 
     name: str
     value: float
@@ -40,9 +40,9 @@ def mean_of(name: str, values: Sequence[float], unit: str = "designs") -> Measur
 def difference_of(
     name: str, values: Sequence[float], others: Sequence[float], unit: str = "designs"
 ) -> Measured:
-    """Return by how much the mean of values is above that of others; `n` is of the values.
+    """Return the mean of values minus the mean of others; `n` is the number of values.
 
-    The interval is Welch's: the two may vary differently.
+    The interval is Welch's, because the two may have different variances.
 
     >>> print(difference_of("score", [1.0, 2.0, 3.0], [1.0, 1.0]))
     1.0000 (-1.4841 to 3.4841)
@@ -52,10 +52,10 @@ def difference_of(
     error = sqrt(sum(parts))
     spread = sum(part**2 / (len(of) - 1) for part, of in zip(parts, (a, b), strict=True) if part)
     degrees = error**4 / spread if error > 0.0 else len(a) + len(b) - 2
-    return around(name, float(a.mean() - b.mean()), error, len(a), unit, degrees)
+    return with_error(name, float(a.mean() - b.mean()), error, len(a), unit, degrees)
 
 
-def around(
+def with_error(
     name: str,
     value: float,
     error: float,
@@ -63,9 +63,10 @@ def around(
     unit: str = "designs",
     degrees: float | None = None,
 ) -> Measured:
-    """Return a value with the interval of its standard error, by Student's t.
+    """Return a value with its interval, from its standard error and Student's t.
 
-    The degrees of freedom are n - 1 unless given. An error that is not known (nan) gives none.
+    The degrees of freedom are n - 1 unless given. If the error is unknown (nan), so is the
+    interval.
     """
     freedom = n - 1 if degrees is None else degrees
     half = error if isnan(error) else student_quantile(freedom) * error

@@ -1,4 +1,4 @@
-"""How probable designs are in the eyes of ProteinMPNN, under any of its weights."""
+"""The negative log-likelihood of designs under ProteinMPNN, with any of its weights."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def judge(
 ) -> list[Design]:
     """Return scores (mean negative log-likelihood) and native recovery of sequences [B, L].
 
-    All are read in the same orders, so that differences between them are of the sequences: so many
-    random ones, or those of `ranks` [orders, L]: when each residue is read. Scores are means over
-    them. `prepared` is `model.prepare(model.encode(plan.backbone))`.
+    All sequences are read in the same orders, so their scores can be compared: `orders` random
+    ones, or those given by `ranks` [orders, L], the step at which each residue is read. Scores are
+    means over orders. `prepared` is `model.prepare(model.encode(plan.backbone))`.
     """
     if ranks is None:
         ranks = random_ranks(plan, seed, orders)
@@ -42,7 +42,7 @@ def judge(
 
 
 def _mean(index: int, over: Sequence[Design]) -> Design:
-    """Return one design's scores, mean over orders."""
+    """Return one design with its mean scores over orders."""
     score = float(np.mean([design.score for design in over]))
     global_score = float(np.mean([design.global_score for design in over]))
     return replace(over[0], index=index, score=score, global_score=global_score)

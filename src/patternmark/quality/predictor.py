@@ -1,8 +1,8 @@
-"""A small network that reads secondary structure off a sequence.
+"""A small network that predicts secondary structure from a sequence.
 
-Letters in shape comments: B chains, L residues of the longest, W width, 8 states of DSSP. Each
-layer looks along the whole chain (attention with rotary positions), then at the residues nearby
-(one matrix for all of them), then at each residue alone.
+Letters in shape comments: B chains, L residues of the longest chain, W width, 8 states of DSSP.
+Each layer has attention along the whole chain (with rotary positions), then one matrix over the
+neighbouring residues, then a gated step for each residue.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from patternmark.models.tensor_file import (
 from patternmark.quality.states import STATES, THREE, THREE_STATES
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-PAD = PROTEIN.size  # behind the end of a chain
+PAD = PROTEIN.size  # fills rows after the end of a chain
 _HEAD_WIDTH = 32
-_AT_ONCE = 8_192  # residues of a batch, where it is only read
+_RESIDUES_AT_ONCE = 8_192  # residues in a batch for prediction
 
 _THREE_OF = torch.tensor([THREE_STATES.index(THREE[state]) for state in STATES])
 
@@ -44,12 +44,12 @@ class PredictorConfig:
     width: int = 192
     hidden: int = 384
     layers: int = 6
-    reach: int = 2  # residues to either side that count as nearby
+    reach: int = 2  # neighbouring residues on either side
     dropout: float = 0.2
 
 
 class StructureNet(nn.Module):
-    """Letters in, what each residue's state may be out."""
+    """Maps the letters of chains to logits of each residue's state."""
 
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class StructureNet(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, a look nearby, and a gated step for each residue; each adds to what it saw."""
+    """Attention, a step over neighbours, and a gated step for each residue, with residual sums."""
 
     def __init__(self, config: PredictorConfig) -> None:
         super().__init__()
@@ -86,17 +86,18 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, inside: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-        """Return the next x [B, L, W]; `inside` [B, L] tells residues from padding."""
+        """Return the next x [B, L, W]; `inside` [B, L] is True for residues, False for padding."""
         x = x + self.dropout(self._attend(self.norms[0](x), inside, turns))
-        x = x + self.dropout(functional.silu(self.nearby(self._around(self.norms[1](x), inside))))
+        neighbours = self._neighbours(self.norms[1](x), inside)
+        x = x + self.dropout(functional.silu(self.nearby(neighbours)))
         alone = self.norms[2](x)
         return cast(
             Tensor,
             x + self.dropout(self.down(functional.silu(self.gate(alone)) * self.up(alone))),
         )
 
-    def _around(self, x: Tensor, inside: Tensor) -> Tensor:
-        """Put each residue's neighbours beside it, nothing beyond the ends: [B, L, span * W]."""
+    def _neighbours(self, x: Tensor, inside: Tensor) -> Tensor:
+        """Return each residue with its neighbours, 0 beyond the ends: [B, L, span * W]."""
         length = x.shape[1]
         seen = functional.pad(x * inside[..., None], (0, 0, self.reach, self.reach))
         steps = range(2 * self.reach + 1)
@@ -109,22 +110,22 @@ class Layer(nn.Module):
         )  # [B, heads, L, 32]
         mask = inside[:, None, None, :]
         found = functional.scaled_dot_product_attention(
-            _turned(q, turns), _turned(k, turns), v, attn_mask=mask
+            _rotate(q, turns), _rotate(k, turns), v, attn_mask=mask
         )
         return cast(Tensor, self.mixed(found.transpose(1, 2).flatten(2)))
 
 
 def _turns(length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of each place's angles: [L, 16]."""
+    """Return cosines and sines of the angles of each position: [L, 16]."""
     half = _HEAD_WIDTH // 2
-    # From one turn in six residues to one in some two thousand.
+    # The slowest angle makes one turn in some two thousand residues, the fastest one in six.
     speed = 300.0 ** (-torch.arange(half, device=device) / (half - 1))
     angles = torch.arange(length, device=device)[:, None] * speed
     return angles.cos(), angles.sin()
 
 
-def _turned(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn pairs of features by their place's angles, so that products see distances."""
+def _rotate(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate pairs of features by the angles of their position: products depend on distances."""
     cos, sin = (part.to(x.dtype) for part in turns)
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
@@ -137,7 +138,7 @@ def to_three(probabilities: Tensor) -> Tensor:
 
 
 def padded(rows: Sequence[NDArray[np.int64]]) -> Tensor:
-    """Put chains of letters beside each other: [B, L]."""
+    """Return chains of letters as rows, padded with PAD: [B, L]."""
     longest = max(map(len, rows))
     return torch.tensor(
         np.array([np.pad(row, (0, longest - len(row)), constant_values=PAD) for row in rows])
@@ -145,7 +146,7 @@ def padded(rows: Sequence[NDArray[np.int64]]) -> Tensor:
 
 
 class StructurePredictor:
-    """A trained network, ready to be asked."""
+    """A trained network, ready for prediction."""
 
     def __init__(self, network: StructureNet) -> None:
         self.network = network.eval()
@@ -164,12 +165,12 @@ class StructurePredictor:
         return cls(network.to(device))
 
     def probabilities(self, sequences: Iterable[str]) -> list[NDArray[np.float32]]:
-        """Return for each chain how probable DSSP's states are: [L, 8], in the order of STATES."""
+        """Return the probabilities of DSSP's states for each chain: [L, 8], in order of STATES."""
         rows = [PROTEIN.encode(sequence) for sequence in sequences]
         found: list[NDArray[np.float32]] = [np.empty((0, len(STATES)), np.float32)] * len(rows)
         device = self.network.output.weight.device
         with torch.inference_mode():
-            for batch in batches([len(row) for row in rows], _AT_ONCE):
+            for batch in batches([len(row) for row in rows], _RESIDUES_AT_ONCE):
                 logits = self.network(padded([rows[i] for i in batch]).to(device))
                 shares = logits.float().softmax(dim=-1).cpu().numpy()
                 for row, i in zip(shares, batch, strict=True):
@@ -197,7 +198,7 @@ def shipped_predictor(device: str = "cpu") -> StructurePredictor:
 
 
 def batches(lengths: Sequence[int], residues: int) -> Iterator[list[int]]:
-    """Yield indices of chains of similar length, so many residues at a time, padding included."""
+    """Yield batches of chains of similar length: their indices, at most `residues` with padding."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and lengths[i] * (len(batch) + 1) > residues:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# DSSP's states in the order of the network's outputs, and the three that they are taken together
-# to, as in most of the literature: helix G, H, I; strand B, E; coil.
+# DSSP's states in the order of the network's outputs, and the three states that they are grouped
+# into, as in most of the literature: helix G, H, I; strand B, E; coil.
 STATES = "HGIEBTSL"
 THREE = {"H": "H", "G": "H", "I": "H", "E": "E", "B": "E", "T": "C", "S": "C", "L": "C"}
 THREE_STATES = "HEC"

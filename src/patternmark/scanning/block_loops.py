@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, uint64
 
-from patternmark.fast.lanes import ABREAST, CHUNK, LANES, PLANES, add_up, reaching
-from patternmark.scanning.byte_lanes import ones, place_letters  # handles one CHUNK
+from patternmark.fast.lanes import CHUNK, LANES, PLANES, WORDS_PER_VECTOR, add_up, reaching
+from patternmark.scanning.byte_lanes import ones, place_letters  # as many at once as a CHUNK
 
 SEGMENT, KEY = 0, 1  # the columns of `hits`
 
@@ -58,7 +58,7 @@ def passing_keys(
             return found, s
         for w in range(words):
             for g in range(groups):
-                add_up(tables[w], places, edges[s], edges[s + 1], g * ABREAST, flat[w])
+                add_up(tables[w], places, edges[s], edges[s + 1], g * WORDS_PER_VECTOR, flat[w])
         for level in range(limits.shape[1]):
             limit = limits[scored[s], level]
             if limit > scored[s]:
@@ -66,7 +66,7 @@ def passing_keys(
             reached = uint64(0)
             for w in range(words):
                 for g in range(groups):
-                    reached |= reaching(flat[w], g * ABREAST, limit)
+                    reached |= reaching(flat[w], g * WORDS_PER_VECTOR, limit)
             if reached == 0:
                 break
             of_keys = _keys_of_lanes(reached, nonces, keys)
@@ -101,11 +101,11 @@ def count(tables, places, edges, planes, counts):
     for s in range(len(counts)):
         for w in range(words):
             for g in range(groups):
-                add_up(tables[w], places, edges[s], edges[s + 1], g * ABREAST, flat[w])
+                add_up(tables[w], places, edges[s], edges[s + 1], g * WORDS_PER_VECTOR, flat[w])
             for lane in range(LANES):
                 for phase in range(counts.shape[2]):
                     total = 0
                     for b in range(PLANES):
-                        word = planes[w, phase // ABREAST, b, phase % ABREAST]
+                        word = planes[w, phase // WORDS_PER_VECTOR, b, phase % WORDS_PER_VECTOR]
                         total |= np.int64((word >> uint64(lane)) & uint64(1)) << b
                     counts[s, w * LANES + lane, phase] = total

@@ -201,7 +201,7 @@ class BlockGroup(FirstStage):
     def _empty_planes(self) -> NDArray[np.uint64]:
         loops = kernels("block_loops")
         words = -(-self.nonces // _LANES)
-        shape = (words, PHASES // loops.ABREAST, loops.PLANES, loops.ABREAST)
+        shape = (words, PHASES // loops.WORDS_PER_VECTOR, loops.PLANES, loops.WORDS_PER_VECTOR)
         return np.zeros(shape, dtype=np.uint64)
 
 

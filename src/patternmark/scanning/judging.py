@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 from patternmark.scanning.keyset import LEVELS, KeySet
 from patternmark.scanning.segments import Counted, kernels, letters_of
 from patternmark.scanning.unrepeated import unrepeated
@@ -189,7 +189,7 @@ def _judge_pairs(
         key, own = int(of_key[0, 1]), of_key[:, 0].tolist()
         # The segments of a long repeat are often identical: each text is judged once.
         different = list(dict.fromkeys(text_of[segment] for segment in own))
-        with forced(True):  # numba is loaded: a scan needs it
+        with force_loops(True):  # numba is loaded: a scan needs it
             judged = screen.detector(key).detect_many(different)
         verdicts = dict(zip(different, judged, strict=True))
         for segment in own:

@@ -37,7 +37,7 @@ from patternmark.statistics.block_paths import (
     log_ratios,
     num_blocks,
 )
-from patternmark.statistics.block_ratio import BlockCoins, BlockStatistic, Branch, Numbered
+from patternmark.statistics.block_ratio import BlockCoins, BlockStatistic, Branch, NumberedChain
 from patternmark.statistics.block_screen import (
     LANES,
     Packed,
@@ -45,8 +45,8 @@ from patternmark.statistics.block_screen import (
     best_stretches,
     blocks_reached,
     coin_planes,
-    laid_out,
     pack,
+    pack_planes,
     work,
 )
 
@@ -75,7 +75,7 @@ class _Way(NamedTuple):
     record: int
     kind: int  # which of the record's other branches
     branch: Branch
-    pieces: list[Numbered]  # numbered as in the design
+    pieces: list[NumberedChain]  # numbered as in the design
 
     @property
     def pace(self) -> float:
@@ -84,7 +84,9 @@ class _Way(NamedTuple):
     def begun(self) -> _Way:
         """Return it for the first letters of each chain."""
         letters = _FIRST if self.pace == 1.0 else round(_FIRST_EDITED * max(1.0, self.pace))
-        return self._replace(pieces=[Numbered(n, chain.first(letters)) for n, chain in self.pieces])
+        return self._replace(
+            pieces=[NumberedChain(n, chain.first(letters)) for n, chain in self.pieces]
+        )
 
     def paths(self, tables: dict[int, Packed]) -> NDArray[np.int64]:
         """Score the best paths of all chains together: [lanes]."""
@@ -175,7 +177,10 @@ class BlockKeyScreen:
         for record, reading in enumerate(readings):
             pieces = self._reader.pieces(reading)
             for kind, branch in enumerate(self._reader.branches(reading)[1:]):
-                met = [Numbered(n + branch.shift, chain) for n, chain in branch.met_by(pieces)]
+                met = [
+                    NumberedChain(n + branch.shift, chain)
+                    for n, chain in branch.chains_in_design(pieces)
+                ]
                 if met:
                     ways.append(_Way(record, kind, branch, met))
         return ways
@@ -235,7 +240,7 @@ class BlockKeyScreen:
         best: NDArray[np.float64] = np.maximum(found.max(axis=1), 0.0)
         return best  # a chain of several may carry no mark
 
-    def _decided(self, pieces: Sequence[Numbered | _Spoken]) -> AbstractContextManager[None]:
+    def _decided(self, pieces: Sequence[NumberedChain | _Spoken]) -> AbstractContextManager[None]:
         """Decide about the compiled loops for all chains and all keys together."""
         letters = sum(piece.chain.length for piece in pieces)
         return together(*work(letters, len(self._coins) * self._nonces))
@@ -266,7 +271,9 @@ class BlockKeyScreen:
             for number, known in kept.items():
                 blocks = reached[number]
                 planes = known[turn] if known else self._planes(number, blocks, keys)
-                tables[number] = laid_out(planes[..., :blocks], lanes, self._block, longest[number])
+                tables[number] = pack_planes(
+                    planes[..., :blocks], lanes, self._block, longest[number]
+                )
             yield _Some(keys, tables)
             if progress is not None:
                 progress(keys.stop, len(self._coins))
@@ -292,7 +299,7 @@ class BlockKeyScreen:
             yield slice(at, min(at + self._at_once, len(self._coins)))
 
 
-def _longest(pieces: Sequence[_Spoken | Numbered]) -> dict[int, int]:
+def _longest(pieces: Sequence[_Spoken | NumberedChain]) -> dict[int, int]:
     """Return the length of the longest chain of each number."""
     longest: dict[int, int] = {}
     for piece in pieces:

@@ -30,7 +30,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
-from patternmark.evidence import DEFAULT_FPR, bonferroni, checked_fpr, is_below
+from patternmark.evidence import DEFAULT_FPR, bonferroni, check_fpr, is_below
 from patternmark.fast.compiled import repeated
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
 from patternmark.search.block_keys import BlockKeyScreen
@@ -162,7 +162,7 @@ class Identifier:
         if not candidates:
             raise ParameterError("there are no keys to choose from")
         self.candidates = list(candidates)
-        self.fpr, self._shortlist = checked_fpr(fpr), shortlist
+        self.fpr, self._shortlist = check_fpr(fpr), shortlist
         # Hears with how many keys a thorough screen is done, and of how many.
         self.progress: Progress | None = None
         self.alphabet = self.candidates[0].key.profile.alphabet

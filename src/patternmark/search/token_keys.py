@@ -20,8 +20,8 @@ from patternmark.fast.compiled import repeated
 from patternmark.search.letter_keys import LEVEL, Progress, Stage
 from patternmark.statistics.base import padded
 from patternmark.statistics.excerpts import Excerpt, excerpt_of, in_parts
-from patternmark.statistics.likelihood import worth
-from patternmark.statistics.phase_sums import PartScreen, around, rounded
+from patternmark.statistics.likelihood import symbol_factors
+from patternmark.statistics.phase_sums import PartScreen, double_period, quantise
 from patternmark.statistics.rates import agreement_rates, with_chance
 
 
@@ -84,6 +84,6 @@ class TokenScreen:
 
     def _screen(self, excerpt: Excerpt) -> PartScreen:
         promoted = excerpt.promoted(0)  # there is one nonce
-        logs = worth(promoted, self._rates[excerpt.symbols], shares=excerpt.shares).logs()
-        whole, scale = rounded(logs.under(promoted))
-        return PartScreen(around(whole)[None], scale, excerpt.starts)
+        logs = symbol_factors(promoted, self._rates[excerpt.symbols], shares=excerpt.shares).logs()
+        whole, scale = quantise(logs.for_keys(promoted))
+        return PartScreen(double_period(whole)[None], scale, excerpt.starts)

@@ -1,7 +1,7 @@
-"""The best path of a sequence through the phases of a schedule: agreement less the cost of slips.
+"""The best path of a sequence through the phases of a schedule: agreement minus the cost of slips.
 
-`signs` are +1 or -1 for a symbol under each key, twice around the period, 0 for UNREAD: [V + 1, 2P]
-(see `phases.around`). A slip moves to the next phase, up or down.
+`signs` [V + 1, 2P] are +1 or -1 for each symbol under each key, and 0 for UNREAD; the period is
+repeated (see `phase_sums.double_period`). A slip moves to the next phase, up or down.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from patternmark.statistics.phase_sums import last_read
 
 
 def slip_paths(signs: NDArray[np.int8], symbols: NDArray[np.int64], cost: int) -> NDArray[np.int64]:
-    """Return the best score of a path on which a change of phase costs: [B, n] -> [B]."""
+    """Return the best score of a path on which each change of phase costs `cost`: [B, n] -> [B]."""
     period = signs.shape[1] // 2
     loops = kernels(5 * symbols.size * period, calls=6 * symbols.size)
     best = np.zeros(len(symbols), dtype=np.int64)
@@ -83,5 +83,5 @@ def _local_path(
 
 
 def _of_first_phase(signs: NDArray[np.int8], symbols: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Return the signs under the first of two phases, which mirror each other: [B, n]."""
+    """Return the signs under the first of two phases; the second has the opposite: [B, n]."""
     return np.asarray(signs[symbols, np.arange(symbols.shape[1]) % 2])

@@ -1,9 +1,9 @@
-"""The likeliest marked stretch of a chain: which block each of its positions lies on.
+"""The likeliest marked stretch of a chain: which block covers each of its positions.
 
-`block_paths` adds up every way a chain may lie on its blocks. Here the best single way is found,
-with the same weights: a Viterbi pass over (position, block), and the way back. A stretch begins
+`block_paths` adds up all paths of a chain along its blocks. This module finds the single best path
+with the same weights: a Viterbi pass over (position, block) with traceback. A stretch begins
 somewhere in the chain, runs along the blocks of one nonce with lost and inserted letters, and ends.
-It says where a mark lies, never whether there is one: even a chain without a mark has a best path.
+It says where a mark lies, never whether there is one: a chain without a mark has a best path too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from patternmark.statistics.block_paths import (
 )
 
 Floats = NDArray[np.float64]
-# Stretches are looked for with few, some and many lost or inserted letters.
+# Stretches with few, some and many lost or inserted letters.
 STRETCHES = (
     Component(2, 0.006, "inside"),
     Component(3, 0.006, "inside"),
@@ -40,15 +40,15 @@ STRETCHES = (
 class Stretch(NamedTuple):
     """A marked stretch of a chain: where it lies, and the block of each position."""
 
-    log_ratio: float  # of the path, its prior included
+    log_ratio: float  # of the path, including its prior
     start: int
-    end: int  # half-open; equal to the start where no stretch was found
+    end: int  # half-open; equal to `start` if no stretch was found
     blocks: NDArray[np.int64]  # [n], NO_KEY outside
 
     def continued(self, block: int) -> NDArray[np.int64]:
-        """Return the blocks of all positions if the schedule ran on without slips: [n].
+        """Return the blocks of all positions, as if the schedule continued without slips: [n].
 
-        What would lie before the first block is NO_KEY.
+        Positions before the first block get NO_KEY.
         """
         blocks = self.blocks.copy()
         if self.start == self.end:
@@ -62,7 +62,7 @@ class Stretch(NamedTuple):
 def best_stretch(chain: BlockChain, halves: NDArray[np.int8], block: int) -> Stretch:
     """Return the likeliest stretch under one nonce, whose `halves` are [J, V].
 
-    How strong the mark is and how many letters were lost is chosen by the sum over all paths.
+    The sum over all paths decides how strong the mark is and how many letters were lost.
     """
     levels = len(chain.weights)
     kinds = [Component(min(c.level, levels - 1), c.slip, c.begins) for c in STRETCHES]
@@ -73,14 +73,14 @@ def best_stretch(chain: BlockChain, halves: NDArray[np.int8], block: int) -> Str
 def stretch_of(
     chain: BlockChain, halves: NDArray[np.int8], block: int, component: Component
 ) -> Stretch:
-    """Return the likeliest stretch of one component "inside": best path and way back."""
+    """Return the likeliest stretch of one component that begins "inside", by traceback."""
     n, blocks = chain.length, len(halves)
     weights = _weights(chain, block, component)
     longest = len(weights.full) - 1
-    # Of the best piece that ends at a position; negative where it begins the stretch.
+    # Length of the best piece that ends at each position; negative if it begins the stretch.
     lengths = np.zeros((blocks, n + 1), dtype=np.int8)
-    state = weights.enter + log(AT_START)  # [n + 1] where the next block begins
-    best, at = -np.inf, (-1, 0)  # ln of the best path; its last block, and where it ends
+    state = weights.enter + log(AT_START)  # [n + 1] ln of paths whose next block begins here
+    best, at = -np.inf, (-1, 0)  # ln of the best path; its last block and its end
     first_blocks = FIRST_POSITIONS // block
     half = chain.weights[component.level] / 2.0
     for j in range(blocks):
@@ -107,10 +107,10 @@ def stretch_of(
 
 
 class _Weights(NamedTuple):
-    """Logarithms of what the pass adds up, without the coins."""
+    """Logarithms of the terms of the pass that do not depend on the coins."""
 
-    full: Floats  # [L + 1, n + 1] denominator and law of a whole block's piece that ends there
-    part: Floats  # the same for the rest of a block
+    full: Floats  # [L + 1, n + 1] denominator times law of the piece of a whole block, by its end
+    part: Floats  # [L + 1, n + 1] denominator times law of the piece of the rest of a block
     enter: Floats  # [n + 1] the probability that a stretch begins at a position
 
 
@@ -127,7 +127,7 @@ def _weights(chain: BlockChain, block: int, component: Component) -> _Weights:
 
 
 def _take(best: Floats, lengths: NDArray[np.int8], offered: Floats, length: int) -> None:
-    """Keep the better of two in place, with the length it goes with."""
+    """Where `offered` is better than `best`, store it there, and its piece length in `lengths`."""
     better = offered > best
     np.copyto(best, offered, where=better)
     lengths[better] = length

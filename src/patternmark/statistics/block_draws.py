@@ -1,8 +1,8 @@
-"""Draw keys with probability proportional to the ratio that they give a chain.
+"""Draw keys with probability proportional to the likelihood ratio that they give a chain.
 
 The ratio is a density over keys: its mean is 1. It averages over paths of a chain through its
-blocks, so a key is drawn in two steps: a path from its prior, then every coin on the path from its
-two likelihoods given the letters that it saw. All other coins are fair.
+blocks, so a key is drawn in two steps: first a path from its prior, then every coin on the path
+from its two likelihoods given the letters that it covers. All other coins are fair.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAIRS = 10
 def draw_paths(
     batch: int, n: int, blocks: int, block: int, component: Component, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw which block each position of a chain lies on: [B, n], -1 where it is not marked."""
+    """Draw which block covers each position of a chain: [B, n], -1 where it is not marked."""
     law = law_of(block, component)
     sizes = rng.choice(len(law.whole), size=(batch, blocks), p=law.whole / law.whole.sum())
     at, first = np.zeros(batch, dtype=np.int64), np.zeros(batch, dtype=np.int64)
@@ -56,7 +56,7 @@ def draw_words(
     """Draw the coins of keys of one nonce, given the paths of chains: words [B, J].
 
     `signed` [B, n] are log-odds of agreement, negative for second letters of a pair; `pair` [B, n]
-    is negative for letters that have none.
+    is negative for letters without a pair.
     """
     batch = len(block_of)
     is_seen = (block_of >= 0) & (pair >= 0)

@@ -1,9 +1,9 @@
-"""The p-value of this very sequence: how often fresh keys give it as large an E as this key does.
+"""The p-value of one given sequence: how often fresh keys give it at least the E of this key.
 
-Keys that do so are rare, so they are not found by drawing keys at random. E itself is a density:
-its mean over keys is 1, so keys can be drawn with probability proportional to E. Draw what E
-averages over (nonce, component, path) from the prior; then draw each coin on the path from its two
-likelihoods given the letters it saw, and all other coins at random. Under such keys E is large, and
+Such keys are rare, so random keys hardly ever include one. But E is a density: its mean over keys
+is 1, so keys can be drawn with probability proportional to E. Draw what E averages over (nonce,
+component, path) from the prior; then draw each coin on the path from its two likelihoods given the
+letters that it covers, and all other coins at random. Under such keys E is large, and
 
     P(E >= t) = mean over drawn keys of  (1 / E where E >= t, else 0).
 
@@ -11,12 +11,12 @@ The key under test is counted as one more draw, with 1 / t:
 
     p = (1 / t + sum over n drawn keys of (1 / E where E >= t, else 0)) / (n + 1).
 
-With it p is a valid p-value for any number of draws and any sequence, as a rank among fresh keys
-is. Proof: let Q be the law of drawn keys, whose density against fair keys is E. A fair key is then
+So p is a valid p-value for any number of draws and any sequence, like a rank among fresh keys.
+Proof: let Q be the law of drawn keys, whose density against fair keys is E. A fair key is then
 a draw from Q with weight w = 1 / E. Key and draws together are exchangeable under Q, so that
 P(p <= a) is the mean under Q of (1 / (n + 1)) times the sum of the w of those draws k whose own p
 is at most a. These are draws k for which the w of all draws at least as large as k sum to at most
-a (n + 1), so their own w do too. Where E was screened it is smaller than that density, 1 / E is
+a (n + 1), so their own w do too. If E was screened, it is smaller than that density, 1 / E is
 larger than w, and p errs on the safe side.
 """
 
@@ -34,11 +34,11 @@ from patternmark.core.schemes import Blocks
 from patternmark.fast.compiled import repeated
 from patternmark.statistics.block_draws import draw_paths, draw_words, random_words
 from patternmark.statistics.block_paths import Component, num_blocks
-from patternmark.statistics.block_ratio import UNMARKED, BlockStatistic, Numbered
+from patternmark.statistics.block_ratio import UNMARKED, BlockStatistic, NumberedChain
 from patternmark.statistics.likelihood import log_mean_exp
 
-DRAWS = 400
-_SAME = 1e-9  # values of ln E that differ by less are equal: sums are rounded
+DRAWS = 400  # keys that are drawn for one sequence
+_TOLERANCE = 1e-9  # values of ln E that differ by less count as equal, because sums are rounded
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ExactP:
 
 @dataclass(eq=False)
 class DrawnCoins:
-    """Coins of a key that was drawn: fair ones, but for those that were set."""
+    """Coins of a drawn key: fair ones, except those that `draw_coins` set."""
 
     block: int
     nonces: int
@@ -86,15 +86,16 @@ def exact_p(
         for number in range(draws):
             drawn = statistic.with_coins(draw_coins(statistic, reading, rng))
             found = float(log_mean_exp(drawn.log_ratios(reading)))
-            terms[number] = np.exp(min(log_e - found, 0.0)) if found >= log_e - _SAME else 0.0
+            reached = found >= log_e - _TOLERANCE
+            terms[number] = np.exp(min(log_e - found, 0.0)) if reached else 0.0
             step()
-    terms = np.append(terms, 1.0)  # the key under test; alone it makes the error 100 %
+    terms = np.append(terms, 1.0)  # the key under test; if no draw reaches E, the error is 100 %
     mean = float(terms.mean())
     error = float(terms.std()) / np.sqrt(len(terms)) / mean
     return ExactP(min(0.0, log(mean) - log_e), float(error), draws)
 
 
-EXACT = {Blocks.name: exact_p}  # by scheme: what computes the p-value of one sequence
+EXACT = {Blocks.name: exact_p}  # by scheme: the function that computes the p-value of one sequence
 
 
 def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Generator) -> DrawnCoins:
@@ -105,7 +106,7 @@ def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Gener
     choices = [(branch, component) for branch in branches for component in branch.components]
     branch, component = choices[int(rng.choice(len(weights), p=weights / weights.sum()))]
     nonce = int(rng.integers(coins.nonces))
-    pieces = branch.met_by(statistic.pieces(reading))
+    pieces = branch.chains_in_design(statistic.pieces(reading))
     for piece in pieces:
         if len(pieces) > 1 and rng.random() < UNMARKED:
             continue
@@ -115,9 +116,9 @@ def draw_coins(statistic: BlockStatistic, reading: Reading, rng: np.random.Gener
 
 
 def _likely_words(
-    piece: Numbered, block: int, component: Component, rng: np.random.Generator
+    piece: NumberedChain, block: int, component: Component, rng: np.random.Generator
 ) -> NDArray[np.uint16]:
-    """Draw the coins of one nonce that a chain lies on: [J]."""
+    """Draw the coins of one nonce given a chain that they marked: [J]."""
     chain = piece.chain
     blocks = num_blocks(chain.length, block, (component,))
     block_of = draw_paths(1, chain.length, blocks, block, component, rng)

@@ -1,7 +1,7 @@
 """The forward pass of `block_paths`, compiled by numba: the same sums.
 
-Positions of a chain stand side by side, so that one instruction works on many of them. The pieces
-that end at a position are added up in one go: their lengths are known when the loop is compiled.
+One vector instruction works on several neighbouring positions of a chain. All pieces that end at a
+position are added up together: their possible lengths are known when the loop is compiled.
 """
 
 # mypy: ignore-errors
@@ -13,23 +13,23 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-_RESCALE = 4  # blocks between rescalings: no factor of so few leaves the range of a float
-_LARGE = np.float64(2.0**256)
-_SMALL = np.float64(2.0**-256)
-_FAST = {"contract", "nsz", "arcp"}
+_RESCALE_EVERY = 4  # blocks between rescalings: the factors of four blocks fit the range of a float
+_MAX_STATE = np.float64(2.0**256)  # the largest value, and the smallest, that is not rescaled
+_MIN_STATE = np.float64(2.0**-256)
+_FAST_MATH = {"contract", "nsz", "arcp"}
 
 
-_ABREAST = 8  # ends of pieces that are worked on at once
-_GUARD = 16  # empty places before a row and after it: vectors and pieces may reach beyond its ends
+_VECTOR_LENGTH = 8  # ends of pieces that one instruction works on
+_GUARD = 16  # unused entries before and after a row: vectors and pieces may reach beyond its ends
 _FUSED = ("contract",)
-_NUMBERS = ir.VectorType(ir.DoubleType(), _ABREAST)
+_NUMBERS = ir.VectorType(ir.DoubleType(), _VECTOR_LENGTH)
 _INDEX = ir.IntType(64)
 
 
 def _ends_of(longest):
-    """Return what adds up the pieces of up to `longest` letters that end at eight positions.
+    """Return a function that adds up the pieces of up to `longest` letters that end at 8 positions.
 
-    It is written for LLVM's vectors: a compiler would have to be shown that no rows overlap.
+    It uses LLVM's vectors directly, because the compiler cannot know that rows never overlap.
     """
 
     @intrinsic
@@ -49,7 +49,7 @@ def _ends_of(longest):
 
             def load(row, index):
                 found = builder.load(place(row, index))
-                found.align = 8  # rows are read from any number on
+                found.align = 8  # an index need not be a multiple of the vector length
                 return found
 
             total = builder.fmul(load(0, k), load(3, k))
@@ -76,9 +76,9 @@ _ends_1, _ends_2, _ends_3, _ends_4, _ends_5, _ends_6, _ends_7, _ends_8 = (
 )
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, fastmath=_FAST_MATH, error_model="numpy")
 def _pieces(state, after, factor, full, low, high):
-    """Add up the pieces that end at low..high, of any lengths."""
+    """Add up the pieces of any length that end at low..high."""
     for k in range(low, high + 1):
         total = state[k] * full[0, k]
         product = 1.0
@@ -88,7 +88,7 @@ def _pieces(state, after, factor, full, low, high):
         after[k] = total
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, fastmath=_FAST_MATH, error_model="numpy")
 def _entering(after, factor, part, prior, low, last, product):
     """Add the pieces with which a chain or a stretch begins in the middle of a block."""
     last = min(last, part.shape[1])
@@ -107,7 +107,7 @@ def _block(state, after, factor, full, low, high):
     if longest > 8:
         _pieces(state, after, factor, full, low, high)
         return
-    for k in range(low, high + 1, _ABREAST):
+    for k in range(low, high + 1, _VECTOR_LENGTH):
         if longest == 6:
             _ends_6(state, after, factor, flat, width, k)
         elif longest == 5:
@@ -147,18 +147,18 @@ def _leave(state, low, high, leave):
 def _one_nonce(
     signs, letters, even, odd, behind, ahead, stride, full, part, first, prior, leave, unmarked, own
 ):
-    """Return the total of one nonce, and the power of two it is to be times.
+    """Return the total of one nonce as a number and the exponent of a power of two.
 
-    Rows begin with `_GUARD` empty places, so that position k of the chain has index k + _GUARD.
+    Rows begin with `_GUARD` unused entries, so position k of the chain has index k + _GUARD.
     """
     n, longest = len(letters) - 2 * _GUARD, len(full) - 1
     state, after, factor, product = own[0], own[1], own[2], own[3]
     own[:] = 0.0
-    begin = max(0, int(np.ceil(-(ahead + longest) / stride)))  # earlier blocks lie before the chain
+    begin = max(0, int(np.ceil(-(ahead + longest) / stride)))  # earlier blocks end before the chain
     if begin == 0:
         state[:] = first
     total, exponent, scale = unmarked, 0, 1.0
-    first_held, last = _GUARD, _GUARD + n  # the places that `state` holds
+    first_held, last = _GUARD, _GUARD + n  # the range of `state` that is in use
     for j in range(begin, len(prior)):
         expected = int(j * stride)
         low, high = max(0, expected - behind), min(n, expected + ahead + longest)
@@ -183,9 +183,9 @@ def _one_nonce(
             after[high] = 0.0
         state, after = after, state
         first_held, last = low, high
-        if j % _RESCALE == _RESCALE - 1:
+        if j % _RESCALE_EVERY == _RESCALE_EVERY - 1:
             largest = max(_largest(state, low, high), total)
-            if largest > _LARGE or 0.0 < largest < _SMALL:
+            if largest > _MAX_STATE or 0.0 < largest < _MIN_STATE:
                 shift = int(np.floor(np.log2(largest)))
                 down = 2.0 ** (-shift)
                 for k in range(low, high + 1):
@@ -197,7 +197,7 @@ def _one_nonce(
 
 
 @njit(cache=True, error_model="numpy")
-def _guarded(rows):
+def _add_guards(rows):
     found = np.zeros((len(rows), rows.shape[1] + 2 * _GUARD), dtype=rows.dtype)
     found[:, _GUARD : _GUARD + rows.shape[1]] = rows
     return found
@@ -210,11 +210,11 @@ def _some_nonces(
     totals = np.empty(len(which))
     exponents = np.empty(len(which), dtype=np.int64)
     n = len(letters)
-    chain = _guarded(letters.reshape(1, n))[0].astype(np.uint64)  # unsigned: read without a check
-    factors = _guarded(np.concatenate((even, odd)).reshape(2, n))
-    full, begun = _guarded(full), _guarded(first.reshape(1, n + 1))[0]
+    chain = _add_guards(letters.reshape(1, n))[0].astype(np.uint64)  # unsigned: no sign check
+    factors = _add_guards(np.concatenate((even, odd)).reshape(2, n))
+    full, begun = _add_guards(full), _add_guards(first.reshape(1, n + 1))[0]
     if part.shape[1] > 0:
-        part = _guarded(part)[:, : part.shape[1] + _GUARD]
+        part = _add_guards(part)[:, : part.shape[1] + _GUARD]
     own = np.empty((4, n + 1 + 2 * _GUARD))
     signs = np.empty((len(prior), halves.shape[2]))
     for w in range(len(which)):
@@ -240,7 +240,7 @@ def _inverse_means(signed, root, pair, longest):
     for length in range(1, min(longest, n) + 1):
         size = n + 1 - length
         before[:size] = 1.0
-        for later in range(1, length):  # loops over the whole chain inside: those are vectors
+        for later in range(1, length):  # the inner loop runs over the chain, so it is vectorised
             for added in range(size):
                 same = pair[added + later] == pair[added]
                 before[added] *= signed[added + later] if same else 1.0

@@ -1,27 +1,27 @@
-"""Sum the likelihood ratio of a block mark over every way a chain may lie on its blocks.
+"""Sum the likelihood ratio of a block mark over all paths of a chain along its blocks.
 
 A block mark promotes one half of the letters for a few positions, then the next half. Along one
-path each block sees a *piece* of the chain. Letters come in pairs, and one secret coin x = +1 or -1
-per block and pair says which letter of the pair is promoted. With w the log-odds that a marked
-letter agrees with its coin, signed towards the first letter of its pair, and S_p the sum of these
-over the letters of pair p in the piece, the ratio of a piece is
+path each block covers a *piece* of the chain. Letters form pairs, and one secret coin x = +1 or -1
+per block and pair says which letter of the pair is promoted. Let w be the log-odds that a marked
+letter agrees with its coin, positive for the first letter of a pair and negative for the second,
+and S_p the sum of w over the letters of pair p in the piece. The ratio of the piece is
 
     W = likelihood under the coins / its mean over both values of every coin
       = product over p of  exp(x_p S_p / 2) / cosh(S_p / 2).
 
 The mean of W over the key is 1 for *every* piece, because coins are independent and fair. A path
-meets each block once, so the product of its pieces has mean 1 too, and so has any average over
-paths, strengths, nonces and chains. The average E is an e-value for any chain whatever: repeats,
-one letter over and over, a chain marked by another key, a chain written on purpose.
+visits each block once, so the product of its pieces has mean 1 too, and so does any average over
+paths, strengths, nonces and chains. The average E is an e-value for any chain at all: repeats, a
+single repeated letter, a chain marked by another key, a chain written to deceive.
 
 Lost and inserted letters change the length of a piece: a share `slip` of the positions of a block
-is lost or doubled, evenly or more of one kind than of the other. `log_ratios` adds up all paths,
+is lost or doubled, and one of the two may be more frequent. `log_ratios` adds up all paths,
 position by position and block by block. It is a forward pass of a semi-Markov chain: the state
-after block j is where in the chain it ended. The denominators depend on the chain alone, so they
-are computed once for all keys.
+after block j is the place in the chain where the block ended. The denominators depend only on the
+chain, so they are computed once for all keys.
 
-All terms are positive. Leaving out nonces, components or paths makes E smaller, so that it stays an
-e-value: a `Look` says which ones are worth adding up for a chain (`block_screen` finds them).
+All terms are positive. Leaving out nonces, components or paths makes E smaller, so it stays an
+e-value. A `Look` says which terms are added up for a chain (`block_screen` chooses them).
 """
 
 from __future__ import annotations
@@ -40,41 +40,41 @@ from patternmark.fast.compiled import kernels
 Floats = NDArray[np.float64]
 
 Begins = Literal["start", "anywhere", "inside"]
-FIRST_POSITIONS = 384  # a piece cut out of a design begins within this many positions of its start
+FIRST_POSITIONS = 384  # positions of a design within which a piece that is cut out may begin
 ENTER, LEAVE = (
     1 / 256,
     1 / 64,
-)  # chance per position, and per block, that a marked stretch begins, ends
+)  # probability that a marked stretch begins at a position, and that it ends after a block
 AT_START = 0.5  # share of stretches that begin with the first block, such as a design after a tag
-_SMALLEST_SHARE = 1e-5  # lengths of a piece that are rarer than this are left out
-_DRIFTS = 5.0  # standard deviations of drift that are followed from a known start
+_MIN_LENGTH_SHARE = 1e-5  # rarer lengths of a piece are left out
+_MAX_DRIFT = 5.0  # standard deviations by which a path may drift from a known start
 
 
 @dataclass(frozen=True)
 class Component:
     """One kind of marked chain: how strong the mark is, and what happened to the chain.
 
-    It begins at the "start" of the schedule, "anywhere" in it (a piece that was cut out), or a
-    marked stretch lies somewhere "inside" the chain.
+    The chain begins at the "start" of the schedule, or "anywhere" in it (a piece that was cut
+    out), or a marked stretch lies somewhere "inside" the chain.
     """
 
-    level: int  # of strength: which row of the weights
+    level: int  # the strength: which row of the weights
     slip: float  # the share of positions lost or doubled
     begins: Begins = "start"
-    growth: float = 0.0  # the share doubled less the share lost
+    growth: float = 0.0  # the share doubled minus the share lost
 
     @property
     def pace(self) -> float:
-        """How many letters of the chain one position of the schedule becomes."""
+        """How many letters of the chain one position of the schedule becomes on average."""
         return 1.0 + self.growth
 
 
 class PieceLaw(NamedTuple):
     """Probabilities of the lengths 0..L of a piece: [L + 1] each."""
 
-    whole: Floats  # a block that begins where the piece begins
+    whole: Floats  # for a whole block
     whole_or_longer: Floats
-    rest: Floats  # what is left of a block from a random place in it
+    rest: Floats  # for the rest of a block from a random position in it
     rest_or_longer: Floats
 
     @property
@@ -84,7 +84,7 @@ class PieceLaw(NamedTuple):
 
 @lru_cache(256)
 def piece_law(block: int, slip: float, growth: float = 0.0) -> PieceLaw:
-    """Return the law of piece lengths where each position is lost or doubled by chance.
+    """Return the law of piece lengths if each position is lost or doubled by chance.
 
     >>> piece_law(2, 0.0).whole.tolist(), piece_law(2, 0.0).rest.tolist()
     ([0.0, 0.0, 1.0], [0.0, 0.5, 0.5])
@@ -96,11 +96,11 @@ def piece_law(block: int, slip: float, growth: float = 0.0) -> PieceLaw:
     for _ in range(block):
         whole = np.convolve(whole, one)
         rest[: len(whole)] += whole / block
-    longest = int(np.flatnonzero(whole > _SMALLEST_SHARE)[-1])
+    longest = int(np.flatnonzero(whole > _MIN_LENGTH_SHARE)[-1])
     parts = []
     for law in (whole, rest):
         tails = np.cumsum(law[::-1])[::-1]
-        parts += [np.where(law > _SMALLEST_SHARE, law, 0.0)[: longest + 1], tails[: longest + 1]]
+        parts += [np.where(law > _MIN_LENGTH_SHARE, law, 0.0)[: longest + 1], tails[: longest + 1]]
     return PieceLaw(*parts)
 
 
@@ -111,7 +111,7 @@ def law_of(block: int, component: Component) -> PieceLaw:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """What a chain shows: its letters, and how much each weighs.
+    """The letters of a chain and their weights.
 
     `weights` [levels, n] are log-odds of agreement, 0 where a letter is not scored; `pair` and
     `side` [n] say to which pair a letter belongs and whether it is the first (+1) or second (-1).
@@ -127,7 +127,7 @@ class BlockChain:
         return len(self.letters)
 
     def first(self, letters: int) -> BlockChain:
-        """Return the chain's first letters alone."""
+        """Return a chain of the first `letters` letters only."""
         some = slice(letters)
         return BlockChain(
             self.letters[some], self.weights[:, some], self.pair[some], self.side[some]
@@ -137,8 +137,8 @@ class BlockChain:
 class Look(NamedTuple):
     """Which terms to add up: one component, some nonces, and where the chain may lie.
 
-    Without a `shift` it may lie wherever the component allows. With one, letter i is expected at
-    position i + shift of the schedule, and paths that stray far from there are left out.
+    Without a `shift` the chain may lie wherever the component allows. With a shift, letter i is
+    expected at position i + shift of the schedule, and paths far from there are left out.
     """
 
     component: int
@@ -147,7 +147,7 @@ class Look(NamedTuple):
 
 
 def num_blocks(length: int, block: int, components: Sequence[Component]) -> int:
-    """Return how many blocks of a schedule chains of a length may reach."""
+    """Return how many blocks of a schedule chains of this length may reach."""
     return max(_last_block(length, block, component) for component in components)
 
 
@@ -159,16 +159,16 @@ def _last_block(length: int, block: int, component: Component) -> int:
 
 def _drift(length: int, block: int, component: Component) -> int:
     """Return how far lost and doubled letters may move a chain against its schedule."""
-    variance = component.slip - component.growth**2  # of the letters that a position becomes
-    return block + ceil(_DRIFTS * sqrt(variance * length / component.pace))
+    variance = component.slip - component.growth**2  # of the number of letters per position
+    return block + ceil(_MAX_DRIFT * sqrt(variance * length / component.pace))
 
 
 class Band(NamedTuple):
-    """Where in the chain block j may begin: from stride * j - behind to stride * j + ahead."""
+    """Where block j may begin in the chain: from stride * j - behind to stride * j + ahead."""
 
     behind: int
     ahead: int
-    stride: float  # letters that a block becomes on average
+    stride: float  # average number of letters per block
 
 
 def _band(length: int, block: int, component: Component, shift: int | None) -> Band:
@@ -180,23 +180,23 @@ def _band(length: int, block: int, component: Component, shift: int | None) -> B
     first = int(FIRST_POSITIONS // block * stride)
     if component.begins == "anywhere":
         return Band(first + drift, drift, stride)
-    # A stretch begins at any letter.
+    # A stretch may begin at any letter.
     return Band(first + length + drift + 4 * block, length, stride)
 
 
 def inverse_means(chain: BlockChain, level: int, longest: int) -> Floats:
     """Return 1 / prod cosh(S_p / 2) of the pieces that end at each position: [longest + 1, n + 1].
 
-    Row l, column k is the piece of l letters that ends before letter k; pieces that would begin
-    before the chain are 0.
+    Row l, column k is for the piece of l letters that ends before letter k; it is 0 if that piece
+    would begin before the chain.
     """
     n = chain.length
     result = np.zeros((longest + 1, n + 1))
     result[0] = 1.0
     signed = np.exp(chain.weights[level] * chain.side)
     for length in range(1, min(longest, n) + 1):
-        added = np.arange(n + 1 - length)  # the letter that makes the piece one longer, in front
-        before = np.ones(n + 1 - length)  # exp S_p of its pair p without it
+        added = np.arange(n + 1 - length)  # the first letter of the piece, which is added to it
+        before = np.ones(n + 1 - length)  # exp S_p of its pair p without this letter
         for later in range(1, length):
             same = chain.pair[added + later] == chain.pair[added]
             before *= np.where(same, signed[added + later], 1.0)
@@ -207,14 +207,14 @@ def inverse_means(chain: BlockChain, level: int, longest: int) -> Floats:
 
 
 class _Rule(NamedTuple):
-    """A component laid out for one chain: what the forward pass multiplies with."""
+    """The factors of the forward pass for one component and one chain."""
 
     full: Floats  # [L + 1, n + 1] denominators times the law of a whole block
-    part: Floats  # ... times the law of a block's rest and of entering where the piece begins
+    part: Floats  # ... times the law of the rest of a block and of entering at its first letter
     entering_first: Floats  # [n + 1] probability to enter the first block at a position
-    prior: Floats  # [J] probability to enter the middle of each block
-    leave: float
-    unmarked: float  # probability that the chain carries no mark at all
+    prior: Floats  # [J] probability to enter in the middle of each block
+    leave: float  # probability to leave after a block
+    unmarked: float  # probability that the chain carries no mark
 
 
 @lru_cache(256)
@@ -242,7 +242,7 @@ def _rule(chain: BlockChain, block: int, component: Component, means: Floats, bl
         entering_first = AT_START * at
         prior *= 1.0 - AT_START
         leave, unmarked = LEAVE, float((1.0 - ENTER) ** n)
-    last = n + 1 if leave else min(law.longest, n) + 1  # where an entering piece may end, and one
+    last = n + 1 if leave else min(law.longest, n) + 1  # 1 + the last possible end of a first piece
     part = means[:, :last] * law.rest[:, None]
     if last == n + 1:
         part[:, n] = means[:, n] * law.rest_or_longer
@@ -254,14 +254,14 @@ def _rule(chain: BlockChain, block: int, component: Component, means: Floats, bl
 
 
 def _even_and_odd(half: Floats) -> tuple[Floats, Floats]:
-    """Return cosh and sinh: a letter's factor is cosh + sinh where it agrees, else cosh - sinh."""
+    """Return cosh and sinh: a letter's factor is cosh + sinh if it agrees, else cosh - sinh."""
     up = np.exp(half)
     down = 1.0 / up
     return (up + down) / 2.0, (up - down) / 2.0
 
 
 def every_look(nonces: int, components: Sequence[Component]) -> list[Look]:
-    """Return looks that leave nothing out."""
+    """Return looks at all nonces and components."""
     return [Look(c, np.arange(nonces)) for c in range(len(components))]
 
 
@@ -272,10 +272,10 @@ def log_ratios(
     components: Sequence[Component],
     looks: Sequence[Look] | None = None,
 ) -> Floats:
-    """Return ln of the ratio of every nonce and component: [R, C]; what is left out is -inf.
+    """Return ln of the ratio of every nonce and component: [R, C]; -inf for those left out.
 
     `halves` [R, J, V] are +1 where a block of a nonce promotes a letter and -1 where it does not.
-    A nonce and a component are in one of the looks at most.
+    Each pair of nonce and component may be in one look only.
     """
     nonces, blocks = halves.shape[:2]
     if not np.any(chain.weights):
@@ -293,7 +293,7 @@ def log_ratios(
     longest = max((law_of(block, component).longest for component in used), default=0)
     means = {level: means_of(chain, level, longest) for level in levels}
     factors = {level: _even_and_odd(chain.weights[level] / 2.0) for level in levels}
-    scored = np.where(chain.weights.any(axis=0), chain.letters, 0)  # others may be in no half
+    scored = np.where(chain.weights.any(axis=0), chain.letters, 0)  # other letters may have no pair
     totals = np.zeros((nonces, len(components)))
     exponents = np.zeros((nonces, len(components)))
     for look in looks:
@@ -317,10 +317,10 @@ def _add_up(
     band: Band,
     rule: _Rule,
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Run the forward pass in numpy: totals of `which`, and the powers of two they are times."""
+    """Run the forward pass in numpy: totals of nonces `which`, and exponents of powers of two."""
     full, part, entering_first, prior, leave, unmarked = rule
     nonces, n, longest = len(which), len(letters), len(full) - 1
-    state = np.tile(entering_first, (nonces, 1))  # [R, n + 1] where the next block begins
+    state = np.tile(entering_first, (nonces, 1))  # [R, n + 1] sums by where the next block begins
     total = np.full(nonces, unmarked)
     exponent = np.zeros(nonces, dtype=np.int64)
     for j in range(len(prior)):

@@ -1,14 +1,14 @@
 """The detector of block marks: an e-value that holds for any sequence, and a sharper p-value.
 
-E averages the exact ratio (`block_paths`) over everything that is not known: the nonce, how strong
-the mark is, lost and inserted residues, which part of the chain is marked, and which chain of the
-design this is. Chains of a record share a nonce and have coins of their own, so their ratios
-multiply.
+E averages the exact ratio (`block_paths`) over everything that is unknown: the nonce, the strength
+of the mark, lost and inserted residues, which part of the chain is marked, and which chain of the
+design this is. Chains of a record share a nonce but each has its own coins, so their ratios are
+multiplied.
 
     p_any = 1 / E      holds for every sequence, whoever wrote it: P(E >= t) <= 1 / t over keys
-    p_value = C / E    is sharper: C is the largest t P(E >= t) that was found over natural chains,
-                       designs, repeats and sequences written to fool the detector (`bench
-                       block-null`)
+    p_value = C / E    is smaller: C is the largest t P(E >= t) that was measured for natural
+                       chains, designs, repeats and sequences written to deceive the detector
+                       (`bench block-null`)
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ from patternmark.statistics.block_screen import (
 from patternmark.statistics.likelihood import log_mean_exp
 from patternmark.statistics.rates import agreement_rates
 
-SHORT = 200  # scored residues: shorter chains are likelier to be cut out of a design
+SHORT = 200  # scored residues; chains below this length are more often cut out of a design
 # What numpy needs for a record: counted for 100 to 1,000 residues, 32 nonces and no mark.
-ADDITIONS_PER_LETTER, CALLS_PER_LETTER = 10_500, 107  # additions: of each nonce
-UNMARKED = 0.1  # the chance that a chain of a marked record of several carries no mark
+ADDITIONS_PER_LETTER, CALLS_PER_LETTER = 10_500, 107  # additions: for each nonce
+UNMARKED = 0.1  # probability that one of several chains of a marked record carries no mark
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Components with their weights for long and for short chains, and `unusual` ones.
+    """Components with their weights for long and for short chains, and `unusual` components.
 
-    These share a small part of the weight. They are added up only where a quick look says so.
+    The unusual ones share a small part of the weight. They are added up only if a quick estimate
+    says that they matter.
     """
 
     components: tuple[Component, ...]
@@ -76,23 +77,23 @@ class Mixture:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this mixture, and the rates of letters it goes with, from others."""
+        """A hash that identifies this mixture and the rates of letters."""
         rates = agreement_rates(PROTEIN, Blocks.name).tobytes()
         return sha256(repr(self).encode() + rates).hexdigest()[:8]
 
     @property
     def of_other_chain(self) -> Component:
-        """What is looked for in a record that lacks the first chains of its design."""
+        """The component for records whose chain numbers differ from those of the design."""
         return self.components[1]
 
     def log_weights(self, scored: int) -> NDArray[np.float64]:
-        """Return ln of the weights of every component, for so many scored residues: [C]."""
+        """Return ln of the weights of all components for a number of scored residues: [C]."""
         usual = np.array(self.short_weights if scored < SHORT else self.weights)
         each = self.unusual_share / max(len(self.unusual), 1)
         return np.log([*usual * (1.0 - self.unusual_share), *[each] * len(self.unusual)])
 
 
-# Components and weights were chosen on the third of the backbones that no reported number uses.
+# Components and weights were chosen on a third of the backbones that no reported number uses.
 MIXTURE = Mixture(
     (
         Component(0, 0.003),
@@ -105,14 +106,14 @@ MIXTURE = Mixture(
     ),
     weights=(0.46, 0.03, 0.17, 0.05, 0.23, 0.03, 0.03),
     short_weights=(0.04, 0.22, 0.05, 0.02, 0.05, 0.42, 0.20),
-    # Someone only took residues out, or only put some in: a tenth of them, or more.
+    # Someone only removed residues, or only inserted some: a tenth of all positions or more.
     unusual=tuple(
         Component(2, slip, growth=growth)
         for slip, growth in ((0.11, -0.1), (0.21, -0.19), (0.31, -0.29), (0.11, 0.1), (0.3, 0.27))
     ),
     unusual_share=0.08,
 )
-# A model's rates of positions already say how much each can show: fewer strengths are needed.
+# Rates of positions already say how strong the mark is at each position: fewer levels are needed.
 BACKBONE_MIXTURE = Mixture(
     (
         Component(0, 0.003),
@@ -124,15 +125,16 @@ BACKBONE_MIXTURE = Mixture(
     weights=(0.25, 0.30, 0.20, 0.15, 0.10),
     short_weights=(0.20, 0.30, 0.25, 0.10, 0.15),
 )
-# Chains of a record may have other numbers than in their design. A record that lacks the design's
-# first chains begins with chain 1, 2 or 3; one that begins with other chains has chain 0 later on.
+# Chains of a record may have other numbers than in their design. If the record lacks the first
+# chains of the design, it begins with chain 1, 2 or 3; if it begins with foreign chains, chain 0
+# comes later.
 _LACKING, _BEFORE = (1, 2, 3), (-1, -2)
-_SHIFTED = 0.1  # the share of such records
-_ENOUGH = 12.0  # ln E of a mark that is shown well enough without them
+_SHIFTED_SHARE = 0.1  # the assumed share of such records
+_CLEAR_LOG_E = 12.0  # ln E of a mark that is clear without the other branches
 
 
 class BlockCoins(Protocol):
-    """Where coins come from: a key's schedule, or drawn ones."""
+    """A source of coins: the schedule of a key, or drawn coins."""
 
     block: int
     nonces: int
@@ -141,31 +143,31 @@ class BlockCoins(Protocol):
         """Return the coins of the first blocks of a chain: [blocks, R]."""
 
 
-class Numbered(NamedTuple):
-    """A chain of a record with its number in it."""
+class NumberedChain(NamedTuple):
+    """A chain and its number in the record."""
 
     number: int
     chain: BlockChain
 
 
 class Branch(NamedTuple):
-    """Components that E averages over, where chain numbers differ from the design's by a shift."""
+    """Components that E averages over, for one shift between the chain numbers."""
 
     shift: int  # chain c of the record is chain c + shift of the design
     components: tuple[Component, ...]
     log_weights: NDArray[np.float64]  # [C]
 
-    def met_by(self, pieces: Sequence[Numbered]) -> list[Numbered]:
-        """Return the chains that the design has: those before its first say nothing."""
+    def chains_in_design(self, pieces: Sequence[NumberedChain]) -> list[NumberedChain]:
+        """Return the chains that belong to the design: those whose number is 0 or more there."""
         return [piece for piece in pieces if piece.number + self.shift >= 0]
 
 
 @lru_cache(1024)
 def _branches(mixture: Mixture, scored: int, chains: int) -> list[Branch]:
-    weights = mixture.log_weights(scored) + log(1.0 - _SHIFTED)
+    weights = mixture.log_weights(scored) + log(1.0 - _SHIFTED_SHARE)
     usual = len(mixture.components)
     shifts = [*_LACKING, *(shift for shift in _BEFORE if chains + shift > 0)]
-    share = np.array([log(_SHIFTED / len(shifts))])
+    share = np.array([log(_SHIFTED_SHARE / len(shifts))])
     return [
         Branch(0, mixture.components, weights[:usual]),
         *(
@@ -176,8 +178,8 @@ def _branches(mixture: Mixture, scored: int, chains: int) -> list[Branch]:
     ]
 
 
-def _of_one(log_ratios: NDArray[np.float64], chains: int) -> NDArray[np.float64]:
-    """Return ln of the ratio of one of a record's chains, which may carry no mark."""
+def _mix_unmarked(log_ratios: NDArray[np.float64], chains: int) -> NDArray[np.float64]:
+    """Return ln of a chain's ratio, averaged with 1 if it is one of several: it may be unmarked."""
     if chains == 1:
         return log_ratios
     mixed: NDArray[np.float64] = np.logaddexp(log_ratios + log(1.0 - UNMARKED), log(UNMARKED))
@@ -190,9 +192,9 @@ class BlockStatistic:
     def __init__(
         self, coins: BlockCoins, *, name: str = "auto", source: str = "", screens: bool = True
     ) -> None:
-        """With `screens` only what a quick look finds likely is added up.
+        """With `screens`, only terms that a quick estimate finds likely are added up.
 
-        What is left out of an average makes it smaller, so that p-values still hold.
+        Leaving out terms makes an average smaller, so p-values remain valid.
         """
         self.name = name
         self._screens = screens
@@ -208,11 +210,11 @@ class BlockStatistic:
 
     @classmethod
     def of(cls, key: Key, *, name: str = "auto", source: str = "") -> BlockStatistic:
-        """Return the statistic of a key; `source` says where rates of positions come from."""
+        """Return the statistic for a key; `source` says where rates of positions come from."""
         return cls(key.schedule, name=name, source=source)  # type: ignore[arg-type]
 
     def with_coins(self, coins: BlockCoins) -> BlockStatistic:
-        """Return the same statistic of another key."""
+        """Return this statistic for another key."""
         return BlockStatistic(coins, name=self.name, source=self._source, screens=self._screens)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
@@ -228,7 +230,7 @@ class BlockStatistic:
 
     def _judge(self, reading: Reading) -> Measurement:
         pieces = self.pieces(reading)
-        by_nonce = self._mixed(reading, pieces)  # [R]
+        by_nonce = self._mix(reading, pieces)  # [R]
         total = float(log_mean_exp(by_nonce)) if reading.num_scored else 0.0
         payload, error = likeliest_nonce(by_nonce)
         log_p, floor = self._log_p(np.array([total, self._largest(pieces)]), reading)
@@ -245,54 +247,54 @@ class BlockStatistic:
     def log_ratios(self, reading: Reading) -> NDArray[np.float64]:
         """Return ln of the mixed ratio of each nonce: [R]."""
         with together(*self._work([reading])):
-            return self._mixed(reading, self.pieces(reading))
+            return self._mix(reading, self.pieces(reading))
 
     def _work(self, readings: Sequence[Reading]) -> tuple[int, int]:
         """Return how many additions and calls numpy needs for records, about."""
         letters = sum(len(reading.symbols) for reading in readings)
         return ADDITIONS_PER_LETTER * self.coins.nonces * letters, CALLS_PER_LETTER * letters
 
-    def _mixed(self, reading: Reading, pieces: Sequence[Numbered]) -> NDArray[np.float64]:
+    def _mix(self, reading: Reading, pieces: Sequence[NumberedChain]) -> NDArray[np.float64]:
         first, *others = self.branches(reading)
         logs = [self._of_chains(pieces, first) + first.log_weights]
         if self._screens:
             shown = log_mean_exp(log_mean_exp(logs[0], total=True))
-            others = [b for b in others if shown <= _ENOUGH and self._is_in_reach(pieces, b)]
+            others = [b for b in others if shown <= _CLEAR_LOG_E and self._is_in_reach(pieces, b)]
         logs += [self._of_chains(pieces, branch) + branch.log_weights for branch in others]
         return log_mean_exp(np.concatenate(logs, axis=1), total=True)
 
-    def _is_in_reach(self, pieces: Sequence[Numbered], branch: Branch) -> bool:
-        """Whether a branch of one component may add 1 or more to E, as far as best paths show."""
+    def _is_in_reach(self, pieces: Sequence[NumberedChain], branch: Branch) -> bool:
+        """Whether a branch of one component may add 1 or more to E, judging by best paths."""
         total = np.full(self.coins.nonces, branch.log_weights[0] - log(self.coins.nonces))
-        pieces = branch.met_by(pieces)
+        pieces = branch.chains_in_design(pieces)
         for number, chain in pieces:
             packed = self._packed(number + branch.shift, chain.length)
             estimate = log_ratio_of_path(chain, packed, branch.components[0].pace)
-            total += _of_one(estimate, len(pieces))
+            total += _mix_unmarked(estimate, len(pieces))
         return bool(total.max() >= 0.0)
 
     def branches(self, reading: Reading) -> list[Branch]:
-        """Return what E averages over besides the nonce, with the logarithms of the weights."""
+        """Return what E averages over besides the nonce, with the logarithms of weights."""
         return _branches(self.mixture, min(reading.num_scored, SHORT), len(reading.chains))
 
-    def _of_chains(self, pieces: Sequence[Numbered], branch: Branch) -> NDArray[np.float64]:
-        """Multiply the ratios of a record's chains: [R, C]."""
+    def _of_chains(self, pieces: Sequence[NumberedChain], branch: Branch) -> NDArray[np.float64]:
+        """Return ln of the product of the ratios of a record's chains: [R, C]."""
         shift, components, _ = branch
         total = np.zeros((self.coins.nonces, len(components)))
-        pieces = branch.met_by(pieces)
+        pieces = branch.chains_in_design(pieces)
         chosen = self._looks(pieces, shift, components)
         for (number, chain), own in zip(pieces, chosen, strict=True):
             halves = self.halves(number + shift, chain.length, components)
             found = log_ratios(chain, halves, self.coins.block, components, own)
-            total += _of_one(found, len(pieces))
+            total += _mix_unmarked(found, len(pieces))
         return total
 
     def _looks(
-        self, pieces: Sequence[Numbered], shift: int, components: Sequence[Component]
+        self, pieces: Sequence[NumberedChain], shift: int, components: Sequence[Component]
     ) -> list[list[Look] | None]:
-        """Return which nonces and components of each chain are worth adding up; None: all.
+        """Return which nonces and components to add up for each chain; None: all.
 
-        Chains of a record share a nonce: those likely for one chain are looked at in all.
+        Chains of a record share a nonce: one that is likely for one chain is used for all.
         """
         if not self._screens:
             return [None] * len(pieces)
@@ -309,7 +311,7 @@ class BlockStatistic:
         ]
 
     def _packed(self, chain: int, length: int) -> Packed:
-        """Return the coins that a chain may reach as bits."""
+        """Return the coins of the blocks that a chain may reach, packed as bits."""
         known = self._bits.get(chain)
         if known is None or known.longest < length:
             longest = length + length // 4
@@ -318,7 +320,7 @@ class BlockStatistic:
         return known
 
     def halves(self, chain: int, length: int, components: Sequence[Component]) -> NDArray[np.int8]:
-        """Return what the blocks that a chain may reach promote: [R, J, V]."""
+        """Return what each block that a chain may reach promotes: [R, J, V]."""
         needed = num_blocks(length, self.coins.block, components)
         known = self._halves.get(chain)
         if known is None or known.shape[1] < needed:
@@ -327,10 +329,10 @@ class BlockStatistic:
             self._halves[chain] = known
         return known[:, :needed]
 
-    def pieces(self, reading: Reading) -> list[Numbered]:
-        """Return the chains that say something, numbered as in the record."""
+    def pieces(self, reading: Reading) -> list[NumberedChain]:
+        """Return the chains with scored positions, numbered as in the record."""
         return [
-            Numbered(number, self._chain(reading, rows))
+            NumberedChain(number, self._chain(reading, rows))
             for number, rows in enumerate(reading.chains)
             if np.any(reading.symbols[rows] != UNREAD)
         ]
@@ -338,7 +340,7 @@ class BlockStatistic:
     def _chain(self, reading: Reading, rows: slice) -> BlockChain:
         symbols = reading.symbols[rows]
         if not self._source:
-            weights = self._weights[:, symbols]  # UNREAD finds the last column, 0
+            weights = self._weights[:, symbols]  # UNREAD is -1: the last column, 0
         elif reading.rates is None:
             raise ParameterError(
                 "this detector needs the rates of positions that a model gives: pass them as "
@@ -351,15 +353,15 @@ class BlockStatistic:
         return BlockChain(letters, weights, pair_of_letter()[letters], side_of_letter()[letters])
 
     def _log_p(self, totals: NDArray[np.float64], reading: Reading) -> NDArray[np.float64]:
-        """Return ln p of values of ln E."""
+        """Return ln p for values of ln E."""
         if self.name == "lr":
             return markov(totals)
         longest = max((int(np.count_nonzero(p != UNREAD)) for p in reading.parts), default=0)
         return log_c.log_p(self.coins.block, self.mixture.digest, longest, totals)
 
-    def _largest(self, pieces: Sequence[Numbered]) -> float:
-        """Return ln E where every letter agrees with one nonce: nothing can show more."""
-        # A letter that is not scored has weights of 0 and adds nothing.
+    def _largest(self, pieces: Sequence[NumberedChain]) -> float:
+        """Return ln E if every letter agreed with one nonce: the largest possible value."""
+        # A letter that is not scored has weight 0 and adds nothing.
         strongest = [piece.chain.weights.max(axis=0) for piece in pieces]
         agreeing = sum(float((log(2.0) - np.logaddexp(0.0, -own)).sum()) for own in strongest)
         return max(agreeing - log(self.coins.nonces), 0.0)

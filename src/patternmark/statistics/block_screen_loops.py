@@ -1,4 +1,4 @@
-"""The loops of `block_screen`, compiled by numba: the same whole numbers."""
+"""The loops of `block_screen`, compiled by numba: they return the same whole numbers."""
 
 # mypy: ignore-errors
 
@@ -8,10 +8,10 @@ import numpy as np
 from numba import njit
 
 from patternmark.fast.lanes import (
-    ABREAST,
     CHUNK,
     CHUNK_PLANES,
     LANES,
+    WORDS_PER_VECTOR,
     count_chunk,
     extend_stretch,
     path_step_32,
@@ -71,9 +71,9 @@ def best_paths(words, letters, weights, expected, strays, block, front, cost, na
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _places(letters, block, width, empty):
-    """Return where in a table each letter's words begin, for every rest of a shift: whole chunks.
+    """Return where each letter's words begin in a table: [rest of a shift, letters in full chunks].
 
-    Row `empty` of the table has no bit set; it fills the last chunk.
+    Row `empty` of the table has no bits set; it fills the last chunk.
     """
     places = np.empty((block, -(-len(letters) // CHUNK) * CHUNK), dtype=np.int64)
     for rest in range(block):
@@ -91,14 +91,14 @@ def _stretches_of_word(words, places, bias, cost, block, front, first, groups, r
     before, after = rows[0], rows[1]
     for s in range(len(bias)):
         at = s * CHUNK
-        # Groups of shifts that put the whole segment before the schedule have nothing to add.
-        begin = max(0, (-(at // block) - (front - ABREAST) - first) // ABREAST)
+        # Skip groups of shifts that put the whole segment before the start of the schedule.
+        begin = max(0, (-(at // block) - (front - WORDS_PER_VECTOR) - first) // WORDS_PER_VECTOR)
         for rest in range(block):
             for g in range(begin, groups):
-                start = front + first + g * ABREAST
+                start = front + first + g * WORDS_PER_VECTOR
                 count_chunk(words, places[rest], at, start, planes)
-                for which in range(ABREAST):
-                    shift = (g * ABREAST + which) * block + rest
+                for which in range(WORDS_PER_VECTOR):
+                    shift = (g * WORDS_PER_VECTOR + which) * block + rest
                     extend_stretch(
                         planes, which, bias[s], cost, before, after, (shift + 1) * LANES, best,
                         label, shift,
@@ -113,8 +113,8 @@ def best_stretches(words, letters, bias, cost, block, front, first, groups):
     places = _places(letters, block, width, words.shape[1] - 1)
     scores = np.zeros((len(words), LANES), dtype=np.uint8)
     shifts = np.zeros((len(words), LANES), dtype=np.uint16)
-    rows = np.empty((2, (groups * ABREAST * block + 2) * LANES), dtype=np.uint8)
-    planes = np.empty(CHUNK_PLANES * ABREAST, dtype=np.uint64)
+    rows = np.empty((2, (groups * WORDS_PER_VECTOR * block + 2) * LANES), dtype=np.uint8)
+    planes = np.empty(CHUNK_PLANES * WORDS_PER_VECTOR, dtype=np.uint64)
     for w in range(len(words)):
         _stretches_of_word(
             words[w].reshape(-1), places, bias, cost, block, front, first, groups, rows, planes,

@@ -1,7 +1,7 @@
 """Likelihood ratios for a schedule of keys that repeats after a period (see `likelihood`).
 
-Phases, not keys, are the states: along an undisturbed path the phase stays as it is, so the
-factors of a few positions are multiplied together before the states are touched.
+The states are phases, not keys: the phase does not change along a path without slips. So the
+factors of a few positions are multiplied before the states are updated.
 """
 
 from __future__ import annotations
@@ -11,12 +11,24 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.fast.compiled import LANES, NEGLIGIBLE, RESCALE, kernels, together
-from patternmark.statistics.likelihood import Component, Worth, log_mean_exp, with_unread, worth
-from patternmark.statistics.phase_sums import around, exactly, in_fours, laid_out, last_read
+from patternmark.fast.compiled import LANES, NEGLIGIBLE, RESCALE_EVERY, kernels, together
+from patternmark.statistics.likelihood import (
+    Component,
+    SymbolFactors,
+    log_mean_exp,
+    symbol_factors,
+    with_unread,
+)
+from patternmark.statistics.phase_sums import (
+    double_period,
+    last_read,
+    pad_to_fours,
+    round_down,
+    values_by_key,
+)
 
-_AT_ONCE = 2**22  # phases times positions times sequences that are looked up together
-_FEW_STARTS = 4
+_LOOK_UPS_AT_ONCE = 2**22  # phases x positions x sequences that are looked up together
+_MAX_SINGLE_STARTS = 4  # starts up to which each is summed by itself, instead of all phases
 
 
 class PathRatios:
@@ -25,27 +37,29 @@ class PathRatios:
     def __init__(
         self,
         promoted: NDArray[np.bool_],
-        worths: dict[tuple[int, bool], Worth],
+        factors: dict[tuple[int, bool], SymbolFactors],
         starts: NDArray[np.int64],
         components: Sequence[Component],
     ) -> None:
-        """`promoted` [P, V] are each key's symbols, `worths` the factors of each table."""
+        """`promoted` [P, V]: the symbols of each key; `factors`: the factors of each table."""
         self.components = tuple(components)
         self.period = len(promoted)
         self._starts = starts
-        self._keyed = around(with_unread(promoted))
+        self._keyed = double_period(with_unread(promoted))
         self._factors = {
-            c.table: laid_out(self._keyed, tuple(v.astype(np.float32) for v in worths[c.table]))
+            c.table: values_by_key(
+                self._keyed, tuple(v.astype(np.float32) for v in factors[c.table])
+            )
             for c in components
             if not c.is_steady
         }
         self._steady = {
-            c.table: tuple(exactly(v) for v in worths[c.table].logs())
+            c.table: tuple(round_down(v) for v in factors[c.table].logs())
             for c in components
             if c.is_steady
         }
         self._logs = {
-            c.table: laid_out(self._keyed, self._steady[c.table])
+            c.table: values_by_key(self._keyed, self._steady[c.table])
             for c in components
             if c.is_steady and not self._is_from_few(c)
         }
@@ -53,8 +67,8 @@ class PathRatios:
     def log_ratios(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln LR of every component: symbols [B, n], padded with UNREAD -> [B, C]."""
         batch, length = symbols.shape
-        rows = max(1, _AT_ONCE // max(1, length * self.period))
-        parts = [self._some(in_fours(symbols[at : at + rows])) for at in range(0, batch, rows)]
+        rows = max(1, _LOOK_UPS_AT_ONCE // max(1, length * self.period))
+        parts = [self._some(pad_to_fours(symbols[at : at + rows])) for at in range(0, batch, rows)]
         return np.concatenate(parts) if parts else np.zeros((0, len(self.components)))
 
     def _some(self, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -71,8 +85,8 @@ class PathRatios:
         return result
 
     def _is_from_few(self, component: Component) -> bool:
-        """Whether so few phases count that it does not pay to add up all of them."""
-        return not component.anywhere and len(self._starts) <= _FEW_STARTS
+        """Whether the first phase is one of a few: then it is faster to add up only these."""
+        return not component.anywhere and len(self._starts) <= _MAX_SINGLE_STARTS
 
     def _steady_sums(self, component: Component, symbols: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return ln LR of every phase that may be the first: [B, phases]."""
@@ -85,7 +99,7 @@ class PathRatios:
         """Return ln LR of every phase: [B, P]."""
         loops = kernels(symbols.size * self.period)
         if loops is None:
-            return np.asarray(self._looked_up(self._logs[table], symbols).sum(axis=0, dtype=float))
+            return np.asarray(self._values_of(self._logs[table], symbols).sum(axis=0, dtype=float))
         sums = np.zeros((len(symbols), self.period))
         loops.phase_sums(self._logs[table], symbols, last_read(symbols), sums)
         return sums
@@ -98,16 +112,16 @@ class PathRatios:
         agreeing, other = self._steady[table]
         sums = np.empty((len(self._starts), len(symbols)))
         for number, start in enumerate(self._starts.tolist()):
-            key = (place + start) % len(agreeing)  # of a period, or 0 where all are alike
+            key = (place + start) % len(agreeing)  # 0 if all keys have the same factors
             agrees = self._keyed[symbols, place + start]
             logs = np.where(agrees, agreeing[key, symbols], other[key, symbols])
             sums[number] = logs.sum(axis=1, dtype=float)
         return sums.T
 
-    def _looked_up(
+    def _values_of(
         self, windows: NDArray[np.float32], symbols: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Return what each symbol is worth under every phase: [n, B, P]."""
+        """Return the factor of each symbol under every phase, or its logarithm: [n, B, P]."""
         views = np.lib.stride_tricks.sliding_window_view(windows, self.period, axis=1)
         first = np.arange(symbols.shape[1]) % self.period
         return np.asarray(views[symbols.T, first[:, None]])
@@ -115,10 +129,10 @@ class PathRatios:
     def _forward(
         self, component: Component, symbols: NDArray[np.int64], steps: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Sum over all paths: [B, n] -> totals [B] and the powers of two they are to be times.
+        """Sum over all paths: [B, n] -> totals [B] and exponents of powers of two [B].
 
-        Each row is summed at its own end, after its `steps`: what stands beside it in the batch
-        must not change how often it is rounded.
+        Each row is summed at its own end, after its `steps`: other rows of the batch must not
+        change how often it is rounded.
         """
         windows = self._factors[component.table]
         prior = _prior(component, self.period, self._starts)
@@ -132,12 +146,12 @@ class PathRatios:
             rule = (component.stride, stay, move, edge, prior)
             loops.forward(windows, symbols, steps, *rule, total, exponent)
             return total, exponent
-        ring = np.zeros((len(symbols), self.period + 2), dtype=np.float32)  # its ends repeat
+        ring = np.zeros((len(symbols), self.period + 2), dtype=np.float32)  # circular: ends repeat
         marked, low, high = ring[:, 1:-1], ring[:, :-2], ring[:, 2:]
-        before = np.full(len(symbols), float(edge > 0.0))  # not marked yet
-        after = np.zeros(len(symbols))  # marked no longer
+        before = np.full(len(symbols), float(edge > 0.0))  # paths before the marked stretch
+        after = np.zeros(len(symbols))  # paths after the marked stretch
         marked[:] = 0.0 if edge > 0.0 else prior
-        products = _in_strides(self._looked_up(windows, symbols), component.stride)
+        products = _in_strides(self._values_of(windows, symbols), component.stride)
         power = np.zeros(len(symbols), dtype=np.int64)
         for number in range(longest):
             if edge > 0.0:
@@ -150,7 +164,7 @@ class PathRatios:
                 marked += (edge * before).astype(np.float32)[:, None] * prior
                 before *= 1.0 - edge
             marked *= products[number]
-            if number % RESCALE == RESCALE - 1:
+            if number % RESCALE_EVERY == RESCALE_EVERY - 1:
                 largest = np.maximum(marked.max(axis=1), np.maximum(before, after))
                 shift = np.frexp(largest)[1]
                 marked *= np.ldexp(np.float32(1.0), -shift)[:, None]
@@ -174,7 +188,7 @@ def _in_strides(single: NDArray[np.float32], stride: int) -> NDArray[np.float32]
 
 
 def _row_sums(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Sum rows [B, P] in a few lanes side by side, in the order of the compiled loop."""
+    """Sum rows [B, P] in LANES partial sums, in the same order as the compiled loop."""
     batch, period = values.shape
     filled = values
     if period % LANES:
@@ -196,11 +210,11 @@ def _prior(component: Component, period: int, starts: NDArray[np.int64]) -> NDAr
 class CyclicRatio:
     """Likelihood ratios of some nonces, or of all.
 
-    `promoted` [P, V] says for each nonce which symbols its keys promote; `rates` [levels, V] how
-    often a marked symbol agrees; `starts` are the keys a sequence may begin with; `shares` how
-    often chance agrees (see `likelihood.worth`); `times` [V] how often symbols stand in their
-    records, for components that share them. Of many nonces a few are looked at: what is left out
-    of a mixture makes it smaller, never invalid.
+    `promoted` has an array [P, V] for each nonce: which symbols its keys promote. `rates` [levels,
+    V]: how often a marked symbol agrees. `starts`: the keys that a sequence may begin with.
+    `shares`: how often symbols agree by chance (see `likelihood.symbol_factors`). `times` [V]: how
+    often symbols occur in their records, for shared components. If there are many nonces, only a
+    few are computed: leaving out terms makes a mixture smaller, never invalid.
     """
 
     def __init__(
@@ -225,7 +239,7 @@ class CyclicRatio:
     ) -> NDArray[np.float64]:
         """Return ln LR of nonces and components: symbols [B, n] -> [B, R, C].
 
-        The nonces to look at may be `chosen` [B, few]; then [B, few, C], in their order.
+        With `chosen` [B, few], only these nonces are computed, in this order: [B, few, C].
         """
         if chosen is None:
             chosen = np.tile(np.arange(self.nonces), (len(symbols), 1))
@@ -245,13 +259,13 @@ class CyclicRatio:
     def _paths_of(self, nonce: int) -> PathRatios:
         if nonce not in self._paths:
             promoted = self._promoted[nonce]
-            worths = {c.table: self._worth_of(promoted, c) for c in self.components}
-            self._paths[nonce] = PathRatios(promoted, worths, self._starts, self.components)
+            factors = {c.table: self._factors_of(promoted, c) for c in self.components}
+            self._paths[nonce] = PathRatios(promoted, factors, self._starts, self.components)
         return self._paths[nonce]
 
-    def _worth_of(self, promoted: NDArray[np.bool_], component: Component) -> Worth:
+    def _factors_of(self, promoted: NDArray[np.bool_], component: Component) -> SymbolFactors:
         rates = self._rates[component.level]
-        found = worth(promoted, rates, self._frequencies, self._shares)
+        found = symbol_factors(promoted, rates, self._frequencies, self._shares)
         if component.is_shared and self._times is not None:
             return found.shared(self._times)
         return found

@@ -1,9 +1,9 @@
-"""Statistics of alphabets of many symbols: each batch is judged over the symbols it has.
+"""Excerpts: for large alphabets, each batch is judged over the symbols that it contains.
 
-A statistic keeps what every symbol is worth under every key of a schedule. A vocabulary of 262,144
-tokens has too many for that, and a batch of sequences has few of them. So its symbols are numbered
-anew, and a statistic is made for the excerpt of the schedule that has these symbols alone. What a
-sequence is worth does not depend on symbols it does not have: verdicts are the same.
+A statistic stores a factor for every symbol under every key of a schedule. A vocabulary of 262,144
+tokens has too many for that, but a batch of sequences contains few of them. So these symbols get
+new numbers, and a statistic is made for the excerpt of the schedule that has only these symbols.
+Symbols that a sequence does not contain cannot change its result: verdicts are the same.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from patternmark.core.reading import Reading
 from patternmark.core.schemes import Circle
 from patternmark.statistics.base import Measurement, NullCurve, Statistic
 
-_ENTRIES_AT_ONCE = 2**23  # of an excerpt, keys times symbols: what is made of it takes 150 MB
-_MOST_TIMES = 2**32  # that a symbol may stand in a record
-_LEAST_NONCES = 4  # the tables of one nonce take as much as the bits of some
+_MAX_ENTRIES = 2**23  # keys x symbols of an excerpt: its tables take 150 MB
+_TIMES_LIMIT = 2**32  # more than a symbol can occur in a record
+_MIN_NONCES = 4  # nonces that count at least: the tables of one nonce take the memory of several
 
 
 @dataclass(frozen=True, eq=False)
 class Excerpt:
-    """A schedule of some symbols alone, with numbers of its own from 0; all else is the same.
+    """A schedule reduced to some symbols, which are numbered from 0; all else is unchanged.
 
     >>> from patternmark.core.partition import Partition
     >>> schedule = Partition(np.array([0, 1, 0, 1]), 2)
@@ -39,24 +39,24 @@ class Excerpt:
 
     whole: Circle
     symbols: NDArray[np.int64]  # [U], ascending
-    times: NDArray[np.int64]  # [U] how often each stands in its record; 1 where that is not asked
+    times: NDArray[np.int64]  # [U] how often each occurs in its record; 1 if that does not matter
 
     @classmethod
     def of(
         cls, whole: Circle, symbols: NDArray[np.int64], times: NDArray[np.int64] | None = None
     ) -> Excerpt:
-        """Return the schedule of the symbols that occur; UNREAD is not a symbol.
+        """Return the excerpt for the symbols that occur; UNREAD is not a symbol.
 
-        A symbol that stands a different number of times in another record has another number.
+        A symbol that occurs a different number of times in another record gets another number.
         """
         read = symbols != UNREAD
         used = np.unique(_with_times(symbols, times)[read])
-        return cls(whole, used // _MOST_TIMES, used % _MOST_TIMES + 1)
+        return cls(whole, used // _TIMES_LIMIT, used % _TIMES_LIMIT + 1)
 
     def numbered(
         self, symbols: NDArray[np.int64], times: NDArray[np.int64] | None = None
     ) -> NDArray[np.int64]:
-        """Return the excerpt's own numbers of symbols; UNREAD stays."""
+        """Return the numbers of symbols in this excerpt; UNREAD stays."""
         used = _with_times(self.symbols, self.times)
         numbers = np.searchsorted(used, _with_times(symbols, times))
         return np.where(symbols == UNREAD, UNREAD, numbers)
@@ -79,7 +79,7 @@ class Excerpt:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """How often chance agrees with each key in the whole alphabet."""
+        """How often symbols of the whole alphabet agree with each key by chance."""
         return self.whole.shares
 
     def promoted(self, nonce: int) -> NDArray[np.bool_]:
@@ -88,12 +88,12 @@ class Excerpt:
 
 
 def _with_times(symbols: NDArray[np.int64], times: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return one number for each symbol and how often it stands there."""
-    return np.asarray(symbols * _MOST_TIMES + (0 if times is None else times - 1))
+    """Return one number for each pair of a symbol and how often it occurs."""
+    return np.asarray(symbols * _TIMES_LIMIT + (0 if times is None else times - 1))
 
 
 class Layouts(Sequence[NDArray[np.bool_]]):
-    """What the keys of each nonce promote [P, V], laid out when it is asked for."""
+    """What the keys of each nonce promote [P, V], computed when it is asked for."""
 
     def __init__(self, schedule: Circle | Excerpt) -> None:
         self._schedule = schedule
@@ -114,14 +114,14 @@ class Layouts(Sequence[NDArray[np.bool_]]):
 
 
 def needs_excerpts(key: Key) -> bool:
-    """Whether a key's alphabet is too large to be laid out whole."""
+    """Whether a key's alphabet is too large to compute the whole schedule."""
     return key.profile.alphabet.size > SMALL_ALPHABET
 
 
 def excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt | None, list[Reading]]:
-    """Return the excerpt of a key's schedule that readings need, and them in its numbers.
+    """Return the excerpt of a key's schedule that readings need, and the readings in its numbers.
 
-    An alphabet that is small enough has no excerpt.
+    The excerpt is None if the alphabet is small.
     """
     return _excerpt_of(key, readings) if needs_excerpts(key) else (None, list(readings))
 
@@ -138,9 +138,9 @@ def _excerpt_of(key: Key, readings: Sequence[Reading]) -> tuple[Excerpt, list[Re
 
 
 def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
-    """Yield readings in turn, as many together as have not too many symbols for one excerpt."""
-    nonces = max(key.circle.nonces, _LEAST_NONCES)
-    most_symbols = _ENTRIES_AT_ONCE // (key.circle.period * nonces)
+    """Split readings into batches, in order, that do not have too many symbols for one excerpt."""
+    nonces = max(key.circle.nonces, _MIN_NONCES)
+    most_symbols = _MAX_ENTRIES // (key.circle.period * nonces)
     some: list[Reading] = []
     symbols: set[int] = set()
     for reading in readings:
@@ -154,14 +154,14 @@ def in_parts(key: Key, readings: Sequence[Reading]) -> Iterator[list[Reading]]:
         yield some
 
 
-class OfExcerpts:
-    """A statistic that is made anew for the symbols of each batch."""
+class PerBatchStatistic:
+    """A statistic that is made again for the symbols of each batch."""
 
     def __init__(self, make: Callable[[Key, Excerpt], Statistic], key: Key) -> None:
         self._make, self._key = make, key
-        anyone = self.made_for([])[0]
-        self.name, self.signature = anyone.name, anyone.signature
-        self.reads_repeats = getattr(anyone, "reads_repeats", False)
+        empty = self.made_for([])[0]
+        self.name, self.signature = empty.name, empty.signature
+        self.reads_repeats = getattr(empty, "reads_repeats", False)
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
@@ -172,11 +172,11 @@ class OfExcerpts:
         return found
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return what chance does with a record whose `statistic` was measured."""
+        """Return the null for a record whose `statistic` was measured."""
         own, numbered = self.made_for([reading])
         return own.null_curve(numbered[0], statistic)
 
     def made_for(self, readings: Sequence[Reading]) -> tuple[Statistic, list[Reading]]:
-        """Return the statistic of the symbols that readings have, and them in its numbers."""
+        """Return a statistic for the symbols of readings, and the readings in its numbers."""
         excerpt, numbered = _excerpt_of(self._key, readings)
         return self._make(self._key, excerpt), numbered

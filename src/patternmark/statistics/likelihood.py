@@ -1,17 +1,17 @@
-"""How much better a mark explains a sequence than chance does: a likelihood ratio, mixed.
+"""How much better a mark explains a sequence than chance does: a mixed likelihood ratio.
 
-A marked position agrees with its key (the symbol is one the key promotes) more often than chance
-would have it. Given a path, the key of every position, the likelihood ratio is a product with one
-factor for each scored symbol x,
+A marked position agrees with its key (the key promotes its symbol) more often than by chance.
+Given a path, that is the key of every position, the likelihood ratio is a product with one factor
+for each scored symbol x,
 
-    q_x / b            where x agrees with the key, b = the share of chance,
-    (1 - q_x) / (1 - b)        where it does not,
+    q_x / b                    if x agrees with the key; b is the rate of agreement by chance,
+    (1 - q_x) / (1 - b)        if it does not,
 
 and under the null each factor has mean 1. Paths are unknown: where a sequence starts in the
-schedule (a phase), whether symbols were lost or inserted (a slip moves the phase by one), which
-stretch is marked at all. A sum over all paths, weighted by a prior, still has mean 1: it is an
-e-value, and 1/LR bounds the p-value at any length. So has every mixture over agreement and slip
-rates, and leaving terms out only makes it smaller.
+schedule (a phase), whether symbols were lost or inserted (a slip moves the phase by one), and which
+stretch is marked. A sum over all paths, weighted by a prior, still has mean 1: it is an e-value,
+and 1/LR bounds the p-value at any length. The same is true of every mixture over agreement and
+slip rates, and leaving out terms only makes it smaller.
 
 `cyclic` computes it for schedules that repeat, `ChainRatio` for any other chain of keys.
 """
@@ -33,23 +33,23 @@ class Component:
 
     level: int  # which agreement rates: a row of `rates`
     slip: float = 0.0  # probability per position that the phase moves by one, up or down
-    edge: float = 0.0  # probability per position that a marked stretch begins, or ends; 0: all
+    edge: float = 0.0  # probability per position that a marked stretch begins, or ends; 0: no edges
     anywhere: bool = False  # any phase may be the first; otherwise one of the schedule's starts
-    is_shared: bool = False  # a symbol that stands r times in a record counts 1/r each time
+    is_shared: bool = False  # a symbol that occurs r times in a record counts 1/r each time
 
     @property
     def table(self) -> tuple[int, bool]:
-        """Which factors of symbols it uses."""
+        """Which table of symbol factors this component uses."""
         return self.level, self.is_shared
 
     @property
     def stride(self) -> int:
-        """After how many positions slips and edges are looked for: the rarer, the less often."""
+        """Positions per step; a path may slip once per step. Rare slips need fewer steps."""
         return 1 if self.slip > 0.1 else 2 if self.slip > 0.01 else 4
 
     @property
     def per_step(self) -> tuple[float, float]:
-        """The probabilities of slip and edge in one stride."""
+        """The probabilities of a slip and of an edge in one stride."""
         slip, edge = (1.0 - (1.0 - rate) ** self.stride for rate in (self.slip, self.edge))
         return slip, edge
 
@@ -63,21 +63,21 @@ class Component:
 class Mixture:
     """Components, and their weights for long and for short sequences.
 
-    What is shorter than a usual chain is likelier to be cut out of one.
+    A short sequence is more often cut out of a longer one.
     """
 
     components: tuple[Component, ...]
     weights: tuple[float, ...]
     short_weights: tuple[float, ...]
-    any_weights: tuple[float, ...] = ()  # of an e-value for any text: shared components alone
+    any_weights: tuple[float, ...] = ()  # for an e-value that holds for any text: shared ones only
 
     @property
     def digest(self) -> str:
-        """What tells this mixture from others."""
+        """A hash that identifies this mixture."""
         return sha256(repr(self).encode()).hexdigest()[:8]
 
     def log_weights(self, scored: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ln of the weights for sequences of so many scored symbols: [B] -> [B, C]."""
+        """Return ln of the weights, given the numbers of scored symbols: [B] -> [B, C]."""
         is_short = (np.asarray(scored) < SHORT)[..., None]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.where(is_short, self.short_weights, self.weights)))
@@ -91,12 +91,12 @@ class Mixture:
         return log_mean_exp(log_ratios + weights.reshape(len(weights), *between, -1), total=True)
 
     def mix_for_any(self, log_ratios: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return ln of the e-value that holds for any text: [..., C] -> [...]."""
+        """Return ln of an e-value that holds for any text: [..., C] -> [...]."""
         with np.errstate(divide="ignore"):
             return log_mean_exp(log_ratios + np.log(self.any_weights), total=True)
 
 
-SHORT = 200
+SHORT = 200  # scored symbols; sequences below this length have the `short_weights`
 # Weights and rates were chosen on a third of the backbones that no reported number uses.
 PAPER_MIXTURE = Mixture(
     (
@@ -111,9 +111,9 @@ PAPER_MIXTURE = Mixture(
     weights=(0.28, 0.03, 0.22, 0.08, 0.15, 0.14, 0.10),
     short_weights=(0.08, 0.60, 0.12, 0.06, 0.04, 0.05, 0.05),
 )
-# Texts: whole ones, windows, and such with words lost, added, swapped or replaced. Every slip turns
-# the halves around, so edited text needs high rates of them. Weights were chosen on 300 translated
-# paragraphs that no reported number uses.
+# Whole texts, windows, and texts with words lost, added, swapped or replaced. Every slip exchanges
+# a half and its complement, so edited texts need high slip rates. Weights were chosen on 300
+# translated paragraphs that no reported number uses.
 _TEXT_WEIGHTS = (
     *(0.045, 0.065, 0.20, 0.15, 0.20, 0.115, 0.025, 0.055, 0.04),
     *(0.03, 0.0, 0.025, 0.025, 0.025),  # shared
@@ -141,31 +141,31 @@ TEXT_MIXTURE = Mixture(
 )
 
 
-class Worth(NamedTuple):
-    """What each symbol is worth where it agrees with its key, and where it does not.
+class SymbolFactors(NamedTuple):
+    """Likelihood-ratio factor of each symbol if it agrees with its key, and if it disagrees.
 
-    [P, V + 1] each, or [1, V + 1] where all keys are alike; UNREAD comes last.
+    Each is [P, V + 1], or [1, V + 1] if all keys have the same factors; UNREAD comes last.
     """
 
-    agreeing: NDArray[np.float64]
-    other: NDArray[np.float64]
+    agree: NDArray[np.float64]
+    disagree: NDArray[np.float64]
 
-    def shared(self, times: NDArray[np.int64]) -> Worth:
-        """Return what symbols are worth that stand so many times [V] and share one coin.
+    def shared(self, times: NDArray[np.int64]) -> SymbolFactors:
+        """Return the factors of symbols that occur `times` [V] and share one coin.
 
         Factors have mean 1 over the coin, so by Hoelder's inequality a product of r of them, each
-        to the power of 1/r, has a mean of 1 at most: whichever keys the r places meet.
+        to the power of 1/r, has a mean of 1 at most, whichever keys the r places have.
         """
         power = np.append(1.0 / times, 1.0)
-        return Worth(self.agreeing**power, self.other**power)
+        return SymbolFactors(self.agree**power, self.disagree**power)
 
-    def logs(self) -> Worth:
+    def logs(self) -> SymbolFactors:
         """Return the logarithms."""
-        return Worth(np.log(self.agreeing), np.log(self.other))
+        return SymbolFactors(np.log(self.agree), np.log(self.disagree))
 
-    def under(self, promoted: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return what symbols are worth under keys that promote these [P, V]: [P, V + 1]."""
-        return np.where(with_unread(promoted), self.agreeing, self.other)
+    def for_keys(self, promoted: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the factors under keys that promote these symbols [P, V]: [P, V + 1]."""
+        return np.where(with_unread(promoted), self.agree, self.disagree)
 
 
 def with_unread(promoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -173,32 +173,32 @@ def with_unread(promoted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.append(promoted, np.zeros((len(promoted), 1), dtype=bool), axis=1)
 
 
-def worth(
+def symbol_factors(
     promoted: NDArray[np.bool_],
     rates: NDArray[np.float64],
     frequencies: NDArray[np.float64] | None = None,
     shares: NDArray[np.float64] | None = None,
-) -> Worth:
-    """Return the factors of each symbol under keys that promote it and under others.
+) -> SymbolFactors:
+    """Return the factors of each symbol under keys that promote it and under other keys.
 
-    `shares` are those of chance, of every key or of all of them: [P] or [1]. Without them they are
-    counted: of all symbols that any key promotes. With `frequencies` every key's factors have mean
-    1 under them; otherwise under these chances.
+    `shares` [P] or [1] are rates of agreement by chance, for each key or for all. If they are not
+    given, they are counted: a key's share of all symbols that any key promotes. Every key's factors
+    have mean 1 under `frequencies` of symbols if these are given, otherwise under `shares`.
     """
-    scored: NDArray[np.bool_] = np.ones(promoted.shape[1], dtype=bool)  # as far as they are read
+    scored: NDArray[np.bool_] = np.ones(promoted.shape[1], dtype=bool)
     if shares is None:
         scored = np.asarray(promoted.any(axis=0))
         shares = promoted.sum(axis=1) / np.count_nonzero(scored)
     chance = shares[:1, None] if np.all(shares == shares[0]) else shares[:, None]
     both = (rates / chance, (1.0 - rates) / (1.0 - chance))
-    found = Worth(*(_with_nothing(np.where(scored, values, 1.0)) for values in both))
+    found = SymbolFactors(*(_append_one(np.where(scored, values, 1.0)) for values in both))
     if frequencies is None:
         return found
-    means = found.under(promoted)[:, :-1] @ frequencies[:, None]
-    return Worth(*(_with_nothing(values[:, :-1] / means) for values in found))
+    means = found.for_keys(promoted)[:, :-1] @ frequencies[:, None]
+    return SymbolFactors(*(_append_one(values[:, :-1] / means) for values in found))
 
 
-def _with_nothing(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _append_one(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Add the factor of UNREAD, 1: [P, V] -> [P, V + 1]."""
     return np.append(values, np.ones((len(values), 1)), axis=1)
 
@@ -210,13 +210,14 @@ def factors(
     shares: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return the factor of each symbol under each key; UNREAD comes last: [P, V + 1]."""
-    return worth(promoted, rates, frequencies, shares).under(promoted)
+    return symbol_factors(promoted, rates, frequencies, shares).for_keys(promoted)
 
 
 class ChainRatio:
-    """The same for any chain of keys (A, Q): an inserted symbol repeats a key, a lost one skips.
+    """Likelihood ratios for any chain of a few keys (A, Q); the states are keys.
 
-    States are keys. There is no edge: use it for chains that are no cycle, of few keys.
+    An inserted symbol repeats a key, a lost symbol skips one. Edges are not supported: use
+    `cyclic` for chains that are cycles.
     """
 
     def __init__(

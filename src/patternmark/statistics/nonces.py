@@ -1,4 +1,4 @@
-"""The nonces of a key: which one a text has, and which are worth an exact look."""
+"""The nonces of a key: a quick screen that chooses those for which exact ratios are computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patternmark.statistics.excerpts import Excerpt
 from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.stretches import NonceCoins, RoughRatios, Shape
 
-FEW_NONCES = 2  # of many that are looked at
+NONCES_TESTED = 2  # nonces of a key whose exact ratio is computed
 
 
 class NonceScreen:
@@ -34,7 +34,7 @@ class NonceScreen:
     def log_ratios(self, readings: Sequence[Reading]) -> NDArray[np.float64]:
         """Return ln of the rough ratio of every record and nonce: [records, R].
 
-        Where there is one nonce there is no choice, and they are 0.
+        If the key has only one nonce, they are 0.
         """
         if self._rough is None:
             return np.zeros((len(readings), self._nonces))
@@ -45,6 +45,6 @@ class NonceScreen:
 
 def likeliest_nonces(log_ratios: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the few best nonces of each row: [B, R] -> [B, few]."""
-    if log_ratios.shape[1] <= FEW_NONCES:
+    if log_ratios.shape[1] <= NONCES_TESTED:
         return np.tile(np.arange(log_ratios.shape[1]), (len(log_ratios), 1))
-    return np.argpartition(-log_ratios, FEW_NONCES - 1, axis=1)[:, :FEW_NONCES]
+    return np.argpartition(-log_ratios, NONCES_TESTED - 1, axis=1)[:, :NONCES_TESTED]

@@ -1,15 +1,15 @@
-"""The paper's marks, each position weighted by what a model says it can carry.
+"""A detector for the paper's marks that weights each position by a model's expected rate.
 
-With rates q of positions (`expected_rates`), the best statistic of one phase is a sum of signs
-with weights,
+With rates q of positions (`expected_rates`), the best statistic of one phase is a weighted sum of
+signs,
 
-    S = sum over positions of w s,    w = ln(q / (1 - q)) / 2,    s = +1 where the symbol agrees.
+    S = sum over positions of w s,    w = ln(q / (1 - q)) / 2,    s = +1 if the symbol agrees.
 
-Its null is exact for the weights as they are rounded. Two keys that take turns have two phases,
-and the sum of one is minus that of the other. The best of phases and strengths is judged by
-Bonferroni's inequality. Signs count as independent, as in all detectors of the paper's scheme.
+Its null is exact for the rounded weights. Two alternating keys have two phases, and the sum of one
+is minus that of the other. Bonferroni's inequality corrects for the choice among phases and
+strengths. Signs count as independent, as in all detectors of the paper's scheme.
 
-Block marks need no statistic of their own: `blocks` takes rates of positions as it is.
+Block marks do not need a statistic of their own: `block_ratio` accepts rates of positions.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from patternmark.statistics.base import CURVE_POINTS, Measurement, NullCurve
 
 BACKBONE = "backbone"  # the name of detectors that are given rates of positions
 _PHASES = 2
-_FINEST = 0.02  # to which weights are rounded, in nats
-_MOST_STEPS = 2**14  # in the sum of all weights: longer sequences are rounded more
-_KNOWN_NULLS = 512  # fresh keys meet the same nulls again
+_MIN_STEP = 0.02  # nats; weights are rounded to multiples of a step, which is at least this
+_MAX_STEPS = 2**14  # steps in the sum of all weights: longer sequences get larger steps
+_CACHED_NULLS = 512  # fresh keys need the same nulls again
 
 
 class PhaseFit(NamedTuple):
     """The strongest evidence in one chain."""
 
-    evidence: float  # -ln of its p-value; less than 0 where the bound is more than 1
-    log_chances: float  # ln of how many phases and strengths were tried
-    value: int  # the sum, in steps
+    evidence: float  # -ln of its p-value; below 0 if the bound is above 1
+    log_chances: float  # ln of the number of phases and strengths that were tried
+    value: int  # the weighted sum, in steps
     step: float
     null: SignedSum
 
@@ -56,8 +56,8 @@ class PhaseFit(NamedTuple):
 class BackboneStatistic:
     """The weighted agreement of the best phase; readings must have rates.
 
-    The statistic is the evidence of the best phase, -ln of what Bonferroni's inequality makes of
-    its p-value: sums under different strengths have different weights and cannot be compared.
+    The statistic is the evidence of the best phase: -ln of its p-value after Bonferroni's
+    correction. The sums themselves cannot be compared, because each strength has its own weights.
     `source` says where the rates come from: it becomes part of the signature.
     """
 
@@ -66,8 +66,8 @@ class BackboneStatistic:
     def __init__(self, key: Key, source: str) -> None:
         if cast(Paper, key.profile.scheme).chain.transition != KeyChain.alternating().transition:
             raise ParameterError(
-                "rates of positions need two keys that take turns as the paper's do: "
-                f"key {key.key_id} is judged without them"
+                "rates of positions need two keys that alternate like the paper's: judge key "
+                f"{key.key_id} without them"
             )
         self.signature = source
         part_of = key.partition.part_of
@@ -78,8 +78,8 @@ class BackboneStatistic:
         return [self._judge(reading) for reading in readings]
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return the tail that decided; of several chains, that of Fisher's method."""
-        del statistic  # of one chain it is computed again, in steps
+        """Return the tail that decided; for several chains, that of Fisher's method."""
+        del statistic  # it is computed again, in steps
         found = [self._best(reading, chain) for chain in reading.scored_chains]
         if len(found) != 1:
             return NullCurve.of_combined([one.log_p for one in found])
@@ -107,8 +107,8 @@ class BackboneStatistic:
         """Return the phase and strength with the smallest p-value in one chain."""
         symbols = reading.symbols[chain]
         weights, step = _weights(reading, chain)
-        turns = 1 - 2 * (np.arange(len(symbols)) % _PHASES)  # +1 where it is the first key's turn
-        sums = np.abs(weights @ (self._sign[symbols] * turns))  # [levels] of the better phase
+        turns = 1 - 2 * (np.arange(len(symbols)) % _PHASES)  # +1 at positions of the first key
+        sums = np.abs(weights @ (self._sign[symbols] * turns))  # [levels] for the better phase
         log_chances = log(_PHASES * len(weights))
         read = symbols != UNREAD
         found = []
@@ -129,10 +129,10 @@ def _weights(reading: Reading, chain: slice) -> tuple[NDArray[np.int64], float]:
         )
     rates, read = reading.rates[:, chain], reading.symbols[chain] != UNREAD
     exact = np.where(read, 0.5 * np.log(rates / (1.0 - rates)), 0.0)
-    step = max(_FINEST, float(exact.sum(axis=1).max()) / _MOST_STEPS)
+    step = max(_MIN_STEP, float(exact.sum(axis=1).max()) / _MAX_STEPS)
     return np.rint(exact / step).astype(np.int64), step
 
 
-@lru_cache(_KNOWN_NULLS)
+@lru_cache(_CACHED_NULLS)
 def _null_of(weights: bytes) -> SignedSum:
     return SignedSum(np.frombuffer(weights, dtype=np.int64))

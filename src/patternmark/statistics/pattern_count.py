@@ -28,7 +28,7 @@ class PatternStatistic:
         self._partition = key.partition
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
-        """Count the patterns and look up how often chance counts as many."""
+        """Count the patterns and look up the p-values of the counts."""
         recovered = recover(readings, self._partition)
         counts = recovered.count_marks(self.patterns.hits(recovered.keys)).tolist()
         return [

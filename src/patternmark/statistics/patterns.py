@@ -1,4 +1,4 @@
-"""Target patterns T: the key patterns a detector counts."""
+"""Target patterns T: the patterns of keys that the detector `pattern` counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Patterns:
 
     @classmethod
     def favoured(cls, chain: KeyChain, length: int) -> Patterns:
-        """All patterns whose every step is likelier under the chain than by chance (1/l).
+        """Make the set of patterns of which every step is likelier than by chance (1/l).
 
         For the paper's alternating chain these are its two alternating patterns; for a cycle of
         l keys, the l rotations.
@@ -55,7 +55,7 @@ class Patterns:
         return len(self.patterns[0])
 
     def hits(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say for each window start whether the next m keys form a target: [n - m + 1].
+        """Return for each window whether its m keys are a target pattern: [n - m + 1].
 
         A window over a position without a key (NO_KEY) is never a hit.
         """
@@ -71,9 +71,9 @@ class Patterns:
 
     @cached_property
     def trie(self) -> NDArray[np.int64]:
-        """Child of each node under each key: [nodes, l + 1]; node 0 is the root.
+        """The child of each node for each key: [nodes, l + 1]; node 0 is the root.
 
-        The last column, which NO_KEY = -1 indexes, and the last row lead nowhere.
+        The last column (for NO_KEY, -1) and the last row lead to the dead node.
         """
         rows: list[list[int]] = [[_DEAD] * (self.num_keys + 1)]
         for pattern in self.patterns:
@@ -88,15 +88,15 @@ class Patterns:
 
 
 def target_patterns(scheme: Paper, length: int | None = None) -> Patterns:
-    """Return T of a scheme; another `length` than its own only where T follows from the chain."""
+    """Return T of a scheme; `length` replaces its m, but only if T is derived from the chain."""
     if scheme.patterns is None:
         return Patterns.favoured(scheme.chain, scheme.pattern_length if length is None else length)
     if length not in (None, scheme.pattern_length):
         raise ParameterError(
-            f"this key names its target patterns, of length {scheme.pattern_length}: "
+            f"this key lists its target patterns, which have length {scheme.pattern_length}: "
             f"another length (m = {length}) is not possible"
         )
     return Patterns.of(scheme.patterns, scheme.num_keys)
 
 
-_DEAD = -1  # indexes the trie's last row, whose every child is itself
+_DEAD = -1  # the index of the trie's last row, a node whose children are all itself

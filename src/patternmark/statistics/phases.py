@@ -1,4 +1,4 @@
-"""Agreement with the keys of a phase: of the best one, with slips, and of the best stretch."""
+"""Three detectors of agreement: with the best phase, along the best path, in the best stretch."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from patternmark.statistics.best_path import local_paths, slip_paths
 from patternmark.statistics.excerpts import Excerpt
 from patternmark.statistics.likelihood import with_unread
 from patternmark.statistics.nonces import NonceScreen, likeliest_nonces
-from patternmark.statistics.phase_sums import around, last_read, whole_sums
+from patternmark.statistics.phase_sums import double_period, last_read, whole_sums
 
-SLIP_COST = 6
+SLIP_COST = 6  # agreements that a change of phase costs
 
 
-class _OfPhases(ABC):
+class _AgreementStatistic(ABC):
     """What the three share: agreement with phases, for keys that promote half of the symbols."""
 
     name = ""
@@ -53,19 +53,19 @@ class _OfPhases(ABC):
         if not _promotes_halves(key):
             raise ParameterError(
                 f"the detector {self.name} needs keys that promote half of the symbols each: "
-                "take auto, lr or pattern for this key"
+                "use auto, lr or pattern for this key"
             )
         self._screen = NonceScreen(key, schedule)
         self._signs: dict[int, NDArray[np.int8]] = {}
 
-    columns = 1  # of scores
+    columns = 1  # scores of each chain
 
     @abstractmethod
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
 
     def scores(self, chains: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Return what is counted of each chain: [chains, columns]."""
+        """Return the scores of each chain: [chains, columns]."""
         found = np.zeros((len(chains), self.columns), dtype=np.int64)
         with repeated(num_batches(chains)):
             for numbers, symbols in batches(chains):
@@ -74,21 +74,21 @@ class _OfPhases(ABC):
 
     @abstractmethod
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the scores of chains of like length: [B, n] -> [B, columns]."""
+        """Return the scores of chains of similar length: [B, n] -> [B, columns]."""
 
     @property
     def is_mirrored(self) -> bool:
-        """Whether the two phases are each other's opposite, as in the paper's scheme."""
+        """Whether there are two phases and they are opposite, as in the paper's scheme."""
         return self.num_phases == 2
 
     def likeliest_nonce(self, reading: Reading) -> int:
-        """Return the nonce that a record most likely has."""
+        """Return the likeliest nonce of a record."""
         return int(np.argmax(self._screen.log_ratios([reading])[0]))
 
     def signs(self, nonce: int) -> NDArray[np.int8]:
         """Return +1 or -1 for every symbol under every key, 0 for UNREAD: [V + 1, 2P]."""
         if nonce not in self._signs:
-            keyed = around(with_unread(self._schedule.promoted(nonce)))
+            keyed = double_period(with_unread(self._schedule.promoted(nonce)))
             signs = np.where(keyed, np.int8(1), np.int8(-1))
             signs[UNREAD] = 0
             self._signs[nonce] = signs
@@ -103,7 +103,7 @@ class _OfPhases(ABC):
     def by_nonce(
         self, symbols: NDArray[np.int64]
     ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield nonces that are worth a look, with the rows they are worth it for."""
+        """Yield the likeliest nonces, each with its rows: their numbers, and their symbols."""
         whole = (slice(0, symbols.shape[1]),)
         chosen = likeliest_nonces(self._screen.log_ratios([Reading(row, whole) for row in symbols]))
         for nonce in np.unique(chosen).tolist():
@@ -112,7 +112,7 @@ class _OfPhases(ABC):
 
 
 def _promotes_halves(key: Key) -> bool:
-    """Whether chance agrees half of the time: in texts, adopted parts must be of equal size."""
+    """Whether symbols agree by chance half of the time; for text, parts must have equal sizes."""
     profile = key.profile
     return profile.scheme.chance == 0.5 and (
         not profile.alphabet.has_many_symbols or key.circle.is_fair
@@ -136,13 +136,13 @@ def _law_of_sum(
 
 
 def _range_of(statistic: float, low: float, most: float) -> NDArray[np.int64]:
-    """Choose values to draw a tail at: from `low` to beyond the statistic, where it can go."""
+    """Choose values for the curve of a tail: from `low` to a little above the statistic."""
     high = min(most, 1.1 * max(statistic, low + 0.3 * (most - low)))
     return np.unique(np.linspace(low, max(high, low + 1), CURVE_POINTS).astype(np.int64))
 
 
-class _OfChains(_OfPhases):
-    """Each chain has a p-value of its own; those of a record are combined by Fisher's method."""
+class _PerChainStatistic(_AgreementStatistic):
+    """Each chain has its own p-value; Fisher's method combines those of a record."""
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
         """Measure every record of a batch."""
@@ -150,7 +150,7 @@ class _OfChains(_OfPhases):
         found, scored = self.scores(chains), _num_scored(chains)
         log_p = self._log_p(found, scored)
         floor = self._log_p(np.repeat(scored[:, None], self.columns, axis=1), scored)
-        # Of many phases only a bound is known.
+        # The mean is known only for two phases.
         expected = self._expected(scored) if self.is_mirrored else None
         at, result = 0, []
         for reading in readings:
@@ -175,10 +175,10 @@ class _OfChains(_OfPhases):
         """Return the mean of the first score."""
 
 
-class PhaseStatistic(_OfChains):
+class PhaseStatistic(_PerChainStatistic):
     """The agreement of the best phase: exact for two phases, a sum of tails for more.
 
-    Half of the false positives are granted to the starts of the schedule, half to any phase.
+    Half of the false positive rate is assigned to the starts of the schedule, half to all phases.
     """
 
     name = "phase"
@@ -189,7 +189,7 @@ class PhaseStatistic(_OfChains):
         self._keyed: dict[int, NDArray[np.int8]] = {}
 
     def _scores(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the agreement of the best phase, and of the best that is a start."""
+        """Return the agreement of the best phase, and of the best phase that is a start."""
         best = np.zeros((len(symbols), 2), dtype=np.int64)
         for nonce, rows, some in self.by_nonce(symbols):
             found = self._agreements(nonce, some)
@@ -200,7 +200,7 @@ class PhaseStatistic(_OfChains):
     def _agreements(self, nonce: int, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many symbols agree with each phase of a nonce: [B, n] -> [B, P]."""
         if nonce not in self._keyed:
-            keyed = around(with_unread(self._schedule.promoted(nonce)))
+            keyed = double_period(with_unread(self._schedule.promoted(nonce)))
             self._keyed[nonce] = keyed[None].view(np.int8)
         loops = kernels(symbols.size * self._schedule.period)
         if loops is None:
@@ -210,7 +210,7 @@ class PhaseStatistic(_OfChains):
         return counts[:, 0].astype(np.int64)
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return the exact distribution of two phases; of more, the tail that decided."""
+        """Return the exact distribution for two phases; for more, the tail that decided."""
         chains, name = reading.parts, "agreement with the best phase"
         scored = _num_scored(chains)
         if self.is_mirrored:
@@ -245,8 +245,8 @@ class PhaseStatistic(_OfChains):
         return phase_mean(scored)
 
 
-class SlipStatistic(_OfChains):
-    """The best alignment to the phases, in which a change of phase costs: exact for two phases."""
+class SlipStatistic(_PerChainStatistic):
+    """The best path through the phases, on which a change of phase costs: exact for two phases."""
 
     name = "slip"
     signature = f"cost:{SLIP_COST}"
@@ -264,7 +264,7 @@ class SlipStatistic(_OfChains):
         return best
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return the exact distribution of two phases, unless it is long; otherwise the tail."""
+        """Return the exact distribution for two phases and short chains; otherwise the tail."""
         chains, name = reading.parts, "score of the best alignment"
         scored = _num_scored(chains)
         if self.is_mirrored and max(scored, default=0) <= TABLE_LENGTH:
@@ -282,7 +282,7 @@ class SlipStatistic(_OfChains):
         if self.is_mirrored:
             return self._null.log_tail(found[:, 0], scored)
         of_one = slip_log_bound(found[:, 0], scored, self._schedule.period, SLIP_COST)
-        return np.minimum(of_one + log(self._schedule.nonces), 0.0)  # no path leaves its nonce
+        return np.minimum(of_one + log(self._schedule.nonces), 0.0)  # a path has only one nonce
 
 
 @cache
@@ -295,14 +295,14 @@ def _local_null(rules: LocalRules) -> LocalNull:
     return LocalNull(rules)
 
 
-class LocalStatistic(_OfPhases):
-    """The best marked stretch, with its place: exact for two phases."""
+class LocalStatistic(_AgreementStatistic):
+    """The best marked stretch and its place: exact for two phases."""
 
     name = "local"
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         super().__init__(key, schedule)
-        # A bound over many phases needs slips that cost more than the exact null of two does.
+        # The bound for many phases needs costlier slips than the exact null for two phases.
         self.rules = LocalRules() if self.is_mirrored else LocalRules(slip=30)
         self._null = _local_null(self.rules)
         r = self.rules
@@ -335,7 +335,7 @@ class LocalStatistic(_OfPhases):
         return [
             Measurement(
                 statistic=score,
-                # Of many phases only a bound is known.
+                # The mean is known only for two phases.
                 expected=_local_mean(self.rules, int(n)) if self.is_mirrored else None,
                 log_p=float(p),
                 log_p_floor=float(least),
@@ -345,10 +345,10 @@ class LocalStatistic(_OfPhases):
         ]
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return the tail, by the same count of chances."""
+        """Return the tail, corrected like the p-value for the number of chains and nonces."""
         chains, scored = len(reading.parts), reading.num_scored
         values = _range_of(statistic, 0, min(self.rules.match * scored, max(statistic, 100)))
-        some = np.union1d(values[::4], values[-1:])  # the exact tail takes a pass for each
+        some = np.union1d(values[::4], values[-1:])  # the exact tail needs a pass for each value
         tails = self.log_p(some, np.array(scored), np.array(chains))
         return NullCurve.of_tail(some, tails, statistic, "score of the best stretch")
 
@@ -358,17 +358,17 @@ class LocalStatistic(_OfPhases):
         scored: NDArray[np.int64],
         chains: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Return ln P(chance has a stretch of this score in a record of so many chains)."""
+        """Return ln P(best score >= these `scores`) by chance, for records of `chains` chains."""
         if self.is_mirrored:
             of_one = self._null.log_tail(scores, scored)
-        else:  # no path leaves its nonce
+        else:  # a path has only one nonce
             r, period = self.rules, self._schedule.period
             of_one = local_log_bound(scores, scored, period, r.match, r.mismatch, r.slip)
         return bonferroni(of_one, np.maximum(chains, 1) * self._schedule.nonces)
 
 
 def _best_stretch(reading: Reading, found: NDArray[np.int64]) -> tuple[int, tuple[int, int] | None]:
-    """Return the score and the place in the record of the best of its chains' stretches."""
+    """Return the score of the best stretch of all chains, and its place in the record."""
     if not found.size or not found[:, 0].any():
         return 0, None
     number = int(found[:, 0].argmax())

@@ -1,4 +1,4 @@
-"""The likelihood ratio as a detector: bounded by Markov (`lr`) or calibrated (`auto`)."""
+"""The likelihood ratio as a detector, with a proved p-value (`lr`) or a measured one (`auto`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from patternmark.statistics.rates import agreement_rates, with_chance
 class RatioStatistic:
     """ln of the mixed likelihood ratio; its p-value is at most 1 / ratio (Markov).
 
-    An e-value: the ratios of independent sequences of one source may be multiplied.
+    The ratio is an e-value: ratios of independent sequences from one source may be multiplied.
     """
 
     name = "lr"
@@ -58,12 +58,12 @@ class RatioStatistic:
         self._most = np.append(best.max(axis=0), 0.0)  # [V + 1] ln of a symbol's largest factor
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
-        """Mix over components, nonces and phases; chains of a record multiply."""
+        """Average over components, nonces and phases; multiply over chains of a record."""
         rough = self._screen.log_ratios(readings)
         by_nonce = self.log_ratios(readings, rough)  # [records, R]
         total = self.over_nonces(by_nonce)
         scored = np.array([reading.num_scored for reading in readings])
-        total[scored == 0] = 0.0  # not what rounding makes of the weights' sum
+        total[scored == 0] = 0.0  # exactly, because the sum of the weights is rounded
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
         longest = np.array([_longest(reading) for reading in readings])
         log_p, floor = (self.log_p(ratio, scored, longest) for ratio in (total, most))
@@ -85,13 +85,13 @@ class RatioStatistic:
     ) -> NDArray[np.float64]:
         """Return ln of the mixed ratio of the few likeliest nonces: [records, few].
 
-        `rough` are those by which nonces are chosen, where they are known already.
+        `rough` are the rough ratios that choose these nonces, if they are known already.
         """
         scored = np.array([reading.num_scored for reading in readings])
         return self.mixture.mix(self.component_ratios(readings, rough), scored)
 
     def over_nonces(self, by_nonce: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return ln of the mean over all nonces: those that were not looked at count as 0."""
+        """Return ln of the mean ratio over all nonces: those that were not computed count as 0."""
         return np.asarray(log_mean_exp(by_nonce, total=True) - np.log(self._nonces))
 
     def component_ratios(
@@ -127,15 +127,15 @@ class RatioStatistic:
         scored: NDArray[np.int64],
         longest: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Return ln p for records of so many scored symbols, so many in the longest chain."""
+        """Return ln p, given the scored symbols of each record, and those of its longest chain."""
         del scored, longest  # Markov's bound holds at any length
         return markov(log_ratio)
 
 
 class AutoStatistic(RatioStatistic):
-    """The default: the same ratio with its measured null, some twenty times sharper.
+    """The default: the ratio of `lr` with a measured null: p-values are some 20 times smaller.
 
-    Where no null was simulated (another alphabet, another chain), Markov's bound.
+    If no null was simulated (another alphabet, another chain), Markov's bound decides.
     """
 
     name = "auto"
@@ -158,17 +158,17 @@ class AutoStatistic(RatioStatistic):
 
 
 def _longest(reading: Reading) -> int:
-    """Return how many symbols of the longest chain are scored."""
+    """Return the number of scored symbols in the chain that has most of them."""
     return max((int(np.count_nonzero(part != UNREAD)) for part in reading.parts), default=0)
 
 
 def mixture_of(profile: Profile) -> Mixture:
-    """Return the marks a detector looks for."""
+    """Return the mixture that fits the marks of a profile."""
     return TEXT_MIXTURE if reads_all_tokens(profile) else PAPER_MIXTURE
 
 
 def reads_all_tokens(profile: Profile) -> bool:
-    """Whether a ratio counts every token of a text (see `texts`), also those that stand again."""
+    """Whether a ratio counts every token of a text (see `texts`), including repeated ones."""
     scheme = profile.scheme
     return scheme.is_cycle and (profile.alphabet.has_many_symbols or not scheme.takes_parts)
 
@@ -183,7 +183,7 @@ def _null_of(key: Key) -> MixtureNull | None:
 def ratio_of(
     key: Key, mixture: Mixture, excerpt: Excerpt | None = None
 ) -> CyclicRatio | ChainRatio:
-    """Return what computes likelihood ratios for a key, or for an excerpt of its schedule."""
+    """Return an object that computes ratios for a key, or for an excerpt of its schedule."""
     profile, schedule = key.profile, excerpt or key.circle
     promoted = Layouts(schedule)
     rates, shares = rates_of(key, excerpt), schedule.shares
@@ -203,7 +203,7 @@ def ratio_of(
 
 
 def rates_of(key: Key, excerpt: Excerpt | None) -> NDArray[np.float64]:
-    """Return how often each symbol agrees at every level: [levels, V]."""
+    """Return how often each symbol of a marked sequence agrees at every level: [levels, V]."""
     scheme = key.profile.scheme
     rates = agreement_rates(key.profile.alphabet, scheme.name)
     return with_chance(rates if excerpt is None else rates[:, excerpt.symbols], scheme.chance)

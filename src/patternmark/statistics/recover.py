@@ -1,7 +1,7 @@
-"""From finished sequences back to keys: what each symbol says about its position.
+"""Recover keys from finished sequences: the key that would have promoted each symbol.
 
-Sequences of a batch are laid end to end with a position without a key between them, so that every
-later step is one pass over one array, and no pattern can reach from one sequence into the next.
+The sequences of a batch are stored one after another, separated by a position without a key. So
+every later step is one pass over one array, and a pattern never crosses two sequences.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class RecoveredKeys:
         return self.keys[start : start + self.lengths[index]]
 
     def count_marks(self, marks: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return how many marked positions lie in each sequence; `marks` runs along `keys`."""
+        """Return the number of True values of `marks`, which runs along `keys`, per sequence."""
         before = np.concatenate(([0], np.cumsum(marks)))
-        last = len(marks)  # windows stop short of the end
+        last = len(marks)  # if marks are windows, there are fewer of them than keys
         ends = np.minimum(self.starts + self.lengths, last)
         return np.asarray(before[ends] - before[np.minimum(self.starts, last)])
 
@@ -50,8 +50,8 @@ class RecoveredKeys:
     def segments(self) -> list[tuple[int, ...]]:
         """Lengths of the unbroken runs of keys in each sequence, in ascending order.
 
-        Ascending, because the null of a sum does not depend on the order of its terms, and equal
-        profiles then share one computation.
+        They are sorted because the null of a sum does not depend on the order of its terms: so
+        equal sets of lengths share one computation.
         """
         edges = np.diff((self.keys != NO_KEY).astype(np.int8), prepend=0, append=0)
         starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
@@ -65,8 +65,8 @@ class RecoveredKeys:
 
 
 def recover(readings: Sequence[Reading], partition: Partition) -> RecoveredKeys:
-    """Read each symbol's part: the key that would have promoted it, NO_KEY where it is unread."""
-    part_of = np.append(partition.part_of, NO_KEY)  # UNREAD = -1 finds the last
+    """Return the key whose part contains each symbol; NO_KEY for UNREAD."""
+    part_of = np.append(partition.part_of, NO_KEY)  # UNREAD is -1: the last entry
     lengths = np.array([len(reading.symbols) for reading in readings], dtype=np.int64)
     starts = np.cumsum(lengths + 1) - lengths - 1
     keys = np.full(int(np.sum(lengths + 1)), NO_KEY, dtype=np.int64)
@@ -76,9 +76,9 @@ def recover(readings: Sequence[Reading], partition: Partition) -> RecoveredKeys:
 
 
 def agreement(keys: NDArray[np.int64], chain: KeyChain) -> NDArray[np.float64]:
-    """Say at each position whether the key follows from the one before, as the chain prefers.
+    """Return whether each key is the likeliest successor of the one before it: [n].
 
-    1 where it does, 0 where not, nan at the first position and beside unscored symbols: [n].
+    1 if it is, 0 if not, nan at the first position and next to unscored symbols.
     """
     follows = np.full(len(keys), np.nan)
     before, here = keys[:-1], keys[1:]
@@ -88,7 +88,7 @@ def agreement(keys: NDArray[np.int64], chain: KeyChain) -> NDArray[np.float64]:
 
 
 def running_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
-    """Average over a centred window, leaving nan out; nan where nothing is known: [n]."""
+    """Average over a centred window without nan; nan if all values of the window are nan: [n]."""
     known = ~np.isnan(values)
     sums = np.concatenate(([0.0], np.cumsum(np.where(known, values, 0.0))))
     counts = np.concatenate(([0], np.cumsum(known)))

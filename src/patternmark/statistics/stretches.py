@@ -1,13 +1,13 @@
-"""Likelihood ratios of very many schedules that take turns, at once and in rough.
+"""Rough likelihood ratios for very many schedules of the scheme `turns` at once.
 
-The exact ratio (see `cyclic`) follows every phase of one schedule. Here a path may slip only where
-a stretch of a few tokens ends, and of the place in a round only the block counts, and whether it is
-odd. What remains of a stretch is one number for each schedule and block: the weights of its tokens,
-with the signs of their coins, added up. It is still a ratio of likelihoods, of coarser paths: its
-mean by chance is 1.
+The exact ratio (see `cyclic`) follows every phase of one schedule. Here a path may slip only at the
+end of a stretch of a few tokens, and of a place in the circle only its block counts and whether it
+is odd. So a stretch becomes one number for each schedule and block: the sum of the weights of its
+tokens, with the signs of their coins. This is still a likelihood ratio, for coarser paths: its mean
+by chance is 1.
 
-    NonceCoins    the nonces of one key: coins are a linear code, so that the sums of all nonces are
-                  a product of two small matrices (half of a Walsh-Hadamard transform each)
+    NonceCoins    the nonces of one key: their coins are a linear code, so the sums of all nonces
+                  are a product of two small matrices (each half of a Walsh-Hadamard transform)
     KeyCoins      many keys of one nonce each
 """
 
@@ -24,12 +24,12 @@ from patternmark.core.reading import Reading
 from patternmark.core.turns import TurnSchedule
 from patternmark.statistics.likelihood import Component, Mixture
 
-_STRETCH = 8  # tokens, at most
-_SLIPS = 0.1  # expected in a stretch, at most
-_RESCALE = 4  # stretches between two looks at the size of numbers
-_NEGLIGIBLE = np.float32(1e-25)  # beside the largest
+_MAX_STRETCH = 8  # tokens
+_MAX_SLIPS = 0.1  # expected slips in a stretch
+_RESCALE_EVERY = 4  # stretches
+_NEGLIGIBLE = np.float32(1e-25)  # relative to the largest number; smaller ones become 0
 
-# What the exact mixtures look for, with more room for texts that lost words.
+# Like the exact mixtures, with more weight for texts that lost words.
 ROUGH_MIXTURE = Mixture(
     (
         Component(1),
@@ -49,16 +49,16 @@ class ScheduleCoins(Protocol):
 
     @property
     def count(self) -> int:
-        """How many schedules there are."""
+        """The number of schedules."""
 
     def sums(
         self, blocks: NDArray[np.int64], symbols: NDArray[np.int64], weights: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Add up weights [n], negative where a coin shows 0: [len(blocks), count]."""
+        """Add up weights [n], with a minus sign if a coin is 0: [len(blocks), count]."""
 
 
 class NonceCoins:
-    """The coins of every nonce of a key, for symbols that are numbered from 0."""
+    """The coins of all nonces of a key, for symbols that are numbered from 0."""
 
     def __init__(self, schedule: TurnSchedule, symbols: NDArray[np.int64]) -> None:
         self.count = schedule.nonces
@@ -72,7 +72,7 @@ class NonceCoins:
     def sums(
         self, blocks: NDArray[np.int64], symbols: NDArray[np.int64], weights: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Add up weights [n], negative where a coin shows 0: [len(blocks), count]."""
+        """Add up weights [n], with a minus sign if a coin is 0: [len(blocks), count]."""
         at = blocks[:, None], symbols
         signed = self._base[at] * weights
         high = self._high_signs[self._high[at]] * signed[..., None]  # [blocks, n, 2^high]
@@ -89,12 +89,12 @@ class KeyCoins:
     def sums(
         self, blocks: NDArray[np.int64], symbols: NDArray[np.int64], weights: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Add up weights [n], negative where a coin shows 0: [len(blocks), count]."""
+        """Add up weights [n], with a minus sign if a coin is 0: [len(blocks), count]."""
         return np.asarray((self._signs[:, blocks[:, None], symbols] @ weights).T)
 
 
 def _signs(bits: int) -> NDArray[np.float32]:
-    """Return Hadamard's matrix: -1 where two numbers share an odd number of bits: [2^b, 2^b]."""
+    """Return Hadamard's matrix: -1 if two numbers share an odd number of bits: [2^b, 2^b]."""
     signs = np.ones((1, 1), dtype=np.float32)
     for _ in range(bits):
         signs = np.block([[signs, signs], [signs, -signs]])
@@ -103,7 +103,7 @@ def _signs(bits: int) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of schedules that take turns."""
+    """The sizes of schedules of the scheme `turns`."""
 
     block: int
     num_blocks: int
@@ -114,12 +114,12 @@ class Shape:
         return cls(schedule.block, schedule.num_blocks, tuple(schedule.starts.tolist()))
 
     def stretch(self, slip: float) -> int:
-        """Return how many tokens make a stretch: even, and the fewer, the more slips there are."""
-        most = max(2, min(_STRETCH, round(_SLIPS / slip) if slip else _STRETCH))
+        """Return the even number of tokens in a stretch: the more slips, the fewer tokens."""
+        most = max(2, min(_MAX_STRETCH, round(_MAX_SLIPS / slip) if slip else _MAX_STRETCH))
         return max(n for n in range(2, most + 1, 2) if self.block % n == 0)
 
     def prior(self, *, anywhere: bool) -> NDArray[np.float32]:
-        """Return the probabilities of the first block and of an odd place in it: [blocks, 2]."""
+        """Return the probability of each first block, at an even and an odd place: [blocks, 2]."""
         prior = np.zeros((self.num_blocks, 2), dtype=np.float32)
         for start in self.starts:
             prior[start // self.block, start % 2] += 1.0
@@ -129,19 +129,19 @@ class Shape:
 
 
 class RoughRatios:
-    """ln of the ratio of marks in rough, under schedules of one shape that take turns."""
+    """ln of the rough ratio under many schedules of one shape."""
 
     def __init__(self, rates: NDArray[np.float64], shape: Shape) -> None:
-        """`rates` [levels, V] are how often symbols agree; their coins are fair."""
+        """`rates` [levels, V]: how often symbols agree; their coins are fair."""
         self._shape = shape
         agreeing, other = np.log(2.0 * rates), np.log(2.0 * (1.0 - rates))
-        # ln of a token's factor is its offset, and its weight with the sign of the coin; UNREAD: 0.
+        # ln of a token's factor is its offset plus or minus its weight, by its coin; UNREAD: 0.
         nothing = ((0, 0), (0, 1))
         self._offset = np.pad((agreeing + other) / 2, nothing)
         self._weight = np.pad((agreeing - other) / 2, nothing).astype(np.float32)
 
     def of(self, reading: Reading, coins: ScheduleCoins) -> NDArray[np.float64]:
-        """Return ln of the mixed ratio of a record, whose chains have one schedule: [count]."""
+        """Return ln of the mixed ratio of a record, whose chains share a schedule: [count]."""
         if not reading.parts:
             return np.zeros(coins.count)
         found = sum(self.by_component(part, coins) for part in reading.parts)
@@ -159,7 +159,7 @@ class RoughRatios:
     def _follow(
         self, symbols: NDArray[np.int64], coins: ScheduleCoins, level: int, walks: Sequence[_Walk]
     ) -> None:
-        """Take walks of one strength and length of stretches through a chain."""
+        """Lead walks with the same strength and stretch length through a chain."""
         step = walks[0].stretch
         turns = np.where(np.arange(step) % 2, np.float32(-1), np.float32(1))
         for number, at in enumerate(range(0, len(symbols), step), start=1):
@@ -171,14 +171,14 @@ class RoughRatios:
             odd = np.exp(2 * offset) / even
             for walk in walks:
                 walk.step(*_rows(blocks, walk.blocks_at(at), even, odd))
-                if number % _RESCALE == 0:
+                if number % _RESCALE_EVERY == 0:
                     walk.rescale()
 
 
 def _rows(
     blocks: NDArray[np.int64], wanted: NDArray[np.int64], *tables: NDArray[np.float32]
 ) -> list[NDArray[np.float32]]:
-    """Return the rows of some blocks; one row without a copy."""
+    """Return the rows of the wanted blocks; a single row is not copied."""
     rows = np.searchsorted(blocks, wanted)
     if len(rows) == 1:
         return [table[rows[0], None] for table in tables]
@@ -206,7 +206,7 @@ class _Walk:
         return (self._first + position // self._shape.block) % self._shape.num_blocks
 
     def step(self, even: NDArray[np.float32], odd: NDArray[np.float32]) -> None:
-        """Take a stretch, whose factors are those of even and of odd places: [lanes, count]."""
+        """Read a stretch, given its factors at even and at odd places: [lanes, count] each."""
         at_even, at_odd = self._marked[:, 0], self._marked[:, 1]
         if self._flip:
             moved = at_even - at_odd
@@ -222,7 +222,7 @@ class _Walk:
         at_odd *= odd
 
     def rescale(self) -> None:
-        """Bring the largest number to 1, and forget what is negligible beside it."""
+        """Scale the largest number to 1, and set negligible ones to 0."""
         largest = max(self._marked.max(), self._after.max(), self._before)
         self._marked /= largest
         self._after /= largest

@@ -1,38 +1,38 @@
-"""The p-value of this very text: how often another key would give it as large a ratio.
+"""The p-value of one given text: how often another key gives it at least as large a ratio.
 
-The ratio of a text that counts every token depends on how the text repeats itself. How often
-chance reaches it can be computed for the very text, whatever it is: prose, a table, a poem, a text
-that another key marked, or one that was written to deceive. Only the key is random, and who wrote
-the text did not know it. Keys with a large ratio are rare, so they are not found by trying keys.
-They are drawn, with a probability in proportion to the ratio that they give the text:
+A ratio that counts every token depends on how the text repeats itself. How often chance reaches it
+can be computed for any given text: prose, a table, a poem, a text that another key marked, or one
+that was written to deceive. Only the key is random, and the author of the text did not know it.
+Keys with a large ratio are rare, so random keys hardly ever include one. Instead, keys are drawn
+with probability proportional to the ratio that they give the text:
 
 1. **A cloud of particles** walks along the text, for each component c of the mixture. A particle is
-   a path through the schedule, drawn from its prior. It keeps the odds of each coin that it met. A
-   token multiplies the particle's weight by the mean of the token's factor under these odds.
-   Particles with little weight give way to copies of others. The mean weight estimates, without
-   bias, the mean of the component's ratio over all keys. A first cloud finds these means M_c. With
-   them, E(key) = sum of w_c R_c(key) / M_c: components that the text's own repetitions please do
-   not drown the others.
+   a path through the schedule, drawn from its prior. It stores the odds of each coin that it used.
+   A token multiplies the particle's weight by the mean of the token's factor under these odds.
+   Particles with little weight are replaced by copies of others. The mean weight is an unbiased
+   estimate of the mean of the component's ratio over all keys. A first cloud estimates these means
+   M_c. With them, E(key) = sum of w_c R_c(key) / M_c: so components whose ratio is large because of
+   the text's own repetitions do not dominate the others.
 2. **The key under test joins in.** A component is drawn in proportion to w_c R_c / M_c, and a path
    given the key. A second cloud is drawn in which that path is one particle of that component, as
    if it had been drawn by chance (conditional particle filtering). Its mean weights are Z_c.
 3. **Other keys** are drawn from particles of the second cloud: each coin from its odds. They and
-   the key under test, with one stratum each, were all drawn in the same way, but for one thing: the
-   key under test is a fair one. What makes up for that is E' = E(key) M_c / Z_c, where c is the
-   component that the key was drawn by. So
+   the key under test, with one stratum each, were all drawn in the same way, with one exception:
+   the key under test is a fair one. E' = E(key) M_c / Z_c compensates for that, where c is the
+   component that the key was drawn from. So
 
        p = sum over all keys with E' at least as large of 1 / E', divided by the number of keys.
 
-**Why p is valid**, whatever the text, for any number of particles and keys. Let Q be the law of a
+**Why p is valid** for any text and for any number of particles and keys. Let Q be the law of a
 cloud, a particle of it and a key drawn from that. Let P be the law of a fair key, a component and
 path drawn given the key, and a cloud around the path. Written out, the density of Q against P is
 E'. Under Q all keys are exchangeable, given the cloud. So P(p <= a) is the mean under Q of the sum
-of 1 / E' over those keys whose own p is at most a, divided by the number of keys; and that sum is
-at most a times that number, by what p is. Estimates of means can be far off for texts that repeat
-themselves with care: then p is larger, or finds less, but stays valid.
+of 1 / E' over those keys whose own p is at most a, divided by the number of keys; and by definition
+of p, that sum is at most a times that number. Estimates of means can be far off for texts with
+contrived repetitions: then p is larger, or finds less, but stays valid.
 
-Numbers are drawn from a stream that depends on the secret and on the text, so a text and a key have
-one p-value, and nobody without the key can tell which numbers will be drawn.
+Random numbers come from a stream that depends on the secret and on the text. So a text and a key
+always give the same p-value, and without the key nobody can predict the numbers.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from patternmark.core.alphabet import UNREAD
 from patternmark.core.secret import Secret
 from patternmark.statistics.likelihood import Component, log_mean_exp
 
-KEYS = 101  # the one under test, and those that are drawn
+KEYS = 101  # the key under test and 100 drawn keys
 PARTICLES = 128  # of each component
-SAME = 1e-3  # ln E that differ by less are equal: they are summed in single precision
-_LOOK_AFTER = 4  # tokens between two looks at the weights of particles
-_BEFORE, _MARKED, _AFTER = 0, 1, 2  # where a particle stands: a stretch of the text is marked
+TOLERANCE = 1e-3  # values of ln E that differ by less count as equal: sums have single precision
+_SELECT_EVERY = 4  # tokens
+_BEFORE, _MARKED, _AFTER = 0, 1, 2  # a particle is before, in or after its marked stretch
 
 
 class Stream:
-    """Uniform numbers that a secret and a name give, the same on every machine."""
+    """Uniform random numbers derived from a secret and a name, the same on every machine."""
 
     def __init__(self, secret: Secret, name: str) -> None:
         self._secret, self._name, self._calls = secret, name, 0
@@ -73,22 +73,22 @@ class Stream:
         return float(self.uniforms(1)[0])
 
     def choice(self, weights: NDArray[np.float64]) -> int:
-        """Return a place, drawn in proportion to its weight."""
+        """Return an index, drawn with probability proportional to its weight."""
         at = self.uniform() * float(weights.sum())
         return min(int(np.searchsorted(np.cumsum(weights), at, side="right")), len(weights) - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """What marks a mixture looks for in one text, and where: C components, U tokens.
+    """The marks that a mixture of C components looks for in one text of U different tokens.
 
-    `tokens` [n] are numbers of its U tokens or UNREAD. `agreeing` and `other` [C, U] are the
-    factors of a token that agrees with its key and of one that does not. A coin tells whether the
-    keys at even places of a block promote a token; those at odd places promote the others.
+    `tokens` [n] are numbers of the U tokens, or UNREAD. `agreeing` and `other` [C, U] are the
+    factors of a token that agrees with its key and of one that does not. A coin says whether the
+    keys at even places of a block promote a token; the keys at odd places promote the others.
     """
 
     components: tuple[Component, ...]
-    numbers: tuple[int, ...]  # of the components among those of the mixture
+    numbers: tuple[int, ...]  # index of each component in the mixture
     log_weights: NDArray[np.float64]  # [C]
     agreeing: NDArray[np.float64]
     other: NDArray[np.float64]
@@ -99,7 +99,7 @@ class Marks:
 
     @property
     def num_coins(self) -> int:
-        """How many coins the text may meet: one for each block and token."""
+        """The number of coins that may matter for the text: one for each block and token."""
         return int(self.period // self.block * self.agreeing.shape[1])
 
     def promoted(self, coins: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -109,41 +109,41 @@ class Marks:
         return promoted
 
     def first_law(self, component: Component) -> NDArray[np.float64]:
-        """Return how likely each phase is the first of a marked stretch: [P]."""
+        """Return the probability that each phase is the first of a marked stretch: [P]."""
         law = np.zeros(self.period)
         law[slice(None) if component.anywhere else self.starts] = 1.0
         return np.asarray(law / law.sum())
 
 
 class Path(NamedTuple):
-    """A path through the schedule: where it begins, and where it is when each token is read."""
+    """A path through the schedule: its first phase, and its phase and state at each token."""
 
     component: int
     first: int
     phases: NDArray[np.int64]  # [n]
-    states: NDArray[np.int64]  # [n] before, in or after what is marked
+    states: NDArray[np.int64]  # [n] before, in or after the marked stretch
 
 
-class Drawn(NamedTuple):
-    """Keys that were drawn for a text, one for each stratum but that of the key under test."""
+class DrawnKeys(NamedTuple):
+    """Keys drawn for a text: one in each stratum, and the key under test in its own."""
 
-    coins: NDArray[np.bool_]  # [K, blocks, U]; those of the key under test stand in their place
-    components: NDArray[np.int64]  # [K] by which each was drawn
-    tested: int
+    coins: NDArray[np.bool_]  # [K, blocks, U], including those of the key under test
+    components: NDArray[np.int64]  # [K] from which each key was drawn
+    tested: int  # index of the key under test
     log_means: NDArray[np.float64]  # [C] of the cloud
 
-    def around_tested(self, some: int) -> Drawn:
-        """Return one key in so many, the key under test among them."""
-        chosen = slice(self.tested % some, None, some)
+    def every(self, step: int) -> DrawnKeys:
+        """Return every `step`-th key, including the key under test."""
+        chosen = slice(self.tested % step, None, step)
         return self._replace(
             coins=self.coins[chosen],
             components=self.components[chosen],
-            tested=self.tested // some,
+            tested=self.tested // step,
         )
 
 
 class Cloud:
-    """Particles [C N] that walk along a text, N for each component; one may be given its path."""
+    """Particles [C N] that walk along a text, N for each component; one path may be given."""
 
     def __init__(
         self, marks: Marks, stream: Stream, particles: int = PARTICLES, kept: Path | None = None
@@ -160,23 +160,23 @@ class Cloud:
         self._state = np.where(self._edge > 0.0, _BEFORE, _MARKED)
         spread = np.tile(np.arange(particles), len(components))
         self._phase = self._first((spread + stream.uniforms(len(spread))) / particles)
-        self.slot = 0 if kept is None else self._slot_of(kept)  # of the particle that is given
+        self.slot = 0 if kept is None else self._slot_of(kept)  # the particle with the given path
         for place, token in enumerate(marks.tokens.tolist()):
             self._move(place)
             if token != UNREAD:
                 self._read(place, token)
-            if place % _LOOK_AFTER == _LOOK_AFTER - 1:
+            if place % _SELECT_EVERY == _SELECT_EVERY - 1:
                 self._select()
         self.log_means = log_mean_exp(self.log_weights)  # [C]
 
     def _first(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the phase with which a marked stretch begins."""
+        """Return the first phase of marked stretches."""
         starts = self._marks.starts
         from_start = starts[(uniform * len(starts)).astype(np.int64)]
         return np.where(self._anywhere, (uniform * self._marks.period).astype(np.int64), from_start)
 
     def _slot_of(self, kept: Path) -> int:
-        """Return which particle of its component begins as a path does, and let it."""
+        """Choose the particle of its component that takes the given path, and set its phase."""
         component, uniform = self._marks.components[kept.component], self._stream.uniform()
         if component.edge > 0.0:
             return int(uniform * self._particles)
@@ -187,7 +187,7 @@ class Cloud:
         return slot
 
     def _move(self, place: int) -> None:
-        """Let paths slip, and stretches begin and end: by the law of `PathRatios`."""
+        """Let paths slip, and marked stretches begin and end: by the law of `PathRatios`."""
         may = place % self._stride == 0
         edge, slip = self._stream.uniforms(2, len(may))
         turns = may & (edge < self._edge)
@@ -202,7 +202,7 @@ class Cloud:
             self._state[row] = self._kept.states[place]
 
     def _read(self, place: int, token: int) -> None:
-        """Weigh particles by the mean of a token's factor, and learn about its coin."""
+        """Multiply weights by the mean of a token's factor, and update the odds of its coin."""
         marks = self._marks
         key = (self._phase + place) % marks.period
         coin = key // marks.block * marks.agreeing.shape[1] + token
@@ -217,9 +217,9 @@ class Cloud:
         self.odds[rows, coin] += np.where(is_marked, np.log(shown / hidden), 0.0)
 
     def _select(self) -> None:
-        """Replace particles of little weight by copies of others, where weights are unequal.
+        """Replace particles of little weight by copies of others, if the weights are unequal.
 
-        Paths that never slip are no better for it: their particles stay.
+        Particles of components that never slip stay: copies would not help them.
         """
         uniform, particles = self._stream.uniforms(len(self.log_weights)), self._particles
         order = np.arange(len(self._of))
@@ -231,7 +231,7 @@ class Cloud:
                 continue
             cumulative, offset = np.cumsum(weights), uniform[number]
             has_kept = self._kept is not None and self._kept.component == number
-            if has_kept:  # the offset is one with which the given particle has a copy
+            if has_kept:  # choose an offset that copies the given particle
                 at = cumulative[self.slot] - weights[self.slot] * offset
                 slot = min(int(at), particles - 1)
                 offset = at - slot
@@ -247,8 +247,8 @@ class Cloud:
             self._phase, self._state = self._phase[order], self._state[order]
             self.odds = self.odds[order]
 
-    def draw_keys(self, own_coins: NDArray[np.bool_], keys: int = KEYS) -> Drawn:
-        """Draw a key from each of equal shares; the key under test has the share it lies in."""
+    def draw_keys(self, own_coins: NDArray[np.bool_], keys: int = KEYS) -> DrawnKeys:
+        """Draw a key from each of equal shares; in its own share, take the key under test."""
         assert self._kept is not None  # noqa: S101
         log_shares = self._marks.log_weights[:, None] + self.log_weights - self.log_means[:, None]
         shares = np.exp(log_shares).ravel()
@@ -263,15 +263,15 @@ class Cloud:
         coins[tested], components = own_coins.ravel(), self._of[chosen]
         components[tested] = self._kept.component
         shape = (keys, self._marks.period // self._marks.block, -1)
-        return Drawn(coins.reshape(shape), components, tested, self.log_means)
+        return DrawnKeys(coins.reshape(shape), components, tested, self.log_means)
 
 
 def draw_path(marks: Marks, number: int, coins: NDArray[np.bool_], stream: Stream) -> Path:
-    """Draw a path of a component given a key's coins: all forward, then back step by step."""
+    """Draw a path of a component given a key's coins: a forward pass, then back step by step."""
     component, period = marks.components[number], marks.period
     slip, edge = component.per_step
     prior, promoted = marks.first_law(component), marks.promoted(coins)
-    # Of all phases; not marked yet; marked no longer.
+    # Probabilities of all phases, of "before the stretch" and of "after the stretch".
     law = np.append(np.zeros(period), (1.0, 0.0)) if edge > 0.0 else np.append(prior, (0.0, 0.0))
     before_move = []
     for place, token in enumerate(marks.tokens.tolist()):
@@ -318,11 +318,11 @@ def log_p_of_draws(
 ) -> float:
     """Return ln p of the key under test among keys with these ln E'.
 
-    `log_shares` tell by how much keys are likelier than fair coins.
+    `log_shares`: ln of how much likelier these keys are than fair coins.
 
     >>> round(log_p_of_draws(np.array([2.0, 3.0, 3.0, 4.0]), 1), 3)  # (2 e^-3 + e^-4) / 4
     -3.524
     """
-    reached = log_es >= log_es[tested] - SAME
+    reached = log_es >= log_es[tested] - TOLERANCE
     terms = log_shares - np.maximum(log_es, log_es[tested])
     return min(0.0, float(log_mean_exp(terms[reached], total=True)) - log(len(log_es)))

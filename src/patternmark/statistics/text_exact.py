@@ -1,7 +1,7 @@
-"""The p-value of one text under a key: what `text_draws` needs of both, and what it makes of them.
+"""The p-value of one text under a key, by drawing other keys (see `text_draws`).
 
-Keys can be drawn where every second key of a block promotes what the others do not: for schedules
-of turns, and for the paper's scheme with two parts of equal size.
+Keys can be drawn if in each block the keys at odd places promote the complement: for the scheme
+`turns`, and for the paper's scheme with two parts of equal size.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from patternmark.statistics.likelihood import Mixture, log_mean_exp
 from patternmark.statistics.text_draws import (
     KEYS,
     Cloud,
-    Drawn,
+    DrawnKeys,
     Marks,
     Stream,
     draw_path,
@@ -32,32 +32,32 @@ from patternmark.statistics.text_draws import (
 )
 
 Numbers = NDArray[np.int64]
-MOST_TOKENS = 2_000  # of a text for which keys are drawn; longer ones take too long
-PLAINLY_LARGE = 0.05  # a p-value that needs no better estimate
-_OF_FEW = 5  # one key in so many is looked at first
-_KEYS_AT_ONCE = 10  # whose ratios are computed together: their tables fit a cache
+MAX_TOKENS = 2_000  # tokens of a text for which keys are drawn; longer texts would take too long
+CLEARLY_LARGE_P = 0.05  # a p-value above this needs no better estimate
+_FIRST_PASS_STEP = 5  # the first estimate uses every fifth key
+_KEYS_AT_ONCE = 10  # keys whose ratios are computed together: their tables fit a cache
 
 
 class TextKeys:
-    """Draws keys for texts, to tell how often a key gives a text so large a ratio."""
+    """Draws keys for a text, to estimate how often a key gives it at least the same ratio."""
 
     signature = f"keys:{KEYS}"
 
     def __init__(
         self, key: Key, mixture: Mixture, rates: NDArray[np.float64], excerpt: Excerpt | None
     ) -> None:
-        """`rates` [levels, V] are those of the excerpt's symbols, or of the whole alphabet."""
+        """`rates` [levels, V] are for the symbols of the excerpt, or for the whole alphabet."""
         self._key, self._mixture, self._rates, self._excerpt = key, mixture, rates, excerpt
         self._block = _block_of(key)
 
     def can_judge(self, reading: Reading) -> bool:
         """Whether keys can be drawn for a text."""
-        return self._block > 0 and len(reading.symbols) <= MOST_TOKENS
+        return self._block > 0 and len(reading.symbols) <= MAX_TOKENS
 
     def log_p(self, reading: Reading, ratios: NDArray[np.float64], nonces: Numbers) -> float:
-        """Return ln p of a text: `ratios` [few, C] are ln of those of these `nonces` [few].
+        """Return ln p of a text; `ratios` [few, C] are ln of the ratios of `nonces` [few].
 
-        The likeliest nonce is judged by itself, and it is one of all.
+        Only the likeliest nonce is tested; Bonferroni's inequality corrects for the choice.
         """
         symbols = reading.parts[0]
         symbols = symbols[: int(np.flatnonzero(symbols != UNREAD)[-1]) + 1]
@@ -73,21 +73,22 @@ class TextKeys:
         coins = schedule.promoted(int(nonces[best]))[:: self._block, own]
         path = draw_path(marks, component, coins, stream)
         drawn = Cloud(marks, stream, kept=path).draw_keys(coins)
-        # What the cloud's means lie above those of the first one.
+        # The difference between the means of the two clouds.
         log_shift = marks.log_weights - log_weights - drawn.log_means
-        for some in (drawn.around_tested(_OF_FEW), drawn):
+        for some in (drawn.every(_FIRST_PASS_STEP), drawn):
             log_es = log_mean_exp(self._log_ratios(some, marks, own) + log_weights, total=True)
             log_es += log_shift[some.components]
             tail = log_p_of_draws(log_es, some.tested, self._log_shares(some, own))
             log_p = float(bonferroni(tail, self._key.circle.nonces))
-            if log_p > log(PLAINLY_LARGE):
+            if log_p > log(CLEARLY_LARGE_P):
                 break
         return log_p
 
     def _stream(self, symbols: NDArray[np.int64]) -> Stream:
-        """Return the numbers to draw with: others for every key and text."""
+        """Return the random numbers for this key and text."""
         if self._key.secret is None:
-            raise ParameterError(f"key {self._key.key_id} is a public half: it judges nothing")
+            need = "detecting needs the key file with the secret"
+            raise ParameterError(f"key {self._key.key_id} is only a public half: {need}")
         names = symbols if self._excerpt is None else self._excerpt.names(symbols)
         digest = sha256(names.astype("<i8").tobytes()).hexdigest()
         return Stream(self._key.secret, f"keys for a text/{digest}")
@@ -115,7 +116,7 @@ class TextKeys:
         return np.ones_like(own) if self._excerpt is None else self._excerpt.times[own]
 
     def _log_ratios(
-        self, drawn: Drawn, marks: Marks, own: NDArray[np.int64]
+        self, drawn: DrawnKeys, marks: Marks, own: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return ln of the ratios that drawn keys give the text: [keys, C]."""
         found = []
@@ -123,7 +124,7 @@ class TextKeys:
             for at in range(0, len(drawn.coins), _KEYS_AT_ONCE):
                 some = drawn._replace(coins=drawn.coins[at : at + _KEYS_AT_ONCE])
                 keys = len(some.coins)
-                # Every key's tokens are symbols of their own, of one schedule.
+                # The tokens get new symbols for each key, so that one schedule can hold all keys.
                 first = np.arange(keys)[:, None] * len(own)
                 ratio = CyclicRatio(
                     [marks.promoted(some.coins.transpose(1, 0, 2).reshape(len(some.coins[0]), -1))],
@@ -137,10 +138,10 @@ class TextKeys:
                 found.append(ratio.log_ratios(symbols)[:, 0])
         return np.concatenate(found)
 
-    def _log_shares(self, drawn: Drawn, own: Numbers) -> NDArray[np.float64]:
-        """Return ln of how much likelier a key has such coins than fair coins show them: [K].
+    def _log_shares(self, drawn: DrawnKeys, own: Numbers) -> NDArray[np.float64]:
+        """Return ln of how much likelier the coins are for a key than for fair coins: [K].
 
-        Parts of equal size are not quite fair coins.
+        This is not 0 for parts of equal size, which are not quite fair coins.
         """
         sizes = getattr(self._key.circle, "sizes", None)
         if sizes is None:
@@ -152,9 +153,9 @@ class TextKeys:
 
 
 def _block_of(key: Key) -> int:
-    """Return after how many keys coins are others; 0 where keys cannot be drawn."""
+    """Return the number of keys that share coins; 0 if keys cannot be drawn."""
     circle = key.circle
-    two_halves = circle.period == 2 and circle.is_fair  # their coins stay
+    two_halves = circle.period == 2 and circle.is_fair  # all keys share the same coins
     return int(getattr(circle, "block", 2 if two_halves else 0))
 
 

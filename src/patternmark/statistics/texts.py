@@ -1,21 +1,21 @@
-"""The likelihood ratio of a text: every token is read, and two p-values follow.
+"""The likelihood ratio of a text: it reads every token and gives two p-values.
 
-Edits move a text along its schedule, and every move turns the halves around. So a detector gains
-by reading all tokens, also those that stand again and again.
+Edits move a text along its schedule, and every move exchanges halves and complements. So a detector
+gains by reading all tokens, including repeated ones.
 
-**All tokens in full** (`p_value`). How often chance reaches this ratio depends on how the text
-repeats itself. In natural English a word that stands again does so at even and odd places alike, so
-that its one secret coin speaks for and against a mark in equal measure; how often chance reaches a
-ratio there was counted once and for all (`bench text-null`). Where that says that p is small
-(`SMALL_P`), and the other p-value does not prove it, keys are drawn for the very text
-(`text_exact`). So a small p-value holds for any text, also for one that repeats itself or was
-marked by another key.
+**Every token counts in full** (`p_value`). How often chance reaches this ratio depends on how the
+text repeats itself. In natural English a repeated word is about as often at even places as at odd
+ones, so its one secret coin counts for and against a mark equally; how often chance reaches a ratio
+there was counted once (`bench text-null`). If that says that p is small (`SMALL_P`), and the other
+p-value does not prove it, keys are drawn for this text (`text_exact`). So a small p-value holds for
+any text, including one that repeats itself or was marked by another key.
 
-**Any text whatever, by proof** (`p_any`): a token that stands r times in a record counts 1/r each
-time. All its places in a block share one secret coin. Each factor has mean 1 over the coin, and by
-Hoelder's inequality so has, at most, a product of r of them to the power of 1/r. Tokens have
-independent coins, so along every path the product over a text has a mean of at most 1 over keys,
-and so has the mixture over paths: 1 / E bounds the p-value, whoever wrote the text without the key.
+**Proved for any text** (`p_any`): a token that occurs r times in a record counts 1/r each time. All
+its places in a block share one secret coin. Each factor has mean 1 over the coin, and by Hoelder's
+inequality a product of r of them, to the power of 1/r, has a mean of at most 1. Tokens have
+independent coins, so along every path the product over a text has a mean of at most 1 over keys.
+The same is true of the mixture over paths: 1 / E bounds the p-value, whoever wrote the text without
+the key.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from patternmark.statistics.nonces import likeliest_nonces
 from patternmark.statistics.ratio import RatioStatistic, rates_of
 from patternmark.statistics.text_exact import TextKeys
 
-SMALL_P = 0.02  # of natural texts: below it, keys are drawn for the very text
-PROVEN_P = 1e-6  # p_any, below which they are not
+SMALL_P = 0.02  # p-value of natural texts below which keys are drawn for the given text
+PROVEN_P = 1e-6  # p_any below which no keys are drawn
 TOO_LONG = "too long to draw keys for it: judged by the bound that holds for any text"
 
 
 class AnyTextStatistic(RatioStatistic):
-    """`lr` for text: the ratio in which a token that stands r times counts 1/r, by Markov."""
+    """`lr` for text: Markov's bound for a ratio in which a token that occurs r times counts 1/r."""
 
     name = "lr"
     reads_repeats = True
 
     def __init__(self, key: Key, schedule: Excerpt | None = None) -> None:
         super().__init__(key, schedule)
-        # Parts of equal size are not quite independent coins, and some were chosen by someone.
+        # Parts of equal size are not quite independent coins, and adopted parts are not random.
         self._holds_for_any = not key.profile.scheme.takes_parts
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
-        """Mix over components, nonces and phases; chains of a record multiply."""
+        """Average over components, nonces and phases; multiply over chains of a record."""
         rough = self._screen.log_ratios(readings)
         ratios = self.component_ratios(readings, rough)
         total = self.over_nonces(self.mixture.mix_for_any(ratios))
@@ -76,27 +76,27 @@ class AnyTextStatistic(RatioStatistic):
             )
             for i in range(len(readings))
         ]
-        return self._sharpened(readings, ratios, likeliest_nonces(rough), found)
+        return self._sharpen(readings, ratios, likeliest_nonces(rough), found)
 
-    def _sharpened(
+    def _sharpen(
         self,
         readings: Sequence[Reading],
         ratios: NDArray[np.float64],
         nonces: NDArray[np.int64],
         found: list[Measurement],
     ) -> list[Measurement]:
-        """Return measurements with a better p-value for natural text, where there is one."""
+        """Return measurements with a smaller p-value, if the statistic has one."""
         del readings, ratios, nonces
         return found
 
     def _most_for_any(self, reading: Reading) -> float:
-        """Return ln of the largest ratio that a record of these tokens could have."""
+        """Return ln of the largest possible ratio of a record with these tokens."""
         times = 1.0 if reading.times is None else reading.times
         return float((self._most[reading.symbols] / times).sum())
 
 
 class TextStatistic(AnyTextStatistic):
-    """`auto` for text: the ratio of all tokens with its p-value, and `p_any` beside it."""
+    """`auto` for text: the ratio of all tokens with its p-value, and `p_any` as well."""
 
     name = "auto"
 
@@ -115,14 +115,14 @@ class TextStatistic(AnyTextStatistic):
         scored = np.array([reading.num_scored for reading in readings])
         return self.over_nonces(self.mixture.mix(ratios, scored))
 
-    def _sharpened(
+    def _sharpen(
         self,
         readings: Sequence[Reading],
         ratios: NDArray[np.float64],
         nonces: NDArray[np.int64],
         found: list[Measurement],
     ) -> list[Measurement]:
-        """Judge texts in one piece by all their tokens; others keep their bound."""
+        """Judge texts of one chain by all their tokens; others keep the bound."""
         total = self.log_ratios_of_all(readings, ratios)
         scored = np.array([reading.num_scored for reading in readings])
         most = np.array([self._most[reading.symbols].sum() for reading in readings])
@@ -147,13 +147,13 @@ class TextStatistic(AnyTextStatistic):
     def _log_p_natural(
         self, log_ratio: NDArray[np.float64], scored: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Return ln p of natural texts; without a table, what it would be for any one at most."""
+        """Return ln p for natural texts; without a table, Markov's bound for any text."""
         if self._null is None:
             return markov(log_ratio)
         return self._null.log_tail(log_ratio, scored, self._nonces)
 
     def null_curve(self, reading: Reading, statistic: float) -> NullCurve:
-        """Return ln p of natural texts against the ratio's logarithm, moved to that of this one."""
+        """Return ln p of natural texts against ln of the ratio, shifted to fit this text's p."""
         values = np.linspace(min(statistic, 0.0), 1.1 * max(statistic, 10.0), CURVE_POINTS)
         scored = np.full(len(values) + 1, reading.num_scored)
         natural = self._log_p_natural(np.append(values, statistic), scored)
@@ -163,7 +163,7 @@ class TextStatistic(AnyTextStatistic):
 
 
 def _null_of(key: Key, mixture: str) -> MixtureNull | None:
-    """Return the null that was counted on natural text, if there is one for such keys."""
+    """Return the null that was counted on natural texts, if there is one for such keys."""
     profile = key.profile
     is_usual = profile.scheme.has_default_shape and profile.alphabet.has_many_symbols
     if not is_usual or not key.circle.is_fair:

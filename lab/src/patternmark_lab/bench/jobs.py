@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 from patternmark.workers import pickle_with_secrets
 
 Job = TypeVar("Job")
@@ -49,7 +49,7 @@ def _begin(work: bytes) -> None:
 
 def _do(job: bytes) -> Any:
     assert _work is not None  # noqa: S101
-    with forced(True):  # a process of its own knows nothing of what its parent said
+    with force_loops(True):  # a process of its own knows nothing of what its parent said
         return _work(pickle.loads(job))  # noqa: S301
 
 

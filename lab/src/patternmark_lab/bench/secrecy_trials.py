@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from patternmark.attacks.audit import DEFAULT_BUDGET, learn, strip_seen
 from patternmark.attacks.block_coins import CoinKnowledge, learn_coins
-from patternmark.attacks.forge import Knowledge, draw, forge, tilted
+from patternmark.attacks.forge import Knowledge, draw, forge, tilt
 from patternmark.attacks.seen import Seen, by_letters
 from patternmark.attacks.split import SplitKnowledge
 from patternmark.core.alphabet import PROTEIN
@@ -174,6 +174,6 @@ def block_marked(
     frequencies = natural_frequencies()
     made = []
     for nonce in nonces.tolist():
-        law = tilted(halves[nonce].astype(np.float64), rates, frequencies)
+        law = tilt(halves[nonce].astype(np.float64), rates, frequencies)
         made.append(draw(law[block_of], rng))
     return made

@@ -38,11 +38,11 @@ def run_speed_benchmark(step: Callable[[str], None] = lambda what: None) -> dict
             law = background / background.sum()
             sequences = list(rng.choice(PROTEIN.size, size=(_BATCH, length), p=law))
             row: dict[str, Any] = {"scheme": scheme, "length": length}
-            with compiled.forced(True) as are_there:
+            with compiled.force_loops(True) as are_there:
                 if are_there:
                     row["ms"] = _best_ms(detector, sequences, _ROUNDS)
             if length <= _SLOW_LENGTH or "ms" not in row:
-                with compiled.forced(False):
+                with compiled.force_loops(False):
                     row["ms_numpy"] = _best_ms(detector, sequences[:_SLOW_BATCH], _SLOW_ROUNDS)
             rows.append(row)
             step(f"{scheme}, {length} residues")

@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from patternmark.errors import PatternmarkError
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 
 
 class Group(TyperGroup):
@@ -16,7 +16,7 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a missing package is an error with its remedy."""
         try:
-            with forced(True):  # they take long
+            with force_loops(True):  # they take long
                 return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise PatternmarkError(

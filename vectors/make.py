@@ -1,11 +1,14 @@
 """Write v1.json, the published test vectors: `python -m vectors.make`.
 
-Each case walks the whole way, secret -> parts -> key sequence -> bias -> sequence -> recovered
-keys -> count -> p, so that a port in another language can be checked at every step. Those of block
-marks go secret -> words -> keys -> bias -> sequence -> letters and weights -> ln E by nonce and
-component -> E -> p_any -> C -> p_value, those of text secret -> schedule -> keys -> text -> what is
-read, and how often -> E -> p_any -> p_value. The secrets here are published: never use them for
-anything else.
+Each case has all steps, so that a port to another language can be checked at every step:
+
+    paper     secret -> parts -> key sequence -> bias -> sequence -> recovered keys -> count -> p
+    blocks    secret -> words -> keys -> bias -> sequence -> letters and weights
+                  -> ln E by nonce and component -> E -> p_any -> C -> p_value
+    turns     secret -> schedule -> keys -> text -> tokens read, and how often each occurs
+                  -> E -> p_any -> p_value
+
+The secrets here are published: never use them for anything else.
 """
 
 from __future__ import annotations
@@ -37,11 +40,11 @@ from vectors import port
 TOKENS = ["<pad>", "<s>", "</s>", *(f"w{i}" for i in range(61))]
 MANY_TOKENS = [f"w{i}" for i in range(560)]
 TEMPERATURE = 0.1
-SHOWN = 4  # blocks whose coins are written out
+SHOWN_BLOCKS = 4  # blocks whose coins are written to the vector
 
 
 def profiles() -> dict[str, Profile]:
-    """Return the cases: the paper's defaults, and each parameter away from them."""
+    """Return the cases of the paper's scheme: its defaults, and other values of each parameter."""
     three = KeyChain.of([[0.1, 0.6, 0.3], [0.3, 0.1, 0.6], [0.6, 0.3, 0.1]], [0.25, 0.25, 0.5])
     tokens = Alphabet.from_symbols("tokenizer:example", TOKENS, [0, 1, 2])
     return {
@@ -59,7 +62,7 @@ def profiles() -> dict[str, Profile]:
 
 
 def block_cases() -> dict[str, tuple[Profile, Record]]:
-    """Return the cases of the block scheme: a key, and what happens to its record."""
+    """Return the cases of the block scheme: parameters, and a record with its edit."""
     small = Profile(scheme=Blocks(nonces=3))
     return {
         "blocks": (Profile(), Record((90,), payload=17)),
@@ -76,14 +79,14 @@ def block_cases() -> dict[str, tuple[Profile, Record]]:
 
 @dataclass(frozen=True)
 class Record:
-    """A record that follows its key: the lengths of its chains, and what happens to it then."""
+    """A record that follows its key: the lengths of its chains, and how it is edited."""
 
     lengths: tuple[int, ...]
     payload: int | None = None
     edit: str = ""
 
-    def edited(self, chains: list[str]) -> str:
-        """Return the record as a detector gets it."""
+    def apply_edit(self, chains: list[str]) -> str:
+        """Return the edited record, as a detector gets it."""
         first = chains[0]
         edits = {
             "": "/".join(chains),
@@ -100,7 +103,7 @@ class Record:
 
 
 def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
-    """Compute one vector of the block scheme with the package, to the verdict of `auto`."""
+    """Compute one vector of the block scheme with the package, up to the verdict of `auto`."""
     raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
     marker = Marker(key, payload=record.payload)
@@ -110,8 +113,10 @@ def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
         marker.key_sequence(n, seed=3, index=1, chain=chain)
         for chain, n in enumerate(record.lengths)
     ]
-    sequence = record.edited([_written(marker.bias(row, temperature=1.0) > 0) for row in keys])
-    # All terms of the average: the package may leave out some that add next to nothing.
+    sequence = record.apply_edit(
+        [_write_chain(marker.bias(row, temperature=1.0) > 0) for row in keys]
+    )
+    # Without screens the package skips no components, even if they add almost nothing.
     statistic = BlockStatistic(schedule, screens=False)
     detector = Detector(key, statistic)
     reading = detector.read([PROTEIN.encode(sequence)])[0]
@@ -125,7 +130,7 @@ def block_case(name: str, profile: Profile, record: Record) -> dict[str, Any]:
         "index": 1,
         "payload": record.payload,
         "nonce": int(marker.nonces(3, [1])[0]),
-        "words_of_first_blocks": schedule.words(0, SHOWN).tolist(),
+        "words_of_first_blocks": schedule.words(0, SHOWN_BLOCKS).tolist(),
         "key_sequences": [row.tolist() for row in keys],
         "temperature": TEMPERATURE,
         "bias_of_first_two_positions": marker.bias(keys[0][:2], temperature=TEMPERATURE).tolist(),
@@ -154,7 +159,7 @@ def turn_cases() -> dict[str, tuple[Profile, int | None]]:
 
 
 def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any]:
-    """Compute one vector of the scheme for text with the package, to the verdict of `auto`."""
+    """Compute one vector of the scheme for text with the package, up to the verdict of `auto`."""
     raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
     marker = Marker(key, payload=payload)
@@ -163,7 +168,7 @@ def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any
     schedule = key.schedule
     assert isinstance(schedule, TurnSchedule)  # noqa: S101
     promoted = schedule.promoted(nonce)
-    text = _text(marker.bias(keys, temperature=1.0) > 0)
+    text = _write_text(marker.bias(keys, temperature=1.0) > 0)
     detector = Detector(key)
     reading, verdict = detector.read([text])[0], detector.detect(text)
     assert reading.times is not None  # noqa: S101
@@ -193,7 +198,7 @@ def turn_case(name: str, profile: Profile, payload: int | None) -> dict[str, Any
 
 
 def case(name: str, profile: Profile, symbols: list[str]) -> dict[str, Any]:
-    """Compute one vector with the package."""
+    """Compute one vector of the paper's scheme with the package."""
     raw = _published_secret(name)
     key = Key.of(Secret(raw), profile)
     marker = Marker(key)
@@ -233,18 +238,18 @@ def _published_secret(name: str) -> bytes:
     return hashlib.sha256(f"patternmark test vector {name}".encode()).digest()
 
 
-def _written(promoted: np.ndarray) -> str:
-    """Return a chain that follows what is promoted [n, V], with a miss at every fourth position."""
+def _write_chain(promoted: np.ndarray) -> str:
+    """Return a chain of promoted letters [n, V], except at every fourth position."""
     letters = [np.flatnonzero(row)[i * 7 % 10] for i, row in enumerate(promoted)]
     letters[3::4] = [i * 5 % 20 for i in range(len(letters[3::4]))]
     return PROTEIN.decode(letters)
 
 
-def _text(promoted: np.ndarray) -> np.ndarray:
-    """Return a text that follows what is promoted [n, V], with misses and a word said again."""
+def _write_text(promoted: np.ndarray) -> np.ndarray:
+    """Return a text of promoted tokens [n, V], with misses and a repeated token."""
     text = np.array([np.flatnonzero(row)[i * 31 % 200] for i, row in enumerate(promoted)])
     text[4::5] = 3 + np.arange(len(text[4::5])) * 41 % 557
-    text[[9, 11, 24, 40, 41, 57, 70, 83]] = text[8]  # nine times: as if it were ten
+    text[[9, 11, 24, 40, 41, 57, 70, 83]] = text[8]  # nine times, which counts as ten
     text[20] = 1  # unscored
     return text
 
@@ -256,7 +261,7 @@ def _weights(reading: Reading) -> list[list[float]]:
 
 
 def _mixed(statistic: BlockStatistic, reading: Reading) -> dict[str, Any]:
-    """Return what E averages over, and ln of the ratio of each nonce [R] and kind."""
+    """Return the components of E, and ln of the ratio of each nonce [R] and component."""
     branches = statistic.branches(reading)
     kinds = [
         [c.level, c.slip, c.growth, c.begins, branch.shift, exp(weight)]

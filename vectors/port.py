@@ -1,8 +1,9 @@
 """A second implementation from the specification alone: standard library, no numpy.
 
-What a port in another language would look like. The published vectors must come out of this and
-of the package alike. This file has the derivation and the paper's scheme, `port_blocks` the default
-scheme for proteins and `port_turns` that for text, both to the verdict of the detector `auto`.
+It shows what a port to another language looks like. It and the package must both compute the
+published vectors. This file has the derivation and the paper's scheme, `port_blocks` has the
+default scheme for proteins, and `port_turns` the scheme for text, both up to the verdict of the
+detector `auto`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def parts(
     num_keys: int,
     background: list[int] | None,
 ) -> list[int]:
-    """part_of: the part of each symbol, -1 for unscored ones."""
+    """Return the part of each symbol, -1 for unscored symbols."""
     sha256 = alphabet_sha256(symbols, unscored)
     scored = [i for i in range(len(symbols)) if i not in unscored]
     for attempt in count(0):
@@ -88,7 +89,7 @@ def count_patterns(keys: list[int], patterns: list[list[int]]) -> int:
 
 
 def p_value(segments: list[int], patterns: list[list[int]], num_keys: int, c: int) -> Fraction:
-    """P(C >= c) under the uniform null, exactly: states are the last m - 1 keys."""
+    """Return P(C >= c) under the uniform null, exactly; states are the last m - 1 keys."""
     m = len(patterns[0])
     targets = {tuple(p) for p in patterns}
     total: dict[int, Fraction] = {0: Fraction(1)}

@@ -1,8 +1,8 @@
-"""The block scheme from the specification alone, to the verdict: standard library, plain loops.
+"""The block scheme from the specification alone, up to the verdict, in plain loops.
 
-It reads two tables that ship with the package: how often marked letters agree with their coins
-(agreement.json), and the constant C of the p-value (block_null.json). What a record is averaged
-over stands in each vector.
+It uses only the standard library and reads two tables that ship with the package: how often marked
+letters agree with their coins (agreement.json), and the constant C of the p-value
+(block_null.json). Each vector contains the components that its record is averaged over.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ PAIRS = ["AE", "CQ", "DN", "FY", "GP", "HW", "IV", "KR", "LM", "ST"]
 DATA = Path(__file__).resolve().parent.parent / "src" / "patternmark" / "data"
 BLOCKS_OF_A_STREAM = 2**20
 
-UNMARKED = 0.1  # a chain of a record of several carries no mark
-FIRST_POSITIONS = 384
+UNMARKED = 0.1  # chance that one of several chains of a record carries no mark
+FIRST_POSITIONS = 384  # of the schedule, in which a piece of a design may begin
+# Chances that a marked stretch begins (per letter), that it ends (per block), and that it begins
+# with the first block of the schedule.
 ENTER, LEAVE, AT_START = 1 / 256, 1 / 64, 0.5
-SMALLEST_SHARE = 1e-5
+SMALLEST_SHARE = 1e-5  # lengths of pieces with a smaller chance are left out
 
 
 class Kind(NamedTuple):
-    """One kind of marked record, and its weight in the average."""
+    """One component of the mixture: an assumption about the record, and its weight."""
 
     level: int  # of strength
-    slip: float  # the share of positions lost or doubled
-    growth: float  # the share doubled less the share lost
-    begins: str  # at the "start" of the schedule, "anywhere" in it, or somewhere "inside" the chain
+    slip: float  # share of positions that are lost or doubled
+    growth: float  # share doubled minus share lost
+    begins: str  # at the "start" of the schedule, "anywhere" in it, or "inside" the chain
     shift: int  # chain c of the record is chain c + shift of its design; below 0: of no design
     weight: float
 
 
 def coin_words(secret: bytes, block: int, nonces: int, chain: int, blocks: int) -> list[list[int]]:
-    """The coins of each block and nonce: bit p is 1 where pair p promotes its first letter."""
+    """Return the coins of each block and nonce: bit p is 1 if pair p promotes its first letter."""
     sha256 = alphabet_sha256(list(PROTEIN_LETTERS), [20])
     key = subkey(secret, f"blocks/{sha256}/{block}/{nonces}/{chain}")
     stream = hashlib.shake_256(key).digest(2 * blocks * nonces)
@@ -46,7 +48,7 @@ def coin_words(secret: bytes, block: int, nonces: int, chain: int, blocks: int) 
 
 
 def promoted(word: int) -> set[str]:
-    """The letters that a block with these coins promotes."""
+    """Return the letters that a block with these coins promotes."""
     return {pair[0] if word >> p & 1 else pair[1] for p, pair in enumerate(PAIRS)}
 
 
@@ -56,13 +58,13 @@ def drawn_nonce(secret: bytes, nonces: int, seed: int | str, index: int) -> int:
 
 
 def keys(nonces: int, block: int, chain: int, nonce: int, length: int) -> list[int]:
-    """The numbers of the keys along a chain."""
+    """Return the position keys of a chain."""
     first = (chain * nonces + nonce) * BLOCKS_OF_A_STREAM
     return [first + i // block for i in range(length)]
 
 
 def letter_weights() -> list[dict[str, float]]:
-    """The log-odds that a marked letter agrees with its coin, for each strength."""
+    """Return the log-odds that a marked letter agrees with its coin, for each strength."""
     table = json.loads((DATA / "agreement.json").read_text())
     return [
         {
@@ -74,7 +76,7 @@ def letter_weights() -> list[dict[str, float]]:
 
 
 def largest_c(block: int, scored: int) -> float:
-    """C for a longest chain of so many scored letters: the larger of the lengths around it."""
+    """Return C if the longest chain has `scored` scored letters: the larger C of nearby lengths."""
     table = json.loads((DATA / "block_null.json").read_text())
     places = [i for i, length in enumerate(table["lengths"]) if length <= scored]
     if block != table["block"] or not places:
@@ -83,7 +85,10 @@ def largest_c(block: int, scored: int) -> float:
 
 
 def piece_laws(block: int, slip: float, growth: float) -> tuple[list[float], ...]:
-    """Laws of the length of a piece: of a whole block, of a block's rest, each with its tails."""
+    """Return the distributions of a piece's length: whole block, its tails, rest of a block, tails.
+
+    The rest of a block is the piece that remains if the chain begins inside the block.
+    """
     whole, rest = [1.0], [0.0] * (2 * block + 1)
     fates = ((slip - growth) / 2, 1.0 - slip, (slip + growth) / 2)
     for _ in range(block):
@@ -103,10 +108,10 @@ def piece_laws(block: int, slip: float, growth: float) -> tuple[list[float], ...
 
 
 def mean_likelihoods(chain: str, weights: dict[str, float], longest: int) -> list[list[float]]:
-    """The mean over all coins of the likelihood of each piece: entry [i][l] has l letters from i.
+    """Return the mean likelihood of each piece over all coins: entry [i][l] has l letters from i.
 
-    It is up to a factor that the likelihood under the coins has too: for the letters of one pair
-    together cosh of half the sum of their weights, the second letter's with a minus.
+    A factor is left out that the likelihood under the coins has too. For the letters of one pair
+    the mean is cosh of half the sum of their weights, where the second letter's weight is negative.
     """
     means = []
     for i in range(len(chain)):
@@ -130,9 +135,9 @@ def log_ratio(
     kind: Kind,
     weights: dict[str, float],
 ) -> float:
-    """ln of the sum over all ways that a chain may lie on the blocks of one nonce.
+    """Return ln of the sum over all paths of a chain along the blocks of one nonce.
 
-    `state[i]` is the weight of all ways on which the next block begins before letter i.
+    `state[i]` is the weight of all paths on which the next block begins before letter i.
     """
     n, begins, pace = len(chain), kind.begins, 1.0 + kind.growth
     whole, whole_tail, rest, rest_tail = piece_laws(block, kind.slip, kind.growth)
@@ -152,7 +157,7 @@ def log_ratio(
     means = mean_likelihoods(chain, weights, len(whole) - 1)
     for j in range(last):
         low, high = 0, n
-        if begins == "start":  # ways that drifted further are not followed
+        if begins == "start":  # paths that drift further are left out
             expected = int(j * (block * pace))
             low, high = max(expected - drift, 0), min(n, expected + drift + len(whole) - 1)
         total += leave * sum(state)
@@ -180,7 +185,7 @@ def log_ratio(
 def log_ratios(
     secret: bytes, block: int, nonces: int, kinds: list[Kind], record: str
 ) -> list[list[float]]:
-    """ln of the ratio of each nonce and kind of a record."""
+    """Return ln of the likelihood ratio of a record for each nonce and kind."""
     chains, weights = read(record), letter_weights()
     enough = FIRST_POSITIONS + 2 * len(record) + 64
     streams = {
@@ -203,7 +208,7 @@ def log_ratios(
 
 
 def read(record: str) -> list[tuple[int, str]]:
-    """The chains that say something, with their numbers in the record; a copy says nothing."""
+    """Return the chains that count, with their numbers in the record: no empty chain, no copy."""
     chains = record.replace(":", "/").upper().split("/")
     return [
         (number, chain)
@@ -219,7 +224,7 @@ def count_scored(chain: str) -> int:
 def verdict(
     secret: bytes, block: int, nonces: int, kinds: list[Kind], record: str
 ) -> dict[str, Any]:
-    """What `auto` says of a record."""
+    """Return the verdict of `auto` on a record, with its intermediate values."""
     table = log_ratios(secret, block, nonces, kinds, record)
     by_nonce = [
         sum(kind.weight * exp(found) for kind, found in zip(kinds, row, strict=True))
@@ -227,7 +232,7 @@ def verdict(
     ]
     e = sum(by_nonce) / nonces
     c = largest_c(block, max((count_scored(chain) for _, chain in read(record)), default=0))
-    sharpened = c / e if e >= 20.0 else 1.0 / e  # smaller ones have Markov's bound
+    sharpened = c / e if e >= 20.0 else 1.0 / e  # Markov's bound for small E
     return {
         "log_ratios": table,
         "log_e": log(e),

@@ -1,7 +1,7 @@
-"""The scheme for text from the specification alone, to the verdict: standard library, plain loops.
+"""The scheme for text from the specification alone, up to the verdict, in plain loops.
 
-It reads one table that ships with the package: ln P(E >= e) as it was counted on natural English
-(text_null.json).
+It uses only the standard library and reads one table that ships with the package: ln P(E >= e),
+counted on natural English (text_null.json).
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 from vectors.port import alphabet_sha256, subkey, words
 
 DATA = Path(__file__).resolve().parent.parent / "src" / "patternmark" / "data"
-SMALL_P, PROVEN_P = 0.02, 1e-6  # between them keys are drawn for a text
+SMALL_P, PROVEN_P = 0.02, 1e-6  # p-values between them are computed by drawing keys for the text
 RATES = [0.65, 0.72, 0.82, 0.90]  # how often a marked token agrees with its key, by strength
 
 
 class Kind(NamedTuple):
-    """One way a mark may show, with its weight in natural text and in any text."""
+    """One component of the mixture: an assumption about the text, and its two weights."""
 
-    rate: float
+    rate: float  # at which tokens agree with their keys
     slip: float  # chance per position that the phase moves by one
     edge: float  # chance per position that a marked stretch begins, or ends; 0: all is marked
     anywhere: bool  # any phase may be the first, not only the starts
-    shared: bool  # a token that stands r times counts 1/r each time
-    natural: float
-    any: float
+    shared: bool  # a token that occurs r times counts 1/r each time
+    natural: float  # weight for natural text
+    any: float  # weight for any text
 
 
 MIXTURE = [
@@ -60,7 +60,7 @@ class Sizes(NamedTuple):
 def schedule(
     secret: bytes, symbols: list[str], unscored: list[int], sizes: Sizes, nonce: int
 ) -> list[set[int]]:
-    """The symbols that each key of a nonce promotes, key by key."""
+    """Return the symbols that each key of a nonce promotes, key by key."""
     period, block = sizes.period, sizes.block
     label = f"turns/{alphabet_sha256(symbols, unscored)}/{period}/{block}"
     scored = [i for i in range(len(symbols)) if i not in unscored]
@@ -78,44 +78,44 @@ def schedule(
 
 
 def _coins(secret: bytes, label: str, count: int) -> list[int]:
-    """Fair coins that a label names: the bits of a stream, the highest of each byte first."""
+    """Return the fair coins of a label: the bits of a stream, the highest of each byte first."""
     stream = hashlib.shake_256(subkey(secret, label)).digest((count + 7) // 8)
     return [stream[i // 8] >> (7 - i % 8) & 1 for i in range(count)]
 
 
 def keys(secret: bytes, sizes: Sizes, n: int, seed: int | str, index: int, nonce: int) -> list[int]:
-    """The keys of a text, numbered nonce by nonce."""
+    """Return the position keys of a text, numbered nonce by nonce."""
     word = words(secret, f"schedule start/{seed}", index + 1)[index]
     start = int((word >> 11) * 2.0**-53 * sizes.starts) * (sizes.period // sizes.starts)
     return [nonce * sizes.period + (start + i) % sizes.period for i in range(n)]
 
 
 def read(text: list[int], unscored: list[int]) -> list[int | None]:
-    """The tokens that count; None where one is unscored."""
+    """Return the tokens that count; None for unscored ones."""
     return [None if token in unscored else token for token in text]
 
 
 def times(tokens: list[int | None]) -> list[int]:
-    """How often the token of each position stands in the text; 1 where none is read.
+    """Return how often the token at each position occurs in the text; 1 for unscored ones.
 
     Above 7 only the three highest binary digits are kept, rounded up: 8, 10, 12, 14, 16, 20, ...
     """
     count = Counter(tokens)
-    return [1 if token is None else _rounded_up(count[token]) for token in tokens]
+    return [1 if token is None else _round_up(count[token]) for token in tokens]
 
 
-def _rounded_up(number: int) -> int:
+def _round_up(number: int) -> int:
     step = 1 << max(number.bit_length() - 3, 0)
     return (number + step - 1) // step * step
 
 
 def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, sizes: Sizes) -> float:
-    """ln of the ratio of one nonce, summed over phases, slips and stretches.
+    """Return ln of the likelihood ratio of one nonce, summed over phases, slips and stretches.
 
-    A text of phase f has key (f + i) mod period at position i. Slips and edges are looked for once
-    in a few positions (a stride): the rarer slips are, the fewer times.
+    A text of phase f has key (f + i) mod period at position i. Slips and edges can occur only once
+    in each stride of positions; the rarer slips are, the longer the stride.
     """
-    standing = times(tokens)
+    repeats = times(tokens)
     period = sizes.period
     firsts = range(period) if kind.anywhere else range(0, period, period // sizes.starts)
     prior = [1.0 / len(firsts) if f in firsts else 0.0 for f in range(period)]
@@ -123,7 +123,7 @@ def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, size
         tokens = tokens[:-1]
     stride = 1 if kind.slip > 0.1 else 2 if kind.slip > 0.01 else 4
     slip, edge = (1.0 - (1.0 - rate) ** stride for rate in (kind.slip, kind.edge))
-    before, after = float(edge > 0.0), 0.0  # not marked yet, marked no longer
+    before, after = float(edge > 0.0), 0.0  # weights of paths before and after the marked stretch
     state = [0.0] * period if edge else prior
     for at in range(0, len(tokens), stride):
         after += edge * sum(state)
@@ -137,7 +137,7 @@ def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, size
         for i in range(at, min(at + stride, len(tokens))):
             token = tokens[i]
             if token is not None:
-                power = 1.0 / standing[i] if kind.shared else 1.0
+                power = 1.0 / repeats[i] if kind.shared else 1.0
                 for f in range(period):
                     agrees = token in halves[(f + i) % period]
                     state[f] *= (2.0 * (kind.rate if agrees else 1.0 - kind.rate)) ** power
@@ -145,9 +145,9 @@ def log_ratio(tokens: list[int | None], halves: list[set[int]], kind: Kind, size
 
 
 def counted_log_p(table: dict[str, Any], log_e: float, scored: int) -> float:
-    """ln P(E >= e) of one nonce, from the table: the grid goes from -20 to 60 in steps of 0.5."""
+    """Return ln P(E >= e) of one nonce from the table; its grid is -20, -19.5, ..., 60."""
     lengths, rows = table["lengths"], table["log_p"]
-    row = sum(length < scored for length in lengths)  # the first length that is as large
+    row = sum(length < scored for length in lengths)  # the first length that is large enough
     row = min(row, len(lengths) - 1)
     markov = [min(20.0 - 0.5 * i, 0.0) for i in range(161)]
     larger = [max(pair) for pair in zip(rows[row], rows[row - 1] if row else markov, strict=True)]
@@ -162,10 +162,12 @@ def counted_log_p(table: dict[str, Any], log_e: float, scored: int) -> float:
 def verdict(
     secret: bytes, symbols: list[str], unscored: list[int], sizes: Sizes, text: list[int]
 ) -> dict[str, Any]:
-    """What `auto` says of a text in one piece, with 512 tokens or more and up to two nonces.
+    """Return the verdict of `auto` on a text in one piece, for up to two nonces.
+
+    The alphabet must have 512 tokens or more.
 
     There is no p-value where it is estimated from keys drawn for the text: another program draws
-    other keys, and finds the same p-value but for the error of the estimate.
+    other keys, and gets the same p-value only up to the error of the estimate.
     """
     tokens = read(text, unscored)
     scored = sum(token is not None for token in tokens)
@@ -198,6 +200,6 @@ def verdict(
 
 
 def _log_mean(ratios: list[list[float]], weights: list[float]) -> float:
-    """ln of the mean over nonces of the ratios of all kinds, by their weights."""
+    """Return ln of the weighted ratios of all kinds, averaged over nonces."""
     total = sum(w * exp(found) for row in ratios for w, found in zip(weights, row, strict=True))
     return log(total / len(ratios))

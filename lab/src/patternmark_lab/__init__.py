@@ -1,1 +1,1 @@
-"""Benchmarks, comparison schemes and training of patternmark: what its users do not need."""
+"""Benchmarks, comparison schemes and training: the parts of patternmark that users do not need."""

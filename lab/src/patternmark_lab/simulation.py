@@ -1,7 +1,7 @@
 """The simulation that made the null of the mixed likelihood ratio (`patternmark.null.mixture`).
 
-P(E >= t) = mean of 1 / E where E >= t, over marked sequences: easy to simulate however small P is.
-Where t < 1, unmarked sequences are simply counted.
+P(E >= t) is the mean over marked sequences of 1 / E where E >= t, and 0 elsewhere. This is easy to
+simulate however small P is. For t < 1, unmarked sequences are simply counted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from patternmark.statistics.cyclic import CyclicRatio
 from patternmark.statistics.likelihood import Component, Mixture, factors
 
 _STANDARD_ERRORS = 5.0
-_FEWER = 5  # unmarked draws are for p-values that are not small: as good with fewer
+_MARKED_PER_UNMARKED = 5  # draws; unmarked ones serve large p-values, which need fewer draws
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What is simulated: keys, marks, letters."""
+    """The keys, marks and symbols to simulate."""
 
-    batch: ClassVar[int] = 64  # sequences of one key
+    batch: ClassVar[int] = 64  # sequences for each key
     draw_schedule: Callable[[np.random.Generator], NDArray[np.bool_]]  # a fresh key's [P, V]
     starts: NDArray[np.int64]
     rates: NDArray[np.float64]  # [levels, V]
@@ -39,14 +39,14 @@ class Simulation:
     def _tail(
         self, grid: NDArray[np.float64], length: int, draws: int, seed: int
     ) -> NDArray[np.float64]:
-        few = draws // _FEWER
-        unmarked = self._unmarked(length, few, np.random.default_rng([seed, length, 0]))
+        num_unmarked = draws // _MARKED_PER_UNMARKED
+        unmarked = self._unmarked(length, num_unmarked, np.random.default_rng([seed, length, 0]))
         log_e, weight = self._marked(length, draws, np.random.default_rng([seed, length]))
         below = grid < 0.0
-        counted = _raised(unmarked, np.ones(len(unmarked)), grid[below])
-        rare = _raised(log_e, np.exp(weight), grid[~below])
+        counted = _upper_means(unmarked, np.ones(len(unmarked)), grid[below])
+        rare = _upper_means(log_e, np.exp(weight), grid[~below])
         mean = np.concatenate([counted, rare])
-        # What no draw reached may still happen as often as this.
+        # A value that no draw reached may still have this probability.
         least = _STANDARD_ERRORS**2 / draws * np.exp(-np.maximum(grid, 0.0))
         return np.asarray(np.minimum(np.log(np.maximum(mean, least)), 0.0))
 
@@ -60,7 +60,7 @@ class Simulation:
     def _marked(
         self, length: int, draws: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ln E, and ln of the null's density relative to the alternative's: [draws]."""
+        """Return ln E and ln(density under the null / density with a mark): [draws] each."""
         log_e, log_weight = [], []
         for _ in range(-(-draws // self.batch)):
             promoted = self.draw_schedule(rng)  # a fresh key for every batch
@@ -75,8 +75,10 @@ class Simulation:
         symbols: NDArray[np.int64],
         log_e: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return ln of the null's density relative to the alternative's: [B]."""
-        del log_e  # under one key factors have mean 1 on average only; normalised, exactly
+        """Return ln(density under the null / density with a mark): [B]."""
+        # `log_e` will not do: under one key its factors have mean 1 only on average over keys.
+        # The factors used here are normalised, so that their mean is exactly 1 under this key.
+        del log_e
         return -self._mixed(self._ratio(promoted, self.frequencies), symbols)
 
     def _ratio(
@@ -90,7 +92,7 @@ class Simulation:
         return self.mixture.mix(ratio.log_ratios(symbols)[:, 0], scored)
 
     def _draw_components(self, length: int, rng: np.random.Generator) -> list[Component]:
-        """Draw what the mixture thinks marked sequences are like: [B]."""
+        """Draw components with the weights that the mixture gives them: [B]."""
         components = self.mixture.components
         prior = np.exp(self.mixture.log_weights(np.array(length)))
         which = rng.choice(len(components), size=self.batch, p=prior / prior.sum())
@@ -103,7 +105,7 @@ class Simulation:
     def _draw_marked(
         self, promoted: NDArray[np.bool_], length: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Draw sequences as the mixture thinks marked ones are: [B, length]."""
+        """Draw marked sequences from the mixture: [B, length]."""
         symbols = np.empty((self.batch, length), dtype=np.int64)
         tables = {
             c.level: factors(promoted, self.rates[c.level], self.frequencies)[:, :-1]
@@ -119,10 +121,10 @@ class Simulation:
         return symbols
 
 
-def _raised(
+def _upper_means(
     log_e: NDArray[np.float64], terms: NDArray[np.float64], grid: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return means [grid] of terms [draws] where e is reached, raised by five standard errors."""
+    """Return, for each e of the grid, the mean of terms where ln E >= e, plus 5 standard errors."""
     raised = []
     for e in grid:
         reached = np.where(log_e >= e, terms, 0.0)
@@ -138,7 +140,7 @@ def _draw_path(
     length: int,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Draw the phase of every position, and which are marked, step by step as `PathRatios`."""
+    """Draw the phase of every position and which positions are marked, in steps as `PathRatios`."""
     stride = component.stride
     steps = -(-length // stride)
     slip, edge = component.per_step
@@ -150,7 +152,7 @@ def _draw_path(
         marked[:begin] = False
         marked[begin + rng.geometric(edge) :] = False
     moves = (rng.random(steps) < slip) * rng.choice([-1, 1], size=steps)
-    if edge > 0.0:  # a stretch begins without a slip
+    if edge > 0.0:  # no slip before or at the begin of the marked stretch
         moves[: begin + 1] = 0
     phase = first + np.cumsum(moves)
     return np.repeat(phase, stride)[:length], np.repeat(marked, stride)[:length]

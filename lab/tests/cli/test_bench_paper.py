@@ -124,10 +124,10 @@ def test_a_result_made_otherwise_is_not_overwritten(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--schemes", "default"], "need each other"),
-        (["--into", "paper.json"], "need each other"),
-        (["--schemes", "default", "--into", "paper.json", "-o", "."], "leave -o out"),
-        (["--schemes", "default", "--into", "other.json"], "with the name paper.json"),
+        (["--schemes", "default"], "--schemes and --into together"),
+        (["--into", "paper.json"], "--schemes and --into together"),
+        (["--schemes", "default", "--into", "paper.json", "-o", "."], "leave out -o"),
+        (["--schemes", "default", "--into", "other.json"], "must be named paper.json"),
         (["--schemes", "default,best", "--into", "paper.json"], "not 'default,best'"),
         (["--schemes", "default", "--into", "paper.json"], "paper.json: cannot be read"),
     ],
@@ -200,7 +200,7 @@ def test_pages_are_made_anew_and_checked(run: Run, tmp_path: Path) -> None:
     result, page = tmp_path / "speed.json", tmp_path / "speed.md"
     done = run("bench", "page", result, "--check")
     assert done.status == 1
-    assert f"{page}: differs from what {result} gives" in done.err
+    assert f"{page}: differs from the page of {result}" in done.err
     assert not page.exists()
     assert run("bench", "page", result).status == 0
     assert page.read_text() == (RESULTS / "speed.md").read_text()
@@ -214,12 +214,12 @@ def test_pages_are_made_anew_and_checked(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is no JSON"),
-        ("[1]", "is no result of"),
-        ('{"benchmark": "other"}', "is no result of"),
+        ("{", "is not JSON"),
+        ("[1]", "is not a result of"),
+        ('{"benchmark": "other"}', "is not a result of"),
         ('{"benchmark": "paper", "version": "9.9"}', "of patternmark 9.9 that this version"),
-        ('{"benchmark": "paper", "layout": 1, "version": "9.9"}', "something is missing"),
-        ('{"benchmark": "speed", "version": "9.9"}', "something is missing"),
+        ('{"benchmark": "paper", "layout": 1, "version": "9.9"}', "is incomplete"),
+        ('{"benchmark": "speed", "version": "9.9"}', "is incomplete"),
     ],
 )
 def test_what_is_no_result_makes_no_page(

@@ -15,4 +15,7 @@ def test_a_missing_package_is_named_with_the_remedy(
     monkeypatch.setitem(sys.modules, "torch", None)
     done = run("bench", "translation", "pairs.tsv")
     assert done.status == 2
-    assert "error: this needs torch, which is not installed. All that the lab needs: " in done.err
+    assert (
+        "error: this needs torch, which is not installed. To install all that the lab needs: "
+        in done.err
+    )

@@ -47,7 +47,7 @@ def test_a_tokenizer_is_learned(run: Run, data: Path, tmp_path: Path) -> None:
     assert (made.status, made.err) == (0, f"wrote {out}: 320 entries\n")
     assert out.read_text() == codec().content
     small = run("train", "tokenizer", data, "--vocab", 5000, "-o", out)
-    assert "warning: the pairs have words for" in small.err
+    assert "warning: the pairs are enough for only" in small.err
     few = run("train", "tokenizer", data, "--vocab", 100, "-o", out)
     assert (few.status, "at least 261 entries" in few.err) == (2, True)
 
@@ -97,7 +97,7 @@ def test_the_same_command_goes_on(run: Run, command: list[object], tmp_path: Pat
     again = run(*command, "--steps", 4)
     assert (again.status, "step 4, 100% done" in again.err) == (0, True)
     longer = run(*command, "--steps", 6, "--lr", 1e-3)
-    assert f"warning: {folder}: goes on from step 4, but lr was 0.003, now 0.001" in longer.err
+    assert f"warning: {folder}: continues from step 4, but lr was 0.003, now 0.001" in longer.err
     assert json.loads((folder / "training.json").read_text())["progress"]["step"] == 6
     steps = [json.loads(line)["step"] for line in (folder / "log.jsonl").read_text().splitlines()]
     assert steps == [4, 6]
@@ -120,7 +120,7 @@ def test_a_stop_saves_what_there_is(
         process.send_signal(number)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "stopped and saved, and the same command goes on from there" in err
+    assert "stopped and saved, and the same command continues from there" in err
     state = json.loads((folder / "training.json").read_text())
     assert f"step {state['progress']['step']:,}, " in err
     assert (folder / f"checkpoint-{state['progress']['step']:08d}.safetensors").exists()
@@ -139,14 +139,14 @@ def test_a_teacher_distils_and_goes_on(
     facts = json.loads((tmp_path / "new.tsv.json").read_text())
     assert facts["done"] == len(PAIRS)
     kept = len(PAIRS) - facts["dropped"]
-    assert f"wrote {kept} pairs to {out}; {facts['dropped']} had no translation" in made.err
+    assert f"wrote {kept} pairs to {out}; {facts['dropped']} sources were dropped" in made.err
     assert len(read_pairs(out)) == kept if kept else out.stat().st_size == 0
     before = out.read_bytes()
     assert run(*options).status == 0
     assert out.read_bytes() == before
     assert run(*command, "--autoregressive", "--steps", 5).status == 0
     other = run(*options)
-    assert (other.status, "was begun with another teacher" in other.err) == (2, True)
+    assert (other.status, "was started with another teacher" in other.err) == (2, True)
     assert run(*options, "--overwrite").status == 0
 
 
@@ -154,16 +154,16 @@ def test_what_cannot_be_trained_is_said_before_it_begins(
     run: Run, command: list[object], tmp_path: Path
 ) -> None:
     cases: list[tuple[list[object], str]] = [
-        ([], "give --steps or --minutes"),
-        (["--steps", 2, "--minutes", 1], "give --steps or --minutes"),
-        (["--minutes", 0], "--minutes is more than 0, not 0"),
+        ([], "give either --steps or --minutes"),
+        (["--steps", 2, "--minutes", 1], "give either --steps or --minutes"),
+        (["--minutes", 0], "--minutes must be more than 0, not 0"),
         (["--steps", 2, "--device", "tpu"], "device must be auto, cpu or cuda"),
-        (["--steps", 2, "--layers", "6"], "as 6+4, not '6'"),
-        (["--steps", 2, "--heads", 3], "--width is even and a multiple of --heads, not 32 for 3"),
-        (["--steps", 2, "--dropout", 1], "--dropout is 0 or more and less than 1"),
-        (["--steps", 2, "--lr", 0], "--lr is more than 0"),
-        (["--steps", 2, "--longest", 2], "none of the 20 pairs can be learned from"),
-        (["--steps", 2, "--hold-out", 5], "--hold-out 5: there are 0 --paragraphs"),
+        (["--steps", 2, "--layers", "6"], "such as 6+4, not '6'"),
+        (["--steps", 2, "--heads", 3], "--width must be even and a multiple of --heads, not 32"),
+        (["--steps", 2, "--dropout", 1], "--dropout must be 0 or more and less than 1"),
+        (["--steps", 2, "--lr", 0], "--lr must be more than 0"),
+        (["--steps", 2, "--longest", 2], "none of the 20 pairs is usable for training"),
+        (["--steps", 2, "--hold-out", 5], "there are 0 --paragraphs"),
         (["--steps", 2, "--shard-mib", 0.001], "tensor 'embedding.weight' alone has"),
         (["--steps", 2, "--valid", tmp_path / "none.tsv"], "none.tsv: cannot be read: No such"),
     ]
@@ -185,7 +185,7 @@ def test_another_network_or_tokenizer_is_refused(
     content["model"]["merges"][:2] = content["model"]["merges"][1::-1]
     tokenizer.write_text(json.dumps(content))
     swapped = run(*command, "--steps", 2)
-    assert (swapped.status, "was begun with another tokenizer" in swapped.err) == (2, True)
+    assert (swapped.status, "was started with another tokenizer" in swapped.err) == (2, True)
 
 
 def test_a_tokenizer_with_other_special_tokens_is_refused(
@@ -200,10 +200,10 @@ def test_lines_that_are_no_pairs_are_named(run: Run, command: list[object], data
     lines = data.read_text().splitlines(keepends=True)
     data.write_text("".join([*lines * 2, "no tab\n"]))
     made = run(*command, "--steps", 1)
-    assert (made.status, "left out: line 41 has no tab" in made.err) == (0, True)
+    assert (made.status, "skipped: line 41 has no tab" in made.err) == (0, True)
     data.write_text("one column\n" * 10)
     bad = run(*command, "--steps", 1)
-    assert (bad.status, "10 of 10 lines are no source" in bad.err) == (2, True)
+    assert (bad.status, "10 of 10 lines are not a source" in bad.err) == (2, True)
 
 
 @pytest.mark.parametrize("command_name", ["cmlm", "distil", "tokenizer"])

@@ -168,5 +168,5 @@ def test_what_does_not_fit_is_refused() -> None:
         marking().translate(["Ja."], Decoding(), make_scheme("soft", a_secret(1), TINY, 1.0), 1)
     own = translator().vocabulary.alphabet()
     by_step = make_scheme("soft-by-step", a_secret(1), own, 1.0)
-    with pytest.raises(ParameterError, match="one token a step"):
+    with pytest.raises(ParameterError, match="one token in each step"):
         marking().translate(["Ja."], Decoding(), by_step, 1)

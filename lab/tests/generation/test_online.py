@@ -17,7 +17,7 @@ from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.sampler import Sampled, sample
 from patternmark.models.state import State, Task
 from patternmark_lab.generation.batch import design_schemes, unmarked_task
-from patternmark_lab.generation.online import OnlineMarks, unconditional
+from patternmark_lab.generation.online import OnlineMarks, unconditional_probabilities
 from patternmark_lab.schemes import EMPTY, OUTSIDE, Scheme, make_scheme
 from tests.models.published import network, random_backbone, real_backbone, weights
 from tests.models.test_overflow import check_mended
@@ -98,7 +98,7 @@ def followed(plan: DesignPlan, schemes: Sequence[Scheme | None]) -> tuple[np.nda
     prepared = prepared_on(plan.backbone)
     task = unmarked_task(plan, 3, range(len(schemes)), TEMPERATURE)
     marks = OnlineMarks(prepared, task, schemes, plan.backbone.chain_index, "s")
-    watch = Followed(marks, plan, schemes, unconditional(prepared, task).numpy(), "s")
+    watch = Followed(marks, plan, schemes, unconditional_probabilities(prepared, task).numpy(), "s")
     sampled = sample(prepared, marks.task, before_step=watch)
     assert watch.steps == len(plan.groups)
     return sampled.sequences.numpy(), task
@@ -127,9 +127,9 @@ def test_what_nothing_decoded_leads_to() -> None:
     backbone = random_backbone(5, [20])
     prepared = prepared_on(backbone)
     task = unmarked_task(plan_design(backbone), 0, [0], TEMPERATURE)
-    p = unconditional(prepared, task)
+    p = unconditional_probabilities(prepared, task)
     other = replace(task, native=(task.native + 3) % 20)  # letters of others are nobody's business
-    torch.testing.assert_close(unconditional(prepared, other), p)
+    torch.testing.assert_close(unconditional_probabilities(prepared, other), p)
     for residue in (0, 7, 19):  # a residue that is decoded first
         rank = torch.ones(20, dtype=torch.long)
         rank[residue] = 0
@@ -151,7 +151,7 @@ def test_a_batch_of_many_schemes_is_each_of_them_alone() -> None:
 
 
 def test_what_needs_another_decoder_is_refused() -> None:
-    for name, message in (("umr", "law of a token"), ("denmark-lexical", "among candidates")):
+    for name, message in (("umr", "before it marks"), ("denmark-lexical", "choosing among")):
         with pytest.raises(ParameterError, match=message):
             design_schemes(network(), random_backbone(9, [20]), [a_scheme(name)], 4)
 

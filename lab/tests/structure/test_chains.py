@@ -27,10 +27,10 @@ def test_a_table_is_written_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x ACDE LHHL\n", "line 1: not id, sequence, DSSP"),
+        ("x ACDE LHHL\n", "line 1: expected id, sequence and DSSP"),
         ("x\tACDE\tLHHL\ny\tACDE\tLHH\n", "line 2: y: sequence and DSSP"),
-        ("x\tACDE\tLHHC\n", "line 1: x: 'C' is no state"),
-        ("x\tACDE\tLHHL\t1\tlearn\n", "line 1: x: no family number and part"),
+        ("x\tACDE\tLHHC\n", "line 1: x: 'C' is not a state"),
+        ("x\tACDE\tLHHL\t1\tlearn\n", "line 1: x: expected a family number and a part"),
         ("x\tACDE\tLHHL\t1\ttest\ny\tACDE\tLHHL\n", "some lines have a family"),
         ("", "the file is empty"),
     ],

@@ -16,7 +16,7 @@ from patternmark_lab.training.corpus import (
     aligned_sentences,
     as_lines,
     cut_to,
-    joined,
+    join_pairs,
     longer_pairs,
     read_pairs,
     sentences,
@@ -61,7 +61,7 @@ def test_a_few_lines_that_are_no_pairs_are_named_and_left_out(tmp_path: Path) ->
     said: list[str] = []
     assert read_pairs(file, said.append) == PAIRS * 6
     assert said == [
-        f"{file}: left out: line 5 has no tab; line 6 has an empty side; line 7 is not UTF-8 and "
+        f"{file}: skipped: line 5 has no tab; line 6 has an empty side; line 7 is not UTF-8 and "
         "1 more"
     ]
 
@@ -71,7 +71,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pairs\.tsv: cannot be read: No such file"):
         read_pairs(file)
     file.write_text("Ja.\tYes.\nJa, Yes.\n")
-    with pytest.raises(InputError, match=r"1 of 2 lines are no source.*: line 2 has no tab"):
+    with pytest.raises(InputError, match=r"1 of 2 lines are not a source.*: line 2 has no tab"):
         read_pairs(file)
     file.write_text("\n\n")
     with pytest.raises(InputError, match="the file is empty"):
@@ -93,7 +93,7 @@ def test_sentences_end_where_readers_see_them_end() -> None:
 
 @given(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=6))
 def test_joined_sentences_come_apart_again(pairs: list[tuple[str, str]]) -> None:
-    assert aligned_sentences(joined(pairs)) == pairs
+    assert aligned_sentences(join_pairs(pairs)) == pairs
 
 
 def test_sentences_that_do_not_match_stay_together() -> None:
@@ -109,7 +109,7 @@ def test_a_cut_is_the_longest_beginning_that_fits(
     fits = [
         beginning
         for stop in range(1, len(parts) + 1)
-        if low <= words((beginning := joined(parts[:stop]))[1]) <= low + more
+        if low <= words((beginning := join_pairs(parts[:stop]))[1]) <= low + more
     ]
     assert cut_to(pair, low, low + more, words) == (fits[-1] if fits else None)
 
@@ -140,7 +140,7 @@ def test_a_corpus_keeps_ids_and_drops_what_is_no_translation() -> None:
     assert len(Corpus.of(PAIRS + odd, codec(), 64)) == len(PAIRS) + 1  # a name stays
     shortest = min(max(count(a), count(b)) for a, b in PAIRS)
     assert len(Corpus.of(PAIRS, codec(), shortest)) < len(PAIRS)
-    with pytest.raises(InputError, match=r"none of the 20 pairs.*longer than 2 tokens"):
+    with pytest.raises(InputError, match=r"none of the 20 pairs.*more than 2 tokens"):
         Corpus.of(PAIRS, codec(), 2)
 
 

@@ -108,18 +108,18 @@ def test_what_has_no_translation_is_dropped_and_counted(tmp_path: Path) -> None:
 def test_a_file_of_something_else_is_not_gone_on_with(tmp_path: Path) -> None:
     path, facts = tmp_path / "new.tsv", tmp_path / "new.tsv.json"
     path.write_text("mine\n")
-    with pytest.raises(InputError, match=r"new\.tsv: exists and is not a teacher's: choose"):
+    with pytest.raises(InputError, match=r"new\.tsv: exists but was not written by 'train distil'"):
         DistilledFile(path, WANTED, overwrite=False)
     DistilledFile(path, WANTED, overwrite=True).append([("Ja.", "Yes.")])
     assert path.read_text() == "Ja.\tYes.\n"
     other = Distilled("another", "data", len(SOURCES))
-    with pytest.raises(InputError, match="was begun with another teacher: choose another"):
+    with pytest.raises(InputError, match="was started with another teacher: choose another"):
         DistilledFile(path, other, overwrite=False)
     other = Distilled("teacher", "other", len(SOURCES))
-    with pytest.raises(InputError, match="was begun with other sources"):
+    with pytest.raises(InputError, match="was started with other sources"):
         DistilledFile(path, other, overwrite=False)
     path.write_text("Ja.\t")
-    with pytest.raises(InputError, match="is shorter than it was left"):
+    with pytest.raises(InputError, match="has become shorter"):
         DistilledFile(path, WANTED, overwrite=False)
     facts.write_text(json.dumps({"what": 1}))
     with pytest.raises(CheckpointError, match=r"new\.tsv\.json: not what 'train distil' wrote"):

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from patternmark.models.cmlm import CMLM
-from patternmark_lab.training.optimizer import Muon, optimizers, orthogonal
+from patternmark_lab.training.optimizer import Muon, optimizers, orthogonalize
 from tests.translation.small import config
 
 
 @pytest.mark.parametrize("shape", [(3, 24, 24), (2, 16, 40), (2, 40, 16)])
 def test_singular_values_become_near_one_and_directions_stay(shape: tuple[int, ...]) -> None:
     matrices = torch.randn(shape, generator=torch.Generator().manual_seed(1))
-    found = orthogonal(matrices)
+    found = orthogonalize(matrices)
     values = torch.linalg.svdvals(found)
     assert found.shape == matrices.shape
     assert values.min() > 0.6

@@ -186,7 +186,7 @@ def test_other_settings_are_said(tmp_path: Path) -> None:
 def test_a_model_without_its_training_is_not_overwritten(tmp_path: Path) -> None:
     Training(tmp_path, config(), SETTINGS).run(corpus(), after(1))
     (tmp_path / "training.json").unlink()
-    with pytest.raises(ParameterError, match=r"holds a model without training\.json"):
+    with pytest.raises(ParameterError, match=r"holds a model but no training\.json"):
         Training(tmp_path, config(), SETTINGS)
 
 
@@ -196,13 +196,13 @@ def test_a_checkpoint_that_lacks_something_is_named(tmp_path: Path) -> None:
     whole = load_tensors(file)
     name = "encoder.0.up.weight/momentum"
     save(file, {key: tensor for key, tensor in whole.items() if key != name})
-    with pytest.raises(CheckpointError, match=r"keeps of 'encoder\.0\.up\.weight' is missing"):
+    with pytest.raises(CheckpointError, match=r"state of 'encoder\.0\.up\.weight' is missing"):
         Training(tmp_path, config(), SETTINGS)
     save(file, whole | {name: torch.zeros(2, 2)})
     with pytest.raises(CheckpointError, match="momentum' does not fit the network"):
         Training(tmp_path, config(), SETTINGS)
     (tmp_path / "training.json").write_text('{"step": 4}')
-    with pytest.raises(CheckpointError, match=r"training\.json: not what a training of this"):
+    with pytest.raises(CheckpointError, match=r"training\.json: was not written by a training"):
         Training(tmp_path, config(), SETTINGS)
 
 

@@ -1,4 +1,4 @@
-"""`patternmark bench`: measurements anyone can repeat."""
+"""`patternmark bench`: measurements that anyone can repeat."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from patternmark_lab.cli.group import Group
 if TYPE_CHECKING:
     from patternmark.io.structures import Backbone
 
-bench_app = typer.Typer(cls=Group, help="Measure, in ratios of one run.", no_args_is_help=True)
+bench_app = typer.Typer(
+    cls=Group, help="Run benchmarks; speeds are ratios within one run.", no_args_is_help=True
+)
 
 
 @bench_app.callback()
 def _benchmarks() -> None:
-    """Measure, in ratios of one run."""
+    """Run benchmarks; speeds are ratios within one run."""
 
 
-def _made(folder: Path | None) -> Path | None:
-    """Make the folder for results now: a run of hours must not find out at its end."""
+def _make_folder(folder: Path | None) -> Path | None:
+    """Make the folder for results now, so that a long run does not fail at its end."""
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +43,7 @@ def _made(folder: Path | None) -> Path | None:
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Folder for the JSON and the page.", callback=_made),
+    typer.Option("--output", "-o", help="Folder for the JSON and the page.", callback=_make_folder),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Structures = Annotated[
@@ -49,7 +51,7 @@ Structures = Annotated[
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes to run at once.")]
 Partial = Annotated[
-    Path | None, typer.Option(help="Keep finished keys in this file; go on from it.")
+    Path | None, typer.Option(help="Save finished work in this file; a later run continues.")
 ]
 
 
@@ -59,7 +61,7 @@ def null(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Speed, growth and accuracy of the null computation, against a literal Algorithm 3."""
+    """Speed, growth and accuracy of the null, compared with the paper's Algorithm 3 as printed."""
     from patternmark_lab.bench.null import run_null_benchmark, to_markdown
 
     with progress("steps") as bar:
@@ -78,7 +80,7 @@ def speed(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Time of the default detector for a sequence, with the compiled loops and without."""
+    """Time of the default detector per sequence, with and without compiled loops."""
     from patternmark_lab.bench.detector_designs import SCHEMES
     from patternmark_lab.bench.speed import LENGTHS, run_speed_benchmark, to_markdown
 
@@ -95,7 +97,7 @@ def speed(
 @bench_app.command()
 def design(
     structure: Annotated[
-        Path | None, typer.Option(help="A structure; default: 2GTL as shipped by tmtools.")
+        Path | None, typer.Option(help="A structure; default: 2GTL from the package tmtools.")
     ] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -103,7 +105,7 @@ def design(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Speed of the sampler against the published one, and what the mark costs."""
+    """Speed of the sampler compared with the published one, and the time that the mark takes."""
     from patternmark.io.structures import read_backbone
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.design import cut_to_length, run_design_benchmark, to_markdown
@@ -126,7 +128,7 @@ def protein(
     keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
     most: Annotated[int | None, typer.Option(help="Stop after this number of backbones.")] = None,
     published: Annotated[
-        int, typer.Option(help="Samples per backbone by the published code, to compare quality.")
+        int, typer.Option(help="Samples of the published code per backbone, to compare quality.")
     ] = 0,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -161,10 +163,10 @@ def detectors(
     ] = None,
     designs: Annotated[
         Path | None,
-        typer.Option(help="Keep the designs in this file; where it exists, judge those in it."),
+        typer.Option(help="Save the designs in this file, or judge its designs if it exists."),
     ] = None,
     design_only: Annotated[
-        bool, typer.Option("--design-only", help="Write --designs, and judge them another time.")
+        bool, typer.Option("--design-only", help="Write --designs without judging them.")
     ] = False,
     keys: Annotated[int, typer.Option(min=1, help="Number of fresh keys.")] = 6,
     most: Annotated[int | None, typer.Option(help="Stop after this number of backbones.")] = None,
@@ -176,7 +178,7 @@ def detectors(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How weak a mark each detector finds, intact and attacked, under each scheme."""
+    """The weakest marks that each detector finds, intact and attacked, for each scheme."""
     from patternmark_lab.bench.detector_designs import (
         SCHEMES,
         make_designs,
@@ -190,11 +192,14 @@ def detectors(
         raise ParameterError("--design-only needs a file to write: --designs FILE")
     if designs is not None and designs.exists():
         if structures or design_only:
-            raise ParameterError(f"{designs}: is there already: its designs are only judged")
+            raise ParameterError(
+                f"{designs}: exists already, so its designs are judged: leave out the structures "
+                "and --design-only, or name another file"
+            )
         made = read_designs(designs)
     else:
         if not structures:
-            raise ParameterError("name structures to design on, or a file of --designs")
+            raise ParameterError("give structures to design on, or an existing file of --designs")
         from patternmark.models.weights import weights_file
 
         weights = weights_file(model, report=say)
@@ -249,11 +254,11 @@ def agreement(
 @bench_app.command()
 def mixture_null(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
-    share: Annotated[float, typer.Option(help="Part of the usual number of draws.")] = 1.0,
+    share: Annotated[float, typer.Option(help="Share of the usual number of draws.")] = 1.0,
     workers: Workers = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Simulate the null of `auto` for proteins and keys of the paper's scheme."""
+    """Simulate the null of the detector `auto` for proteins and keys of the paper's scheme."""
     from patternmark_lab.bench.mixture import jobs_of, simulate_tables
 
     jobs = jobs_of(share)
@@ -268,7 +273,7 @@ def mixture_null(
 
 
 def write_data(result: dict[str, Any], output: Path) -> None:
-    """Write a measurement to the file that was asked for."""
+    """Write a measurement to a file as JSON."""
     try:
         output.write_text(json.dumps(result, separators=(",", ":")) + "\n", encoding="utf-8")
     except OSError as error:
@@ -280,7 +285,7 @@ def write_data(result: dict[str, Any], output: Path) -> None:
 def backbone_progress(
     structures: list[Path], most: int | None
 ) -> Iterator[tuple[list[Backbone], Callable[[str], None]]]:
-    """Read chains of 300 to 500 residues, then show a bar over what is done with them."""
+    """Read chains of 300 to 500 residues; yield them with the step of a progress bar."""
     from patternmark.io.structures import find_structures
     from patternmark_lab.bench.protein import suitable_chains
 
@@ -299,24 +304,24 @@ def backbone_progress(
 def secrecy(
     structures: Annotated[
         list[Path] | None,
-        typer.Option(help="Structures, or folders, to design on: an attacker who has the model."),
+        typer.Option(help="Structures or folders to design on, for an attacker with the model."),
     ] = None,
-    size: Annotated[str, typer.Option(help="smoke, or full (up to 10,000 sequences).")] = "smoke",
+    size: Annotated[str, typer.Option(help="smoke or full (up to 10,000 sequences).")] = "smoke",
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, sequences and attacks.")] = 1,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    workers: Workers = 1,
     partial: Partial = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """What marked sequences of one key teach: forging and stripping against sequences seen."""
+    """How well an attacker forges and strips marks after seeing marked sequences of one key."""
     from patternmark_lab.bench.secrecy import SIZES, num_trials, plot, run_secrecy_benchmark
     from patternmark_lab.bench.secrecy import to_markdown as page_of
 
-    found = _found_structures(structures)
+    found = _find_structures(structures)
     steps = num_trials(SIZES[size]) if size in SIZES else None
     with progress("keys and structures" if found else "keys") as bar:
-        # How many of the structures have a suitable chain, only reading them tells.
+        # The number of suitable chains is unknown before the structures are read.
         task = bar.add_task("attacking", total=None if found else steps)
 
         def step(what: str) -> None:
@@ -327,21 +332,21 @@ def secrecy(
     draw(plot, result, output)
 
 
-def _found_structures(paths: list[Path] | None) -> list[Path]:
-    """Return the structures among files and folders; none where none were asked for."""
+def _find_structures(paths: list[Path] | None) -> list[Path]:
+    """Return the structures in files and folders, and fetch the weights if there are any."""
     if not paths:
         return []
     from patternmark.io.structures import find_structures
     from patternmark.models.weights import weights_file
 
-    weights_file(report=say)  # fetched now: a run of hours must not find out at its end
+    weights_file(report=say)  # fetch them now, so that a long run does not fail at its end
     return find_structures(paths)
 
 
 def draw(
     plot: Callable[[dict[str, Any], Path], None], result: dict[str, Any], output: Path | None
 ) -> None:
-    """Put the picture beside the page, where matplotlib is installed."""
+    """Write the picture beside the page, if matplotlib is installed."""
     from importlib.util import find_spec
 
     if output is not None and find_spec("matplotlib") is not None:
@@ -353,7 +358,7 @@ def _shipped_structure() -> Path:
 
     spec = find_spec("tmtools")
     if spec is None or spec.origin is None:
-        raise PatternmarkError("name a --structure, or: pip install tmtools")
+        raise PatternmarkError("give a --structure, or install the default: pip install tmtools")
     return Path(spec.origin).parent / "data" / "2gtl.pdb"
 
 

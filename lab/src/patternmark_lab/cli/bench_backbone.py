@@ -1,4 +1,4 @@
-"""`patternmark bench backbone`: what `detect --backbone` gains."""
+"""`patternmark bench backbone`: how much `detect --backbone` gains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from patternmark_lab.cli.bench import (
 def backbone(
     structures: Structures,
     keys: Annotated[int, typer.Option(min=1, help="Number of keys that mark designs.")] = 2,
-    null_keys: Annotated[int, typer.Option(min=1, help="Keys that judge unmarked ones.")] = 100,
+    null_keys: Annotated[int, typer.Option(min=1, help="Keys that judge unmarked designs.")] = 100,
     most: Annotated[int | None, typer.Option(help="Stop after this number of backbones.")] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -30,7 +30,7 @@ def backbone(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How much weaker a mark is found with the backbone (detect --backbone) than without."""
+    """How much weaker marks are found with the backbone (detect --backbone) than without it."""
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.backbone import run_backbone_benchmark, to_markdown
 

@@ -21,7 +21,7 @@ def exchanges(
     seed: Annotated[int, typer.Option(min=0, help="Seed of designs and choices.")] = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Weigh pairs of amino acids, and choose sets of matchings that share few of them."""
+    """Weigh pairs of amino acids, and choose sets of matchings that share few pairs."""
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.exchanges import measure_exchanges
 

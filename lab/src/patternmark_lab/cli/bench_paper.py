@@ -1,4 +1,4 @@
-"""`patternmark bench paper`: the paper's tables and figures; `bench page` makes pages anew."""
+"""`patternmark bench paper` reruns the paper's tables; `bench page` remakes pages of results."""
 
 from __future__ import annotations
 
@@ -17,34 +17,32 @@ _WORK, _FILE = "paper-work", "paper.json"
 
 @bench_app.command()
 def paper(
-    data: Annotated[
-        Path, typer.Option(help="The folder with structures/, proteins/ and parallel/.")
-    ],
+    data: Annotated[Path, typer.Option(help="Folder with structures/, proteins/ and parallel/.")],
     size: Annotated[str, typer.Option(help="smoke, small or full.")] = "small",
     task: Annotated[str | None, typer.Option(help="protein or translation; default: both.")] = None,
     device: Annotated[
-        str, typer.Option(help="cpu or cuda; auto takes a GPU where there is one.")
+        str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")
     ] = "auto",
     workers: Workers = 1,
     work: Annotated[
         Path | None,
         typer.Option(
-            help=f"Folder for finished work, to go on from; default: {_WORK} in that of -o."
+            help=f"Folder for finished work; a later run continues. Default: {_WORK} in -o."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, designs and attacks.")] = 1,
     schemes: Annotated[
-        str | None, typer.Option(help="Measure only these again, by commas; needs --into.")
+        str | None, typer.Option(help="Measure only these, separated by commas; needs --into.")
     ] = None,
     into: Annotated[
         Path | None,
-        typer.Option(help="A paper.json: rows of --schemes are replaced in it, the rest stays."),
+        typer.Option(help="The paper.json in which only the rows of --schemes are replaced."),
     ] = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Rerun the paper's tables and figures, with peers, attacks and measured false positives."""
+    """Rerun the paper's tables and figures, with later schemes, attacks and false positives."""
     from patternmark.models.device import pick_device
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.paper.figures import draw_all
@@ -53,7 +51,7 @@ def paper(
     from patternmark_lab.bench.paper.run import TASKS, Setup, check_data, run_paper_benchmark
 
     if task is not None and task not in TASKS:
-        raise ParameterError(f"--task is one of {', '.join(TASKS)}, not {task!r}")
+        raise ParameterError(f"--task must be one of {', '.join(TASKS)}, not {task!r}")
     tasks = TASKS if task is None else (task,)
     only = _chosen(schemes, into, output, tasks)
     folder = output if into is None else into.parent
@@ -64,7 +62,7 @@ def paper(
     check_data(setup, tasks)
     if "protein" in tasks:
         for name in (setup.model, *setup.other_models):
-            weights_file(name, report=say)  # fetched with a word, before all else
+            weights_file(name, report=say)  # fetch them first, and say so
     try:
         with progress("steps") as bar:
             at = bar.add_task("reading", total=total)
@@ -72,10 +70,10 @@ def paper(
                 setup, tasks, lambda what: bar.update(at, advance=1, description=what)
             )
     except KeyboardInterrupt:
-        say(f"stopped: what is finished is in {place}; the same command goes on from there")
+        say(f"stopped: finished work is in {place}; the same command continues from there")
         raise typer.Exit(STOPPED) from None
     if before is not None:
-        result = _together(before, result, only, into)
+        result = _combine(before, result, only, into)
     show(result, to_markdown(result, folder), folder, as_json)
     if folder is not None and not draw_all(result, TASKS, folder):
         warn("no figures: pip install matplotlib")
@@ -84,37 +82,39 @@ def paper(
 def _chosen(
     schemes: str | None, into: Path | None, output: Path | None, tasks: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the schemes to measure again, none for all; refuse options that do not go together."""
+    """Return the schemes to measure again (none: all); refuse options that exclude each other."""
     from patternmark_lab.bench.paper.plan import selectable
 
     if (schemes is None) != (into is None):
-        raise ParameterError("--schemes and --into need each other: some rows alone make no page")
+        raise ParameterError(
+            "use --schemes and --into together: a page cannot be made of some rows alone"
+        )
     if schemes is None or into is None:
         return ()
     if output is not None:
-        raise ParameterError("--into names the file that is written: leave -o out")
+        raise ParameterError("--into already names the file to write: leave out -o")
     if into.name != _FILE:
-        raise ParameterError(f"--into is a file with the name {_FILE}, not {into.name!r}")
+        raise ParameterError(f"the file of --into must be named {_FILE}, not {into.name!r}")
     only = tuple(dict.fromkeys(name.strip() for name in schemes.split(",")))
     for task in tasks:
         if not set(only) <= set(selectable(task)):
             raise ParameterError(
-                f"--schemes of {task} are some of {', '.join(selectable(task))}, not {schemes!r}"
+                f"--schemes for {task} must be among {', '.join(selectable(task))}, not {schemes!r}"
             )
     return only
 
 
-def _together(
+def _combine(
     before: dict[str, Any], result: dict[str, Any], only: tuple[str, ...], into: Path | None
 ) -> dict[str, Any]:
-    """Return a result with what was measured before: other tasks, or other schemes."""
-    from patternmark_lab.bench.paper.merge import merged
+    """Add to a result what was measured before: other tasks, or other schemes."""
+    from patternmark_lab.bench.paper.merge import merge
     from patternmark_lab.bench.paper.run import TASKS
 
     if into is None:
         return {name: before[name] for name in TASKS if name in before} | result
     try:
-        return merged(before, result, only)
+        return merge(before, result, only)
     except InputError as error:
         raise InputError(f"{into}: {error}") from None
 
@@ -122,7 +122,7 @@ def _together(
 def _result_before(
     folder: Path, setup: Any, into: Path | None, tasks: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the result that stands in the folder; one made otherwise is not overwritten."""
+    """Return the result in the folder; refuse to overwrite one with other settings."""
     from patternmark._version import __version__
     from patternmark_lab.bench.pages import read_result
     from patternmark_lab.bench.paper.merge import check_before
@@ -144,8 +144,8 @@ def _result_before(
     if was != now:
         raise InputError(
             f"{file}: was measured by patternmark {was['version']} at size {was['size']}, seed "
-            f"{was['seed']}; this is {now['version']}, {now['size']}, {now['seed']}: remove it, or "
-            "choose another -o"
+            f"{was['seed']}; this run has {now['version']}, {now['size']}, {now['seed']}: remove "
+            "it, or choose another -o"
         )
     return found
 
@@ -155,11 +155,11 @@ def page(
     files: Annotated[list[Path], typer.Argument(metavar="JSON...", help="Results.")],
     output: Output = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: fail where a page differs.")
+        bool, typer.Option("--check", help="Write nothing; fail if a page differs.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make the pages of results anew, and the figures of `paper`, beside them or in a folder."""
+    """Make pages again from results (and the figures of `paper`), beside them or in a folder."""
     from patternmark.io.files import write_text
     from patternmark_lab.bench.pages import PAPER, page_of, place_of
     from patternmark_lab.bench.paper.figures import draw_all
@@ -172,7 +172,7 @@ def page(
         if check:
             if _text_of(place) != made:
                 differ += 1
-                fail(f"{place}: differs from what {file} gives: make it anew with `bench page`")
+                fail(f"{place}: differs from the page of {file}: make it again with `bench page`")
             continue
         write_text(place, made)
         figures = draw_all(result, TASKS, place.parent) if result["benchmark"] == PAPER else []

@@ -1,4 +1,4 @@
-"""`patternmark bench scale`: what a scan of billions of proteins takes, on paper."""
+"""`patternmark bench scale`: the computed time and cost of a scan of billions of proteins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patternmark_lab.bench.scale_setting import SAMPLE, Setting
 from patternmark_lab.cli.bench import AsJson, Output, bench_app, show
 
 _DEFAULT = Setting()
-_RESULTS = "results"  # the folder of JSON in that of pages
+_RESULTS = "results"  # folder of the JSON, inside the folder of the pages
 
 Step = Callable[[str], None]
 
@@ -24,25 +24,25 @@ def bench_scale(
     segments: Annotated[
         float, typer.Option(help="Segments of a protein, on average.")
     ] = _DEFAULT.segments,
-    mean_length: Annotated[int, typer.Option(help="Residues of one.")] = _DEFAULT.mean_length,
+    mean_length: Annotated[int, typer.Option(help="Residues in a segment.")] = _DEFAULT.mean_length,
     keys: Annotated[int, typer.Option(help="Keys to look for.")] = _DEFAULT.keys,
-    fpr: Annotated[float, typer.Option(help="As of `patternmark scan`.")] = _DEFAULT.fpr,
-    fdr: Annotated[float, typer.Option(help="As of `patternmark scan`.")] = _DEFAULT.fdr,
+    fpr: Annotated[float, typer.Option(help="As in `patternmark scan`.")] = _DEFAULT.fpr,
+    fdr: Annotated[float, typer.Option(help="As in `patternmark scan`.")] = _DEFAULT.fdr,
     cores: Annotated[int, typer.Option(help="Cores of a machine.")] = _DEFAULT.cores,
-    files: Annotated[int, typer.Option(help="Files that it comes in.")] = _DEFAULT.files,
+    files: Annotated[int, typer.Option(help="Files of the database.")] = _DEFAULT.files,
     disk: Annotated[float, typer.Option(help="MB/s that a machine reads.")] = _DEFAULT.disk,
     core_hour: Annotated[float, typer.Option(help="Dollars.")] = _DEFAULT.core_hour,
     gpu_hour: Annotated[float, typer.Option(help="Dollars.")] = _DEFAULT.gpu_hour,
     sample: Annotated[
-        int, typer.Option(min=1, help="Sequences on which all keys are timed at once.")
+        int, typer.Option(min=1, help="Sequences for timing all keys together.")
     ] = SAMPLE,
     natural: Annotated[
         list[str] | None,
-        typer.Option(help="Unmarked proteins: measure again how many pass the first stage."),
+        typer.Option(help="Unmarked proteins, to measure again how many pass the first stage."),
     ] = None,
     structures: Annotated[
         list[Path] | None,
-        typer.Option(help="Structures: design on them and measure agreement again."),
+        typer.Option(help="Structures to design on, to measure agreement again."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda, for the designs.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and designs.")] = 1,
@@ -55,8 +55,8 @@ def bench_scale(
 ) -> None:
     """Time, cost, p-value and length for a scan of all known proteins, from measured rates.
 
-    With -o docs it writes docs/scale.md and docs/results/scale.json. What --natural and
-    --structures have measured there before is kept, unless they are given again.
+    With -o docs it writes docs/scale.md and docs/results/scale.json. Earlier measurements of
+    --natural and --structures in that file are kept unless you give these options again.
     """
     from patternmark.io.files import make_folder, write_json, write_text
     from patternmark_lab.bench.pages import place_of
@@ -67,7 +67,7 @@ def bench_scale(
         proteins, segments, mean_length, keys, fpr, fdr, cores, files, disk, core_hour, gpu_hour
     )
     own = (results if output is None else output / _RESULTS) / f"{NAME}.json"
-    read_source(results)  # what is not there is told before anything is measured
+    read_source(results)  # a missing file is reported before anything is measured
     with progress("steps") as bar:
         task = bar.add_task("starting", total=None)
 
@@ -98,7 +98,7 @@ def _pairs(setting: Setting, sample: int, seed: int, step: Step) -> dict[str, An
 
 
 def _natural(files: list[str] | None, setting: Setting, step: Step) -> dict[str, Any]:
-    """Measure what passes the first stage, if there are files."""
+    """Measure how many sequences pass the first stage, if there are files."""
     if not files:
         return {}
     from patternmark_lab.bench.scale import passing_level
@@ -107,7 +107,7 @@ def _natural(files: list[str] | None, setting: Setting, step: Step) -> dict[str,
 
     sequences, skipped = read_unmarked(files)
     if skipped:
-        warn(f"{skipped} records are no proteins and are left out")
+        warn(f"{skipped} records are not proteins and are left out")
     level = passing_level(setting.keys)
     return {"natural": natural_pairs(sequences, setting.keys, level, step)}
 

@@ -19,7 +19,7 @@ def bench_scan(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Speed and memory of scans, against bare passes over the same bytes."""
+    """Speed and memory of scans, compared with plain passes over the same bytes."""
     from patternmark_lab.bench.scan import STEPS, run_scan_benchmark
     from patternmark_lab.bench.scan_page import to_markdown
 
@@ -35,17 +35,17 @@ def bench_scan(
 
 @bench_app.command(name="scan-gpu")
 def bench_scan_gpu(
-    keys: Annotated[int, typer.Option(min=1, help="Keys of two parts.")] = 100_000,
+    keys: Annotated[int, typer.Option(min=1, help="Keys of the paper's scheme.")] = 100_000,
     sequences: Annotated[int, typer.Option(min=10, help="Sequences to make.")] = 1_000_000,
     block_keys: Annotated[int, typer.Option(min=1, help="Block keys.")] = 10_000,
-    device: Annotated[str, typer.Option(help="cuda, or cpu for a trial.")] = "cuda",
+    device: Annotated[str, typer.Option(help="cuda, or cpu to try it out.")] = "cuda",
     repeats: Annotated[int, typer.Option(min=1, help="Rounds of every comparison.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sequences.")] = 1,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Speed of scans for very many keys on a GPU, beside one thread of a CPU."""
+    """Speed of scans for very many keys on a GPU, compared with one CPU thread."""
     from patternmark_lab.bench.scan_gpu import STEPS, run_gpu_benchmark
     from patternmark_lab.bench.scan_gpu_page import to_markdown
 

@@ -20,26 +20,26 @@ TranslationModel = Annotated[
 @bench_app.command()
 def translation(
     paragraphs: Pairs,
-    texts: Annotated[int, typer.Option(min=1, help="How many to translate.")] = 1000,
+    texts: Annotated[int, typer.Option(min=1, help="Number of texts to translate.")] = 1000,
     skip: Annotated[
-        int, typer.Option(min=0, help="Texts left out first: the defaults were chosen on them.")
+        int, typer.Option(min=0, help="Skip the first texts: the defaults were chosen on them.")
     ] = 100,
     sentences: Annotated[
-        Path | None, typer.Option(help="Pairs to measure BLEU on without a mark, such as a test.")
+        Path | None, typer.Option(help="Pairs for BLEU without a mark, such as a test set.")
     ] = None,
-    keys: Annotated[int, typer.Option(min=1, help="Fresh keys that take turns.")] = 20,
+    keys: Annotated[int, typer.Option(min=1, help="Fresh keys, used in turn.")] = 20,
     deltas: Annotated[str, typer.Option(help="Strengths, separated by commas.")] = "",
     model: TranslationModel = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the keys.")] = 1,
-    name: Annotated[str, typer.Option(help="Of the result's files.")] = "translation",
+    name: Annotated[str, typer.Option(help="Name of the result's files.")] = "translation",
     workers: Workers = 1,
     partial: Partial = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How often marks in translations are found, and what they cost in BLEU."""
+    """How often marks in translations are found, and how much BLEU they cost."""
     from patternmark.models.device import pick_device
     from patternmark_lab.bench.translation import DELTAS, run_translation_benchmark
     from patternmark_lab.bench.translation_page import plot, to_markdown
@@ -72,7 +72,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
-        raise ParameterError(f"--deltas are numbers, such as 2,3,4, not {text!r}") from None
+        raise ParameterError(f"--deltas must be numbers, such as 2,3,4, not {text!r}") from None
 
 
 @bench_app.command(name="translation-speed")
@@ -85,7 +85,7 @@ def translation_speed(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """CMLM against its autoregressive twin, and what the mark adds, timed in one run."""
+    """Time of CMLM, of its autoregressive counterpart, and of the mark, all in one run."""
     import torch
 
     from patternmark.models.device import pick_device
@@ -105,7 +105,7 @@ def translation_speed(
 
 
 Corpora = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="NLTK's corpora and Europarl, as files.")
+    Path, typer.Argument(metavar="FOLDER", help="Folder with NLTK's corpora and Europarl.")
 ]
 TokenizerJson = Annotated[Path, typer.Option(help="The tokenizer.json that splits text.")]
 
@@ -116,10 +116,10 @@ def text_validity(
     tokenizer: TokenizerJson,
     keys: Annotated[int, typer.Option(min=2, help="Number of fresh keys of each scheme.")] = 200,
     texts: Annotated[
-        int, typer.Option(min=1, help="Texts of each source that a key judges.")
+        int, typer.Option(min=1, help="Texts of each source that each key judges.")
     ] = 100,
     marked: Annotated[
-        Path | None, typer.Option(help="Texts that another key marked, one to a line.")
+        Path | None, typer.Option(help="Texts that another key marked, one per line.")
     ] = None,
     workers: Workers = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
@@ -128,7 +128,7 @@ def text_validity(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Are the p-values true for text? False positives on natural, hard and foreign texts."""
+    """False positives of texts, to check the p-values: natural, hard and otherwise marked texts."""
     from patternmark.cli.lines import read_lines
     from patternmark_lab.bench.corpora import read_corpora, read_sources, tokens_of
     from patternmark_lab.bench.text_validity import SCHEMES, run_text_validity_benchmark
@@ -137,7 +137,7 @@ def text_validity(
     alphabet, encode = tokens_of(tokenizer)
     corpora, missing = read_corpora(folder)
     if missing:
-        warn(f"{folder}: not here, and left out: {', '.join(missing)}")
+        warn(f"{folder}: missing, and left out: {', '.join(missing)}")
     german = read_sources(folder)
     with progress("keys") as bar:
         task = bar.add_task("reading", total=len(SCHEMES) * keys)
@@ -162,12 +162,12 @@ def text_null(
     folder: Corpora,
     tokenizer: TokenizerJson,
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write.")],
-    share: Annotated[float, typer.Option(help="Part of the usual number of pairs.")] = 1.0,
+    share: Annotated[float, typer.Option(help="Share of the usual number of pairs.")] = 1.0,
     workers: Workers = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
     verbose: Verbose = False,
 ) -> None:
-    """Count how often chance reaches the ratio of a natural text: the null of `auto`."""
+    """Count the likelihood ratios of natural texts without a mark: the null of `auto`."""
     from patternmark_lab.bench.corpora import read_corpora, tokens_of
     from patternmark_lab.bench.text_null import PAIRS, SCHEMES, table_of_corpora
     from patternmark_lab.cli.bench import write_data
@@ -175,7 +175,7 @@ def text_null(
     alphabet, encode = tokens_of(tokenizer)
     corpora, missing = read_corpora(folder)
     if missing:
-        warn(f"{folder}: not here, and left out: {', '.join(missing)}")
+        warn(f"{folder}: missing, and left out: {', '.join(missing)}")
     with progress("tables") as bar:
         task = bar.add_task("reading", total=len(PAIRS) * len(SCHEMES))
         table = table_of_corpora(
@@ -196,7 +196,7 @@ def text_edits(
     texts: Annotated[int, typer.Option(min=1, help="Texts of the default scheme.")] = 1000,
     paper_texts: Annotated[int, typer.Option(min=1, help="Texts of the paper's scheme.")] = 300,
     skip: Annotated[
-        int, typer.Option(min=0, help="Texts left out first: defaults were chosen on them.")
+        int, typer.Option(min=0, help="Skip the first texts: the defaults were chosen on them.")
     ] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and edits.")] = 7,
     partial: Partial = None,
@@ -227,19 +227,19 @@ def text_message(
     paragraphs: Pairs,
     texts: Annotated[int, typer.Option(min=1, help="Texts of each setting.")] = 100,
     skip: Annotated[
-        int, typer.Option(min=0, help="Paragraphs left out first: defaults were chosen on them.")
+        int, typer.Option(min=0, help="Skip the first paragraphs: defaults were chosen on them.")
     ] = 100,
-    keys: Annotated[int, typer.Option(min=2, help="Keys that identify chooses from.")] = 10_000,
+    keys: Annotated[int, typer.Option(min=2, help="Keys to identify the right one from.")] = 10_000,
     model: TranslationModel = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, numbers and edits.")] = 1,
     partial: Annotated[
-        Path | None, typer.Option(help="Keep translations in this file: a run goes on from it.")
+        Path | None, typer.Option(help="Save translations in this file; a later run continues.")
     ] = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How often numbers in texts are read, and texts told to be one of many keys'."""
+    """How often numbers in texts are read, and how often the right key of many is identified."""
     import torch
 
     from patternmark_lab.bench.text_message import run_text_message_benchmark
@@ -264,22 +264,26 @@ def text_message(
 @bench_app.command()
 def text_secrecy(
     paragraphs: Pairs,
-    natural: Annotated[Path, typer.Option(help="Pairs whose targets the attacker has.")],
+    natural: Annotated[Path, typer.Option(help="Pairs; the attacker knows their targets.")],
     texts: Annotated[int, typer.Option(min=1, help="Marked texts of each key.")] = 300,
     keys: Annotated[int, typer.Option(min=1, help="Fresh keys of each scheme.")] = 2,
-    forgeries: Annotated[int, typer.Option(min=1, help="Of each key, attack and way.")] = 50,
-    translated: Annotated[int, typer.Option(min=0, max=50, help="The same by the model.")] = 20,
-    skip: Annotated[int, typer.Option(min=0, help="Paragraphs left out first.")] = 1200,
+    forgeries: Annotated[
+        int, typer.Option(min=1, help="Forged texts per key, attack and method.")
+    ] = 50,
+    translated: Annotated[
+        int, typer.Option(min=0, max=50, help="Forged texts per key that the model writes.")
+    ] = 20,
+    skip: Annotated[int, typer.Option(min=0, help="Skip the first paragraphs.")] = 1200,
     delta: Annotated[float, typer.Option(min=0, help="Strength of the marks.")] = 3.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
     partial: Annotated[
-        Path | None, typer.Option(help="Keep translations in this file: a run goes on from it.")
+        Path | None, typer.Option(help="Save translations in this file; a later run continues.")
     ] = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How many marked texts of one key teach an attacker to forge its mark."""
+    """How many marked texts of one key an attacker needs to forge its mark."""
     import torch
 
     from patternmark_lab.bench.text_secrecy import Size, run_text_secrecy_benchmark

@@ -1,4 +1,4 @@
-"""`patternmark bench`: whether the p-values of proteins are true, and the table they rest on."""
+"""`patternmark bench validity` and `block-null`: check the p-values of proteins, and their null."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def validity(
     files: Unmarked,
     structures: Annotated[
         list[Path] | None,
-        typer.Option(help="Structures, or folders, to design on: unmarked, and for other keys."),
+        typer.Option(help="Structures or folders to design on, unmarked and for other keys."),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Designs on each structure.")] = 4,
     draws: Annotated[
-        int, typer.Option(min=2, help="Likely keys for each class written on purpose.")
+        int, typer.Option(min=2, help="Likely keys for each class of sequences made on purpose.")
     ] = 512,
     record_keys: Annotated[
         int, typer.Option(min=4, help="Fresh keys that judge records of many chains.")
@@ -43,7 +43,7 @@ def validity(
     sequences_default: Annotated[
         int | None,
         typer.Option(
-            min=1, help="The same for keys of many nonces, which are slower; default: a fifth."
+            min=1, help="Sequences for each key with many nonces (slower); default: a fifth."
         ),
     ] = None,
     model: Annotated[str, typer.Option(help="Published weights.")] = "v_48_020",
@@ -55,7 +55,7 @@ def validity(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Are the p-values true? False positives of all detectors, over many keys and sequences."""
+    """False positives of all detectors over many keys and sequences, to check the p-values."""
     from patternmark.io.structures import find_structures
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.detector_designs import SCHEMES
@@ -102,7 +102,7 @@ def validity(
 def block_null(
     files: Unmarked,
     draws: Annotated[
-        int, typer.Option(min=4, help="Sequences of each class and length, a key for each.")
+        int, typer.Option(min=4, help="Sequences of each class and length, each with its own key.")
     ] = 2048,
     workers: Workers = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of sequences and keys.")] = 1,
@@ -113,7 +113,7 @@ def block_null(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """How far the e-value of block marks stays below Markov's bound, by class of sequences."""
+    """How far the p-values of block keys stay below Markov's bound, by class of sequences."""
     from patternmark_lab.bench.block_null import LENGTHS, measure_c, num_classes
     from patternmark_lab.bench.block_null_page import plot, to_markdown
     from patternmark_lab.bench.validity import read_unmarked

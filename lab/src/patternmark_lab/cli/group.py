@@ -1,4 +1,4 @@
-"""A group of commands that names a package which is not installed."""
+"""A group of commands that reports a missing package as an error with a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patternmark.fast.compiled import force_loops
 
 
 class Group(TyperGroup):
-    """Commands of the lab, which need this and that."""
+    """Commands of the lab, which need more packages than patternmark."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; a missing package is an error with its remedy."""
@@ -20,6 +20,7 @@ class Group(TyperGroup):
                 return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise PatternmarkError(
-                f"this needs {error.name}, which is not installed. All that the lab needs: 'pip "
-                "install patternmark-lab[all]', or from a clone 'pip install . ./lab[all]'"
+                f"this needs {error.name}, which is not installed. To install all that the lab "
+                "needs: 'pip install patternmark-lab[all]', or from a clone 'pip install . "
+                "./lab[all]'"
             ) from error

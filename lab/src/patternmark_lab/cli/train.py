@@ -37,30 +37,30 @@ Data = Annotated[
 ]
 TokenizerFile = Annotated[Path, typer.Option(help="A tokenizer.json; see `train tokenizer`.")]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder of the model.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")]
 Paragraphs = Annotated[
-    Path | None, typer.Option(help="Pairs of paragraphs: they and spans of them are added.")
+    Path | None, typer.Option(help="Pairs of paragraphs to add, with spans of their sentences.")
 ]
 Joined = Annotated[
-    int, typer.Option(min=0, help="How many texts of random sentences in a row to add.")
+    int, typer.Option(min=0, help="Number of texts to add that join random sentences.")
 ]
 HoldOut = Annotated[
-    int, typer.Option(min=0, help="Paragraphs at the end that are kept for BLEU of longer texts.")
+    int, typer.Option(min=0, help="Last paragraphs, kept out of training to measure BLEU.")
 ]
-Steps = Annotated[int | None, typer.Option(min=1, help="In all runs together.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Steps of all runs together.")]
 Minutes = Annotated[
-    float | None, typer.Option(help="Of training in all runs together, instead of steps.")
+    float | None, typer.Option(help="Minutes of training in all runs together (or --steps).")
 ]
 RunMinutes = Annotated[
-    float | None, typer.Option(min=0.0, help="End this run after so many; the next goes on.")
+    float | None, typer.Option(min=0.0, help="End this run after this time; the next continues.")
 ]
 SaveEvery = Annotated[float, typer.Option(min=0.0, help="Minutes between two checkpoints.")]
-Layers = Annotated[str, typer.Option(help="Of encoder and decoder.")]
+Layers = Annotated[str, typer.Option(help="Numbers of layers of encoder + decoder.")]
 Autoregressive = Annotated[
-    bool, typer.Option("--autoregressive", help="A causal decoder: the teacher.")
+    bool, typer.Option("--autoregressive", help="Train a causal decoder, the teacher.")
 ]
 ShardMib = Annotated[
-    float | None, typer.Option(min=0.0, help="Write weights in shards of so many MiB.")
+    float | None, typer.Option(min=0.0, help="Write weights in shards of this size in MiB.")
 ]
 DataNote = Annotated[
     list[str] | None,
@@ -75,7 +75,7 @@ def tokenizer(
     output: Annotated[Path, typer.Option("--output", "-o")] = Path("tokenizer.json"),
     verbose: Verbose = False,
 ) -> None:
-    """Learn a byte-level BPE from both sides of the pairs."""
+    """Train a byte-level BPE tokenizer on both sides of the pairs."""
     from patternmark.translation.bpe import TextCodec
     from patternmark_lab.training.tokenizer import train_bpe
 
@@ -85,7 +85,7 @@ def tokenizer(
         codec = TextCodec(train_bpe(texts, vocab))
     codec.save(output)
     if codec.size < vocab:
-        warn(f"the pairs have words for {codec.size} entries only, not {vocab}")
+        warn(f"the pairs are enough for only {codec.size} entries, not {vocab}")
     say(f"wrote {output}: {codec.size} entries")
 
 
@@ -118,7 +118,7 @@ def cmlm(
     data_note: DataNote = None,
     verbose: Verbose = False,
 ) -> None:
-    """Train; the same command goes on where the folder's last checkpoint stands.
+    """Train CMLM or its teacher; the same command continues from the folder's last checkpoint.
 
     Ctrl-C saves before it ends. The folder gets a model card, README.md.
     """
@@ -152,19 +152,21 @@ def say_what_is_missing() -> None:
 
 def _check(steps: int | None, minutes: float | None, lr: float, dropout: float) -> None:
     if (steps is None) == (minutes is None):
-        raise ParameterError("give --steps or --minutes: how long to train in all")
+        raise ParameterError("give either --steps or --minutes: how long to train in all")
     if minutes is not None and not 0.0 < minutes < math.inf:
-        raise ParameterError(f"--minutes is more than 0, not {minutes:g}")
+        raise ParameterError(f"--minutes must be more than 0, not {minutes:g}")
     if not 0.0 < lr < math.inf:
-        raise ParameterError(f"--lr is more than 0, not {lr:g}")
+        raise ParameterError(f"--lr must be more than 0, not {lr:g}")
     if not 0.0 <= dropout < 1.0:
-        raise ParameterError(f"--dropout is 0 or more and less than 1, not {dropout:g}")
+        raise ParameterError(f"--dropout must be 0 or more and less than 1, not {dropout:g}")
 
 
 def _layers(text: str) -> tuple[int, int]:
     parts = text.split("+")
     if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts):
-        raise ParameterError(f"--layers names those of encoder and decoder, as 6+4, not {text!r}")
+        raise ParameterError(
+            f"--layers must be the layers of encoder + decoder, such as 6+4, not {text!r}"
+        )
     return int(parts[0]), int(parts[1])
 
 
@@ -172,8 +174,8 @@ def _check_sizes(config: Config) -> None:
     width, heads = config.width, config.heads
     if min(width, heads, config.hidden) < 1 or width % heads or width % 2:
         raise ParameterError(
-            f"--width is even and a multiple of --heads, not {width} for {heads}; --hidden is more "
-            "than 0"
+            f"--width must be even and a multiple of --heads, not {width} for {heads} heads; "
+            "--hidden must be more than 0"
         )
 
 
@@ -195,16 +197,16 @@ def _check_same_tokenizer(training: Training, codec: TextCodec) -> None:
     file = training.folder / "tokenizer.json"
     if training.step and TextCodec.load(file).content != codec.content:
         raise ParameterError(
-            f"{training.folder}: was begun with another tokenizer: give {file} with --tokenizer, "
+            f"{training.folder}: was started with another tokenizer: give {file} with --tokenizer, "
             "or another folder with --output"
         )
     for change in training.changes:
-        warn(f"{training.folder}: goes on from step {training.step}, but {change}")
+        warn(f"{training.folder}: continues from step {training.step}, but {change}")
 
 
 @dataclass(frozen=True, eq=False)
-class _Gathered:
-    """What is learned from, and what is kept to check."""
+class _TrainingData:
+    """The pairs for training, and the pairs kept for validation."""
 
     files: list[dict[str, Any]]
     singles: list[Pair]
@@ -214,7 +216,7 @@ class _Gathered:
     def corpus(
         self, codec: TextCodec, config: Config, *, joined: int, seed: int, longest: int
     ) -> Corpus:
-        """Encode all that is learned from."""
+        """Encode all pairs for training."""
         from patternmark_lab.training.corpus import Corpus, aligned_sentences, longer_pairs
 
         if config.causal:  # a teacher translates sentence by sentence
@@ -232,7 +234,7 @@ class _Gathered:
 
 def _gather(
     data: list[Path], paragraphs: Path | None, hold_out: int, valid: Path | None, codec: TextCodec
-) -> _Gathered:
+) -> _TrainingData:
     from patternmark.translation.bleu import metric_of_sacrebleu
     from patternmark_lab.training.validation import paragraphs_check, sentences_check
 
@@ -241,7 +243,10 @@ def _gather(
     read = [(file, "sentences", read_data(file)) for file in data]
     blocks = read_data(paragraphs) if paragraphs else []
     if hold_out and hold_out >= len(blocks):
-        raise ParameterError(f"--hold-out {hold_out}: there are {len(blocks)} --paragraphs")
+        raise ParameterError(
+            f"--hold-out {hold_out} leaves no paragraphs to train on: there are {len(blocks)} "
+            "--paragraphs"
+        )
     cut = len(blocks) - hold_out
     checks = [sentences_check(valid.name, read_data(valid))] if valid else []
     if paragraphs:
@@ -249,7 +254,7 @@ def _gather(
         read.append((paragraphs, "paragraphs", blocks[:cut]))
     files = [_file_facts(file, role, pairs) for file, role, pairs in read]
     singles = [pair for _, role, pairs in read if role == "sentences" for pair in pairs]
-    return _Gathered(files, singles, blocks[:cut], checks)
+    return _TrainingData(files, singles, blocks[:cut], checks)
 
 
 def read_data(file: Path) -> list[Pair]:
@@ -272,9 +277,9 @@ def _about(context: typer.Context, place: str) -> dict[str, str]:
 
 
 def command_line(context: typer.Context) -> str:
-    """Return the command with the arguments and options that were given, files by their names.
+    """Return the command with the given arguments and options, and files without their folders.
 
-    It goes into the model's card: whoever reads that has other folders.
+    It goes into the model card, whose readers have other folders.
     """
     words = context.command_path.split()
     for parameter in context.command.params:
@@ -282,7 +287,7 @@ def command_line(context: typer.Context) -> str:
         if source is None or source.name != "COMMANDLINE":
             continue
         value = context.params[parameter.name or ""]
-        if value is None:  # --verbose, which is no part of what was made
+        if value is None:  # --verbose, which does not change the model
             continue
         given = value if isinstance(value, list | tuple) else [value]
         values = [each.name if isinstance(each, Path) else str(each) for each in given]
@@ -298,9 +303,9 @@ def command_line(context: typer.Context) -> str:
 
 @contextmanager
 def _stopping() -> Iterator[Callable[[], bool]]:
-    """Have Ctrl-C, or the end that a scheduler announces, wait for the step; yield whether it came.
+    """Let Ctrl-C or SIGTERM wait for the end of a step; yield a function that tells if one came.
 
-    A second one does not wait.
+    A second signal does not wait.
     """
     asked = False
 
@@ -335,7 +340,7 @@ def _run(training: Training, corpus: Corpus, until: Until, about: dict[str, str]
 def _finish(
     training: Training,
     corpus: Corpus,
-    found: _Gathered,
+    found: _TrainingData,
     codec: TextCodec,
     notes: list[str],
     *,
@@ -347,7 +352,7 @@ def _finish(
 
     where = f"{training.folder}: step {training.step:,}, {min(1.0, training.done):.0%} done"
     if stopped:
-        say(f"{where}; stopped and saved, and the same command goes on from there")
+        say(f"{where}; stopped and saved, and the same command continues from there")
         raise typer.Exit(STOPPED)
     if not training.step:
         say(where)

@@ -1,4 +1,4 @@
-"""`patternmark train distil`: a teacher's translations, which CMLM learns from."""
+"""`patternmark train distil`: make a teacher's translations, from which CMLM learns."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from patternmark_lab.cli.train import Device, read_data, say_what_is_missing, tr
 @train_app.command()
 def distil(
     teacher: Annotated[Path, typer.Argument(help="The teacher's folder.")],
-    data: Annotated[Path, typer.Argument(help="Pairs whose sources it is to translate.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The new pairs; .xz too.")],
+    data: Annotated[Path, typer.Argument(help="Pairs whose sources the teacher translates.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file of new pairs; .xz too.")],
     batch_tokens: Annotated[
         int | None, typer.Option(min=64, help="Default: 131,072 on a GPU, 4,096 on a CPU.")
     ] = None,
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin a new file.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start a new file.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Let a teacher translate the sources, long ones by sentence: easier targets to learn from.
+    """Translate the sources with a teacher, long ones by sentence, to get easier targets.
 
-    A run that was stopped goes on where it was when the same command is given again.
+    To continue a stopped run, give the same command again.
     """
     say_what_is_missing()
     from patternmark.models.device import pick_device
@@ -40,17 +40,17 @@ def distil(
     pairs = read_data(data)
     wanted = Distilled(weights_sha256(teacher), file_sha256(data), len(pairs))
     file = DistilledFile(output, wanted, overwrite=overwrite)
-    at_once = batch_tokens or (131_072 if place == "cuda" else 4096)
+    size = batch_tokens or (131_072 if place == "cuda" else 4096)
     try:
         with progress("sources") as bar:
             task = bar.add_task("translating", total=len(pairs))
             step = lambda done: bar.advance(task, done)  # noqa: E731
-            translate_all(for_use(model), codec, pairs, file, at_once, step)
+            translate_all(for_use(model), codec, pairs, file, size, step)
     except KeyboardInterrupt:
-        say(f"stopped: {output}: {file.facts.done:,} of {len(pairs):,} sources are kept")
+        say(f"stopped: {output}: {file.facts.done:,} of {len(pairs):,} sources are done")
         raise typer.Exit(STOPPED) from None
     kept = file.facts.done - file.facts.dropped
     say(
-        f"wrote {kept:,} pairs to {output}; {file.facts.dropped:,} had no translation, or a source "
-        "in the language of its target"
+        f"wrote {kept:,} pairs to {output}; {file.facts.dropped:,} sources were dropped: they had "
+        "no translation, or were in the target's language already"
     )

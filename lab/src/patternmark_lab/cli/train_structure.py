@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 def structure(
     context: typer.Context,
     data: Annotated[
-        Path, typer.Argument(metavar="CHAINS", help="Id, sequence, DSSP; tabs between; .xz too.")
+        Path,
+        typer.Argument(metavar="CHAINS", help="Id, sequence, DSSP, separated by tabs; .xz too."),
     ],
     output: Folder,
-    minutes: Annotated[float, typer.Option(help="Of training.")] = 1.4,
+    minutes: Annotated[float, typer.Option(help="Minutes of training.")] = 1.4,
     exclude: Annotated[
         list[Path] | None,
-        typer.Option(help="Structures, or a folder of them: relatives are not learned from."),
+        typer.Option(help="Structures or folders; chains related to them are left out."),
     ] = None,
     prepared: Annotated[
-        Path | None, typer.Option(help="Also write the clustered and parted chains here.")
+        Path | None, typer.Option(help="Also write the chains with family and part to this file.")
     ] = None,
     batch_residues: Annotated[
-        int, typer.Option(min=64, help="Padding included; some 2,000 on a CPU.")
+        int, typer.Option(min=64, help="With padding; on a CPU use about 2,000.")
     ] = 65_536,
     lr: float = 3e-3,
     seed: Annotated[int, typer.Option(min=0)] = 1,
@@ -39,10 +40,10 @@ def structure(
     data_note: DataNote = None,
     verbose: Verbose = False,
 ) -> None:
-    """Train a network that reads helix, strand and coil off a sequence.
+    """Train a network that predicts helix, strand and coil from a sequence.
 
-    Chains are clustered first, so that no relative of a test chain is learned from; a table that
-    was written with --prepared is taken as it is. The folder gets a model card, README.md.
+    Chains are clustered first, so that no training chain is related to a test chain. A table that
+    was written with --prepared is used as it is. The folder gets a model card, README.md.
     """
     from patternmark.models.device import pick_device
     from patternmark.models.weights import file_sha256
@@ -51,7 +52,7 @@ def structure(
     from patternmark_lab.structure.training import Settings, card_facts, train
 
     if not 0.0 < minutes < 1e6 or not 0.0 < lr < 1.0:
-        raise ParameterError("--minutes and --lr are more than 0, and --lr is less than 1")
+        raise ParameterError("--minutes and --lr must be more than 0, and --lr less than 1")
     chains = _chains(data, exclude or [], prepared)
     settings = Settings(minutes, batch_residues, lr, seed=seed)
     with progress("%") as bar:
@@ -82,7 +83,7 @@ def _chains(data: Path, exclude: list[Path], prepared: Path | None) -> list[Chai
     chains = read_chains(data)
     if chains[0].part:
         if exclude or prepared:
-            raise ParameterError(f"{data}: is prepared already: --exclude and --prepared are not")
+            raise ParameterError(f"{data}: is prepared already: leave out --exclude and --prepared")
         return chains
     with progress("chains") as bar:
         bar.add_task("clustering", total=None)

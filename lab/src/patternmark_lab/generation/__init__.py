@@ -1,1 +1,1 @@
-"""Proteins and text written under any scheme."""
+"""Generate proteins and text under any scheme."""

@@ -1,4 +1,4 @@
-"""Designs of one backbone in one batch, each with a scheme of its own: for comparisons."""
+"""Design several sequences of one backbone in one batch, each under its own scheme."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def design_schemes(
     temperature: float = 0.1,
     numbers: Sequence[int] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Design one sequence for each scheme, or without a mark: see `designs_of`.
+    """Design one sequence for each scheme (None: without a mark); for the result see `designs_of`.
 
-    A sequence depends on its scheme, the seed and its number alone: i for the i-th.
+    A sequence depends only on its scheme, the seed and its number, which is i for the i-th scheme
+    unless `numbers` says otherwise.
     """
     plan = plan_design(backbone)
     indices = range(len(schemes)) if numbers is None else numbers
@@ -41,7 +42,7 @@ def design_schemes(
 
 
 def unmarked_task(plan: DesignPlan, seed: int, indices: Sequence[int], temperature: float) -> Task:
-    """Return what to sample without a mark: sequences of these indices of a seed."""
+    """Return the task to sample these sequence numbers of a seed without a mark."""
     steps, uniforms = decoding_steps(plan.groups, seed, indices, plan.length)
     return Task(
         native=plan.backbone.sequence,

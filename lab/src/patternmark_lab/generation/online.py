@@ -1,12 +1,13 @@
-"""Marks that look at what ProteinMPNN has decoded so far, written in before every step.
+"""Marks that depend on the residues that ProteinMPNN has decoded so far.
 
-A sampler's `step_bias` keeps its place in memory and is read at every step, by a replayed CUDA
-graph too. It has a row for each sequence and each member of a group. Before a step these rows
-become the bias of the residues about to be decoded. Nothing waits for the device.
+The sampler reads its array `step_bias` in every step, also in a replayed CUDA graph. The array has
+a row for each sequence and each member of a group and keeps its place in memory. Before each step
+these marks write the bias of the residues about to be decoded into it, without waiting for the
+device.
 
-While ProteinMPNN decodes a residue it says nothing of others. Schemes that ask what an open
-neighbour will be are told what the model expects of it with nothing decoded at all, which is worked
-out once for each backbone.
+While ProteinMPNN decodes a residue, it gives no probabilities of other residues. Schemes that need
+those of an open neighbour get its probabilities with nothing decoded at all, which are computed
+once for each backbone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from patternmark_lab.schemes.rules import GAP
 
 
 class OnlineMarks:
-    """The marks of a batch, each sequence with a scheme of its own or with none.
+    """The marks of a batch in which each sequence has its own scheme or none.
 
     Sample `self.task` with `before_step=self`.
     """
@@ -40,17 +41,17 @@ class OnlineMarks:
         seed: int | str = 0,
         numbers: Sequence[int] | None = None,
     ) -> None:
-        """Take a task without marks; sequence i is number i of the seed."""
+        """Take a task without marks. Sequence i has number i of the seed, or `numbers[i]`."""
         batch = len(task.steps)
         length = len(task.native)
         device = prepared.encoded.nodes.device
         self._like = torch.zeros(0, device=device)
-        # On a canvas chains stand apart; residue L, which is nobody, stands last.
+        # On a canvas there are gaps between chains. Residue L is padding and has the last place.
         place_of = np.append(np.arange(length) + GAP * chain_index, 0)
         width = int(place_of.max()) + GAP
         place_of[-1] = width
         self._place_of = torch.tensor(place_of, device=device)
-        self._tokens = torch.tensor(_opened(task, place_of, width + 1), device=device)
+        self._tokens = torch.tensor(_initial_canvas(task, place_of, width + 1), device=device)
         self._previous = torch.full((batch,), EMPTY, device=device)
         self.task = replace(task, has_step_bias=True)
         self._schemes, self._chain_index, self._seed = schemes, chain_index, seed
@@ -59,13 +60,13 @@ class OnlineMarks:
         most = max((marks.likely for marks, _ in self._parts), default=0)
         self._likeliest: tuple[Tensor, Tensor] | None = None
         if most:
-            top = unconditional(prepared, task).topk(min(most, LETTERS))
+            top = unconditional_probabilities(prepared, task).topk(min(most, LETTERS))
             of_place = torch.zeros(width + 1, dtype=torch.long, device=device)
             of_place[self._place_of[:-1]] = torch.arange(length, device=device)
             self._likeliest = top.indices[of_place], top.values[of_place]  # [places, k]
 
     def only(self, prepared: Prepared, rows: NDArray[np.int64]) -> OnlineMarks:
-        """Return the marks of some of the sequences, from the first step on."""
+        """Return the marks of some of the sequences, ready for the first step."""
         schemes = [self._schemes[row] for row in rows]
         numbers = [self._numbers[row] for row in rows]
         task = self.task.only(rows)
@@ -74,7 +75,7 @@ class OnlineMarks:
     def _divide(
         self, schemes: Sequence[Scheme | None], width: int, seed: int | str
     ) -> list[tuple[Marks, Tensor]]:
-        """Put sequences of one rule together: their marks, and which they are."""
+        """Group the sequences by rule; return the marks and the row numbers of each group."""
         by_rule: dict[object, list[int]] = {}
         for row, scheme in enumerate(schemes):
             if scheme is not None:
@@ -98,12 +99,12 @@ class OnlineMarks:
     def __call__(self, state: State, step: int) -> None:
         """Write the bias of the residues about to be decoded."""
         if state.step_bias is None:
-            raise TypeError("sample the task of these marks: another has no place for them")
+            raise TypeError("sample the task of these marks: another task has no step_bias")
         if step:
             decoded = state.steps[step - 1].T  # [B, G]
             letters = state.sequences.gather(1, decoded)
             self._tokens.scatter_(1, self._place_of[decoded], letters)
-            self._tokens[:, -1] = OUTSIDE  # where nobody stands
+            self._tokens[:, -1] = OUTSIDE  # padding was written here
             self._previous = letters[:, 0]
         for member, residues in enumerate(state.steps[step].unbind()):
             places = self._place_of[residues]
@@ -114,12 +115,12 @@ class OnlineMarks:
     def _likely(self, rows: Tensor, places: Tensor, count: int) -> tuple[Tensor, Tensor]:
         del rows  # all sequences have one backbone
         if self._likeliest is None:
-            raise TypeError("no scheme of this batch asked for distributions")
+            raise TypeError("no scheme of this batch needs likely tokens of open neighbours")
         ids, p = self._likeliest
         return ids[places, :count], p[places, :count]
 
 
-def _opened(task: Task, place_of: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+def _initial_canvas(task: Task, place_of: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     """Return the canvas before the first step: [B, width]."""
     tokens = np.full((len(task.steps), width), OUTSIDE)
     tokens[:, place_of[:-1]] = task.native
@@ -129,8 +130,8 @@ def _opened(task: Task, place_of: NDArray[np.int64], width: int) -> NDArray[np.i
     return tokens
 
 
-def unconditional(prepared: Prepared, task: Task) -> Tensor:
-    """Return from what letters would be drawn if nothing were decoded: [L, 21]."""
+def unconditional_probabilities(prepared: Prepared, task: Task) -> Tensor:
+    """Return the probabilities of letters when nothing is decoded yet: [L, 21]."""
     device = prepared.encoded.nodes.device
     native = torch.tensor(task.native, device=device)
     logits = prepared.logits(native[None], torch.zeros_like(native)[None])[0]

@@ -1,10 +1,10 @@
-"""Writing unit by unit, each token the best of several candidates: how DenMark marks.
+"""Write unit by unit, each token the best of several candidates, as DenMark does.
 
-A unit's places are settled one a step. Each of a step's candidates settles one open place of the
-unit, drawn at random, with a token drawn from the model. What a candidate would lead to is tried:
-the model, which now sees it, fills the unit's other places, several times. The candidate whose
-units point furthest along the unit's direction is kept, the filling is thrown away. For all
-candidates of a step the same uniform numbers draw the fillings.
+Each step settles one place of the unit. A candidate is a random open place with a token drawn
+from the model. To compare candidates, the model fills the unit's other open places several times,
+given each candidate (rollouts). The candidate whose filled units point furthest along the unit's
+direction is kept, and the fillings are thrown away. The rollouts of all candidates of a step use
+the same uniform numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_by_rollouts(
     scheme: DenMarkLexical,
     generator: torch.Generator | None = None,
 ) -> list[list[int]]:
-    """Translate encoded sentences, one after the other, to lengths [B] (with ends, if given)."""
+    """Translate encoded sentences one after the other, to lengths [B] that include the ends."""
     found = []
     for row in range(len(lengths)):
         one = Memory(*(part[row : row + 1] for part in memory))
@@ -39,7 +39,7 @@ def write_by_rollouts(
 
 
 class _Writer:
-    """One sentence as it is written."""
+    """Writes one sentence."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _Writer:
         self._weights = torch.tensor(scheme.weights, device=length.device)
 
     def write(self) -> list[int]:
-        """Settle all places and return the tokens without ends."""
+        """Settle all places; return the tokens without the begin and end tokens."""
         every = self._open.nonzero()[:, 0]
         for number, places in enumerate(torch.split(every, self._scheme.unit)):
             for left in range(len(places), 0, -1):
@@ -72,11 +72,11 @@ class _Writer:
         """Settle one of the `left` open places of a unit."""
         is_open = self._open[places]
         law = self._law(self._tokens[None], places, CANDIDATE_TEMPERATURE)[0]  # [m, V]
-        # Behind the last unit that has a direction there is nothing to choose by.
+        # Units after the last direction have nothing to choose by, so one candidate is enough.
         count = self._scheme.candidates if number < self._scheme.units else 1
         drawn = torch.multinomial(is_open.float(), count, True, generator=self._generator)
-        tokens = _drawn(law[drawn], self._uniform(len(drawn)))
-        # What is drawn twice is tried once: it would come to the same.
+        tokens = _draw_tokens(law[drawn], self._uniform(len(drawn)))
+        # Equal candidates have equal scores: try each once.
         drawn, tokens = torch.unique(torch.stack([drawn, tokens]), dim=1)
         best = 0
         if len(drawn) > 1:
@@ -87,7 +87,10 @@ class _Writer:
     def _scores(
         self, places: Tensor, number: int, left: int, drawn: Tensor, tokens: Tensor
     ) -> Tensor:
-        """Return the mean projection of the units that candidates lead to: [K]."""
+        """Return the summed projections of the units that candidates lead to: [K].
+
+        All candidates have equally many rollouts, so the sum ranks them like the mean.
+        """
         row = torch.arange(len(drawn), device=drawn.device)
         canvas = self._tokens.repeat(len(drawn), 1)
         canvas[row, places[drawn]] = tokens
@@ -100,12 +103,12 @@ class _Writer:
         law = self._law(canvas, places, ROLLOUT_TEMPERATURE)[where]  # [open, V]
         for _ in range(rollouts(left, len(places))):
             uniform = self._uniform(len(places))
-            units[where] = _drawn(law, uniform[where[1]])
+            units[where] = _draw_tokens(law, uniform[where[1]])
             total += self._along(units, number)
         return total
 
     def _along(self, units: Tensor, number: int) -> Tensor:
-        """Return the projections of units' counts [K, m], of length 1, on their direction: [K]."""
+        """Return the projections of units [K, m], scaled to length 1, on their direction: [K]."""
         scored = torch.as_tensor(self._scheme.alphabet.is_scored(units.cpu().numpy()))
         scored = scored.to(units.device)
         equal = (units[:, :, None] == units[:, None]) & scored[:, :, None]
@@ -113,7 +116,7 @@ class _Writer:
         return self._weights[number][units].sum(dim=1) / norm
 
     def _law(self, canvas: Tensor, places: Tensor, temperature: float) -> Tensor:
-        """Return cumulated probabilities of places in canvases [K, L]: [K, m, V]."""
+        """Return the cumulative probabilities of places in canvases [K, L]: [K, m, V]."""
         count = len(canvas)
         attended = [(k.expand(count, *k.shape[1:]), v.expand(count, *v.shape[1:]))
                     for k, v in self._attended]  # fmt: skip
@@ -126,16 +129,16 @@ class _Writer:
         return torch.rand(count, generator=self._generator, device=self._tokens.device)
 
 
-def _drawn(law: Tensor, uniform: Tensor) -> Tensor:
-    """Draw a token from each of cumulated laws [n, V] by uniform numbers [n]: [n]."""
-    # The last sum is 1 but for rounding.
+def _draw_tokens(law: Tensor, uniform: Tensor) -> Tensor:
+    """Draw tokens from cumulative probabilities [n, V] by uniform numbers [n]: [n]."""
+    # The last sum is 1 up to rounding.
     return torch.searchsorted(law, (uniform * law[:, -1])[:, None], right=True)[:, 0].clamp(
         max=law.shape[1] - 1
     )
 
 
 def rollouts(left: int, unit: int) -> int:
-    """Return how many fillings are tried with so many open places: 3 in the mean over a unit.
+    """Return the number of rollouts with `left` open places: 3 on average over a unit.
 
     >>> [rollouts(left, 25) for left in (25, 13, 1)]
     [5, 3, 1]

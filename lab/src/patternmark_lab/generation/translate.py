@@ -1,4 +1,4 @@
-"""Lines of text translated under any scheme: the comparisons' way into `Translator`."""
+"""Translate lines of text under any scheme, for comparisons."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from patternmark_lab.schemes.rivals import DenMarkLexical
 
 
 class SchemeTranslator:
-    """A translator whose lines are marked by any scheme."""
+    """A translator that can mark its lines by any scheme."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
-        self._last: tuple[Scheme, Stack] | None = None  # the lists that were promoted last
+        self._last: tuple[Scheme, Stack] | None = None  # the lists used last
 
     def translate(
         self, lines: Sequence[str], decoding: Decoding, scheme: Scheme | None, seed: int
     ) -> list[Translation]:
-        """Translate lines; one scheme marks as tokens are decoded, another chooses what is written.
+        """Translate lines under a scheme (None: without a mark).
 
-        A scheme of a key marks as `Translator` does with its marker.
+        A scheme marks by a bias while tokens are decoded, or by choosing what is written. A scheme
+        with a key marks as `Translator` does with its marker.
         """
         if scheme is None:
             return self.translator.translate(lines, decoding, seed=seed)
@@ -38,21 +39,23 @@ class SchemeTranslator:
                 lines, decoding, scheme.marker, seed=seed, sure=scheme.sure
             )
         if not self.translator.vocabulary.fits(scheme.alphabet):
-            raise ParameterError(f"{scheme.alphabet.name} is not the model's vocabulary")
+            raise ParameterError(
+                f"the scheme's alphabet {scheme.alphabet.name} is not the model's vocabulary"
+            )
         other = _Lines(scheme, self._lists(scheme) if scheme.by_bias else None)
         return self.translator.translate(lines, decoding, other=other, seed=seed)
 
     def _lists(self, scheme: Scheme) -> Stack:
-        """Return the lists of a scheme; those of the last one are kept: they take a second."""
+        """Return the lists of a scheme; the last ones are cached, as making them takes a second."""
         if self._last is not None and scheme.differs_in_delta_alone(self._last[0]):
             return self._last[1].at_strength_of([scheme])
-        self._last = None  # first, as both may not fit into memory
+        self._last = None  # free the old lists first: both may not fit into memory
         self._last = scheme, Stack([scheme], self.translator.model.embedding.weight)
         return self._last[1]
 
 
 class _Lines:
-    """The marks of lines, by the numbers of their pieces."""
+    """The marks of lines, piece by piece."""
 
     def __init__(self, scheme: Scheme, stack: Stack | None) -> None:
         self._scheme, self._stack = scheme, stack
@@ -62,19 +65,19 @@ class _Lines:
         if self._stack is not None:
             return _Online(self._scheme, self._stack, seed, lines)
         if isinstance(self._scheme, DenMarkLexical):
-            return _Rewritten(self._scheme)
-        raise ParameterError(f"{self._scheme.name} marks no text of Mask-Predict")
+            return _Rewriter(self._scheme)
+        raise ParameterError(f"{self._scheme.name} cannot mark text decoded with Mask-Predict")
 
 
 class _Online:
-    """The scheme that marks the sources as they are decoded, each by its number."""
+    """Marks sources by a bias while they are decoded."""
 
     def __init__(self, scheme: Scheme, stack: Stack, seed: str, numbers: Sequence[int]) -> None:
         self._scheme, self._stack = scheme, stack
         self._seed, self._numbers = seed, numbers
 
     def online(self, rows: Sequence[int], lengths: Tensor) -> Marks:
-        """Return the marks of the candidates of some sources, of lengths [B, beam]."""
+        """Return the marks of the candidates of some sources; candidates have lengths [B, beam]."""
         beam = lengths.shape[1]
         numbers = [self._numbers[row] for row in rows]
         keys = self._scheme.keys(int(lengths.max()), self._seed, numbers)
@@ -90,13 +93,13 @@ class _Online:
         candidates: Candidates,
         generator: torch.Generator | None,
     ) -> list[list[int]]:
-        """Take the likeliest."""
+        """Take the likeliest candidate."""
         del model, memory, lengths, generator
         return candidates.best()
 
 
-class _Rewritten:
-    """Sources that are written anew, as long as the likeliest candidate."""
+class _Rewriter:
+    """Marks sources by writing them again by rollouts, as long as the likeliest candidate."""
 
     def __init__(self, scheme: DenMarkLexical) -> None:
         self._scheme = scheme
@@ -113,7 +116,7 @@ class _Rewritten:
         candidates: Candidates,
         generator: torch.Generator | None,
     ) -> list[list[int]]:
-        """Write by rollouts."""
+        """Write the translations by rollouts."""
         best = candidates.log_p.argmax(dim=1, keepdim=True)
         longest = lengths.gather(1, best)[:, 0]
         return write_by_rollouts(model, memory, longest, self._scheme, generator)

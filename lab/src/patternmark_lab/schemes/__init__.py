@@ -1,11 +1,11 @@
-"""Marks for sequences that are generated in any order, all under one protocol.
+"""Marks for sequences that are generated in any order, all with one interface.
 
     scheme = make_scheme("tango", secret, alphabet, delta=1.5)
-    scheme.bias(canvas)           what to add to the logits, from what is known so far
-    scheme.judge(sequences)       score and p-value of each
+    scheme.bias(canvas)           bias for the logits, from the tokens known so far
+    scheme.judge(sequences)       score and p-value of each sequence
 
-The paper's baselines (`baselines`), what came after it (`peers`, `rivals`), the paper's own scheme
-and this package's default (`pattern`). docs/schemes.md lists their constants.
+`baselines` has the paper's baselines, `peers` and `rivals` have later schemes, and `pattern` has
+the paper's own scheme and this package's default. docs/schemes.md lists their constants.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in _KINDS}
 def make_scheme(
     name: str, secret: Secret, alphabet: Alphabet, delta: float, **options: Any
 ) -> Scheme:
-    """Return the scheme of a name; `options` are its own, such as `gamma`.
+    """Return the scheme with this name; `options` are fields of that scheme, such as `gamma`.
 
     >>> from patternmark import PROTEIN
     >>> scheme = make_scheme("unigram", Secret(bytes(32)), PROTEIN, delta=1.5)
     >>> listed = "".join(PROTEIN.letters[i] for i in scheme.table()[0].nonzero()[0])
-    >>> len(listed), round(scheme.log10_p(4 * listed), 2)  # 40 of 40 in a list of half
+    >>> len(listed), round(scheme.log10_p(4 * listed), 2)  # 40 of 40 letters are in the list
     (10, -12.04)
     """
     if name not in SCHEMES:
-        raise ParameterError(f"scheme {name!r} is not known: take {', '.join(SCHEMES)}")
+        raise ParameterError(f"unknown scheme {name!r}: choose one of {', '.join(SCHEMES)}")
     return SCHEMES[name](secret, alphabet, delta, **options)

@@ -1,7 +1,7 @@
-"""What a scheme is: keyed lists, a rule that picks them while generating, and a detector.
+"""The base class of a scheme: keyed lists, a rule that picks lists, and a detector.
 
-A bias is added to raw logits, before a sampler divides them by its temperature: the same for all
-schemes (`delta_at = "logits"`, see `promote`).
+All schemes add their bias to raw logits, before the sampler divides them by its temperature
+(`delta_at = "logits"`, see `promote`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from patternmark_lab.schemes.marks import Stack
 from patternmark_lab.schemes.rules import Rule
 
 _LN10 = log(10.0)
-_OF_ANY_DELTA = ("greens", "colour_of", "weights")  # made of secret and alphabet alone
+_INDEPENDENT_OF_DELTA = ("greens", "colour_of", "weights")  # cached; from secret and alphabet alone
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What a detector says of each of n sequences."""
+    """A detector's results for n sequences."""
 
-    score: NDArray[np.float64]  # [n] larger where a mark is likelier: for an empirical threshold
+    score: NDArray[np.float64]  # [n] larger if a mark is likelier, for measured thresholds
     log_p: NDArray[np.float64]  # [n] ln of the scheme's own p-value
-    scored: NDArray[np.int64]  # [n] how many symbols or pairs counted
+    scored: NDArray[np.int64]  # [n] number of symbols or pairs that were counted
 
     @property
     def log10_p(self) -> NDArray[np.float64]:
@@ -42,29 +42,29 @@ class Judged:
 
     @classmethod
     def of_count(cls, hits: NDArray[np.int64], trials: NDArray[np.int64], chance: float) -> Judged:
-        """Judge by how many of so many are hits: z for a score, the exact binomial tail for p."""
+        """Judge by the number of hits in `trials`: the score is z, p the exact binomial tail."""
         spread = np.sqrt(np.maximum(trials * chance * (1.0 - chance), 1e-12))
         z = np.where(trials > 0, (hits - chance * trials) / spread, 0.0)
         return cls(z, binomial_log_tail(hits, trials, chance), trials)
 
     @classmethod
     def of_p(cls, log_p: NDArray[np.float64], scored: NDArray[np.int64]) -> Judged:
-        """Judge by p alone: its score is -log10 p."""
+        """Judge by p alone: the score is -log10 p."""
         return cls(0.0 - log_p / _LN10, log_p, scored)
 
 
 @dataclass(frozen=True, eq=False)
 class Scheme(ABC):
-    """A way to mark what a model writes in any order, and to find that again."""
+    """A way to mark what a model writes in any order, and to detect the mark."""
 
     secret: Secret
     alphabet: Alphabet
     delta: float
 
     name: ClassVar[str]
-    # Picks lists by what is around a position; None where keys of positions pick them.
+    # Picks the lists of a position from its neighbours. None: position keys pick them.
     rule: ClassVar[Rule | None] = None
-    # Whether a bias marks; else the model's candidates are chosen among.
+    # True: marks by a bias. False: marks by choosing among the model's candidates.
     by_bias: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -72,18 +72,18 @@ class Scheme(ABC):
 
     @property
     def strength(self) -> float:
-        """What is added to the raw logits of a list's symbols."""
+        """The bias on the raw logits of a list's symbols."""
         return self.delta
 
     def table(self) -> NDArray[np.bool_]:
         """Return the symbols of every list: [lists, V].
 
-        A scheme whose lists are too many to be laid out has none here, and `promoted` instead.
+        A scheme with too many lists for one table returns no rows here and defines `promoted`.
         """
         return np.zeros((0, self.alphabet.size), dtype=bool)
 
     def promoted(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the symbols of some lists, which keys of positions name: [len(keys), V]."""
+        """Return the symbols that these position keys promote: [len(keys), V]."""
         return self.table()[keys]
 
     @abstractmethod
@@ -93,29 +93,29 @@ class Scheme(ABC):
     def keys(
         self, length: int, seed: int | str, numbers: Sequence[int]
     ) -> NDArray[np.int64] | None:
-        """Draw the list of every position of numbered sequences [N, length], if no rule picks."""
+        """Draw position keys of the numbered sequences [N, length]; None if a rule picks lists."""
         del length, seed, numbers
         return None
 
     def with_delta(self, delta: float) -> Self:
-        """Return the scheme at another strength; lists that were made are shared."""
+        """Return the scheme at another strength, which shares the lists that exist already."""
         other = replace(self, delta=delta)
         made = vars(self)
-        vars(other).update({name: made[name] for name in _OF_ANY_DELTA if name in made})
+        vars(other).update({name: made[name] for name in _INDEPENDENT_OF_DELTA if name in made})
         return other
 
     def differs_in_delta_alone(self, other: Scheme) -> bool:
-        """Tell whether two schemes promote the same lists, each at its strength."""
+        """Tell whether two schemes promote the same lists, perhaps at different strengths."""
         names = {field.name for field in fields(self)} - {"delta"}
         return type(self) is type(other) and all(
             getattr(self, name) == getattr(other, name) for name in names
         )
 
     def bias(self, canvas: Canvas, seed: int | str = 0) -> Any:
-        """Return what to add to the raw logits of the wanted positions: [M, V].
+        """Return the bias for the raw logits of the wanted positions: [M, V].
 
-        Row i of the canvas is sequence number i of the seed. To do this again and again with the
-        same sequences, make a `Stack` once.
+        Row i of the canvas is sequence number i of the seed. To call this many times for the same
+        sequences, make a `Stack` once instead.
         """
         count, length = canvas.tokens.shape
         keys = self.keys(length, seed, range(count))
@@ -130,9 +130,9 @@ class Scheme(ABC):
         return p_value_of(float(self.judge([sequence]).log_p[0]))
 
     def score(self, sequence: str | ArrayLike) -> float:
-        """Return the statistic for thresholds that are measured."""
+        """Return the statistic of one sequence, for measured thresholds."""
         return float(self.judge([sequence]).score[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what makes the scheme, not what was made of it: other processes make it anew."""
+        """Return the fields without cached lists: other processes make the lists again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,4 +1,4 @@
-"""The paper's baselines: Soft, Unigram and Multikey, as far as its appendix describes them."""
+"""The paper's baselines Soft, Unigram and Multikey, as far as its appendix describes them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.errors import ParameterError
 from patternmark.null.binomial import hypergeometric_log_tail, trinomial_log_tail
 from patternmark_lab.schemes.base import Judged, Scheme
-from patternmark_lab.schemes.laid import Laid, counted_pairs
+from patternmark_lab.schemes.layout import Layout, pairs_to_count
 from patternmark_lab.schemes.lists import Lists, fair_row, list_size
 from patternmark_lab.schemes.rules import AfterToken, Everywhere, Rule
 
 
 @dataclass(frozen=True, eq=False)
 class Soft(Scheme):
-    """KGW with one token of context: the list of the token before is promoted.
+    """KGW with one token of context: promote the list of the token before.
 
-    gamma = 1/2, each list exactly half of the scored symbols. Where the neighbour to the left is
-    not decoded yet, or is none, the empty token has a list of its own, which no detector can see
-    again. Detector: pairs of neighbours, Bin(T, K/V). Readings: "before" is by position (the paper
-    may have meant the step: see `SoftByStep`); every pair counts with proteins, where there are
-    but 400, and each once with text, as KGW's own detector has it.
+    gamma = 1/2: each list holds exactly half of the scored symbols. If there is no left neighbour,
+    or it is not decoded yet, the list of the empty token is promoted, which no detector can see.
+    Detector: counts pairs of neighbours, Bin(T, K/V). Our readings of what the paper leaves open:
+    "before" means the position (the paper may mean the step: see `SoftByStep`); in proteins, which
+    have only 400 different pairs, every pair counts; in text each different pair counts once, as in
+    KGW's own detector.
     """
 
     gamma: float = 0.5
-    distinct: bool | None = None  # None: where the alphabet has many symbols
+    distinct: bool | None = None  # count each different pair once; None: if there are many symbols
 
     name: ClassVar[str] = "soft"
     rule: ClassVar[Rule] = AfterToken()
 
     @cached_property
     def greens(self) -> Lists:
-        """The lists of all tokens as neighbours, and last of the empty one."""
+        """The lists of all tokens as left neighbours; the last list is the empty token's."""
         alphabet, empty = self.alphabet, self.alphabet.size
         size = list_size(self.gamma, alphabet)
         has_own = np.zeros(empty + 1, dtype=bool)
@@ -51,24 +52,25 @@ class Soft(Scheme):
         return Lists(empty + 1, empty, make)
 
     def table(self) -> NDArray[np.bool_]:
-        """Return the list of each token before, and of the empty one: [V + 1, V]."""
+        """Return the lists of all left neighbours, and of the empty token: [V + 1, V]."""
         return self.greens.whole()
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
-        """Count the neighbours that follow their list."""
-        laid = Laid.out(sequences, self.alphabet)
-        pairs = counted_pairs(laid, self.alphabet, self.distinct)
+        """Count the pairs whose right token is in the left token's list."""
+        layout = Layout.of(sequences, self.alphabet)
+        pairs = pairs_to_count(layout, self.alphabet, self.distinct)
         hit = self.greens.hold(pairs.left, pairs.right)
         chance = list_size(self.gamma, self.alphabet) / self.alphabet.num_scored
-        return Judged.of_count(*laid.counts(pairs, hit), chance)
+        return Judged.of_count(*layout.counts(pairs, hit), chance)
 
 
 @dataclass(frozen=True, eq=False)
 class SoftByStep(Soft):
-    """Soft whose context is the token of the step before, wherever that stands.
+    """Soft with the token decoded in the step before as its context, wherever that token stands.
 
-    The detector, which knows no order, still looks at neighbours: what it finds is chance. The
-    paper's protein numbers look like this. For decoders that settle one token a step alone.
+    The detector does not know the order and still looks at neighbours, so it finds nothing but
+    chance. The paper's protein numbers look like this. Works only with decoders that settle one
+    token in each step.
     """
 
     name: ClassVar[str] = "soft-by-step"
@@ -79,9 +81,9 @@ class SoftByStep(Soft):
 class Unigram(Scheme):
     """Zhao et al.: one list of half the scored symbols, promoted everywhere.
 
-    Detector: all tokens, Bin(n, K/V), whose z is the published one. With `distinct` each symbol
-    counts once, by the hypergeometric tail: valid for any text, and of no use for 20 letters.
-    Readings: X and special tokens are in no list and not counted.
+    Detector: counts all tokens, Bin(n, K/V), with the published z. With `distinct` each different
+    symbol counts once, and p is a hypergeometric tail: valid for any text, but useless for 20
+    letters. Our reading: X and special tokens are in no list and are not counted.
     """
 
     gamma: float = 0.5
@@ -102,13 +104,14 @@ class Unigram(Scheme):
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
         """Count the symbols in the list."""
-        laid = Laid.out(sequences, self.alphabet)
-        symbols, record = laid.scored()
+        layout = Layout.of(sequences, self.alphabet)
+        symbols, record = layout.scored()
         size, of = list_size(self.gamma, self.alphabet), self.alphabet.num_scored
         if self.distinct:
             name = np.unique(record * self.alphabet.size + symbols)
             record, symbols = np.divmod(name, self.alphabet.size)
-        hits, trials = laid.per_sequence(record[self.greens[symbols]]), laid.per_sequence(record)
+        hits = layout.per_sequence(record[self.greens[symbols]])
+        trials = layout.per_sequence(record)
         if self.distinct:
             return Judged.of_p(hypergeometric_log_tail(hits, trials, size, of), trials)
         return Judged.of_count(hits, trials, size / of)
@@ -119,17 +122,17 @@ DETECTORS = ("union", "best", "ratio")
 
 @dataclass(frozen=True, eq=False)
 class Multikey(Scheme):
-    """Two fixed lists; at each position one of them, drawn at random, is promoted.
+    """Two fixed lists; each position promotes one of them, drawn at random.
 
-    The paper names no detector. Three are here, each with its exact null:
+    The paper names no detector. Here are three, each with its exact null:
 
-    - `union`: symbols in either list, Bin(n, |G1 or G2| / V);
+    - `union`: counts symbols in either list, Bin(n, |G1 or G2| / V);
     - `best`: twice the smaller of the two lists' own p-values, Bin(n, K/V) each;
-    - `ratio`: the likelihood ratio, which sees only whether a symbol is in none, one or both
-      lists; its null is trinomial.
+    - `ratio`: the likelihood ratio, which depends only on whether a symbol is in no list, in one
+      or in both; its null is trinomial.
 
-    All of them find far more than the paper does, in proteins and in text: none reproduces it.
-    `best`, the default, is the nearest in text. Reading: a position keeps its draw through all
+    All three find far more than the paper reports, in proteins and in text: none reproduces it.
+    `best`, the default, comes closest in text. Our reading: a position keeps its list through all
     iterations of Mask-Predict.
     """
 
@@ -141,7 +144,9 @@ class Multikey(Scheme):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.detector not in DETECTORS:
-            raise ParameterError(f"multikey detects by {', '.join(DETECTORS)}: no {self.detector}")
+            raise ParameterError(
+                f"unknown multikey detector {self.detector!r}: choose one of {', '.join(DETECTORS)}"
+            )
 
     @cached_property
     def greens(self) -> NDArray[np.bool_]:
@@ -161,34 +166,34 @@ class Multikey(Scheme):
         return np.array(drawn, dtype=np.int64).reshape(len(labels), length)
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
-        """Count the symbols by the lists that hold them."""
-        laid = Laid.out(sequences, self.alphabet)
-        symbols, record = laid.scored()
-        trials = laid.per_sequence(record)
+        """Count the symbols that are in each list."""
+        layout = Layout.of(sequences, self.alphabet)
+        symbols, record = layout.scored()
+        trials = layout.per_sequence(record)
         of = self.alphabet.num_scored
         if self.detector == "best":
             size = list_size(self.gamma, self.alphabet)
-            found = [laid.per_sequence(record[green[symbols]]) for green in self.greens]
+            found = [layout.per_sequence(record[green[symbols]]) for green in self.greens]
             each = [Judged.of_count(hits, trials, size / of) for hits in found]
             twice = log(2.0) + np.minimum(each[0].log_p, each[1].log_p)
             best = np.maximum(each[0].score, each[1].score)
             return Judged(best, np.minimum(twice, 0.0), trials)
         holders = self.greens.sum(axis=0)  # [V]
         if self.detector == "union":
-            hits = laid.per_sequence(record[holders[symbols] > 0])
+            hits = layout.per_sequence(record[holders[symbols] > 0])
             return Judged.of_count(hits, trials, np.count_nonzero(holders) / of)
-        return self._by_ratio(laid, record, holders[symbols], trials, holders)
+        return self._by_ratio(layout, record, holders[symbols], trials, holders)
 
     def _by_ratio(
         self,
-        laid: Laid,
+        layout: Layout,
         record: NDArray[np.int64],
         found: NDArray[np.int64],
         trials: NDArray[np.int64],
         holders: NDArray[np.int64],
     ) -> Judged:
-        # In terms of a symbol in neither list: one of one list weighs ln((e^delta + 1) / 2).
+        # Weights relative to a symbol in no list; a symbol in one list has ln((e^delta + 1) / 2).
         weights = (log((exp(self.delta) + 1.0) / 2.0), self.delta)
-        counts = np.stack([laid.per_sequence(record[found == c]) for c in (1, 2)], axis=1)
+        counts = np.stack([layout.per_sequence(record[found == c]) for c in (1, 2)], axis=1)
         one, two = (np.count_nonzero(holders == c) / self.alphabet.num_scored for c in (1, 2))
         return Judged.of_p(trinomial_log_tail(counts, trials, (one, two), weights), trials)

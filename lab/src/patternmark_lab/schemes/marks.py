@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 
 class Stack:
-    """The lists of schemes that have one rule, under one another, where the logits are."""
+    """The lists of several schemes with one rule, in one table on the device of the logits."""
 
     def __init__(self, schemes: Sequence[Scheme], like: Any = None) -> None:
         if len({(scheme.rule, scheme.alphabet) for scheme in schemes}) != 1:
-            raise ParameterError("schemes of a stack have one rule and one alphabet")
+            raise ParameterError("all schemes of a stack must have the same rule and alphabet")
         if not schemes[0].by_bias:
-            raise ParameterError(f"{schemes[0].name} adds no bias: it chooses among candidates")
+            raise ParameterError(
+                f"{schemes[0].name} has no bias: it marks by choosing among candidates"
+            )
         self.rule: Rule | None = schemes[0].rule
         self.symbols = schemes[0].alphabet.size
         self._schemes = schemes
-        # Of the lists of positions only those that occur are laid out, by `marks`.
+        # Without a rule, `marks` makes a table of only those lists that occur.
         tables = [] if self.rule is None else [scheme.table() for scheme in schemes]
-        # Weighted sums are taken of floats; else a byte is enough, and there are many.
+        # Weighted sums need floats; otherwise a byte is enough and saves memory.
         kind = np.float32 if getattr(self.rule, "weighted", False) else np.uint8
-        self.table = to_device_of(_under_one_another(tables, self.symbols, kind), like)
+        self.table = to_device_of(_join_tables(tables, self.symbols, kind), like)
         sizes = [len(table) for table in tables] or [0] * len(schemes)
         self.first = to_device_of(np.cumsum([0, *sizes])[:-1], like)
         self.strength = self._strength(schemes)
@@ -49,34 +51,34 @@ class Stack:
 
     def at_strength_of(self, schemes: Sequence[Scheme]) -> Stack:
         """Return these lists at the strengths of schemes that differ in delta alone."""
-        other = copy(self)  # lists may take 512 MB: both have the same
+        other = copy(self)  # both share the lists, which may take 512 MB
         other.strength = self._strength(schemes)
         return other
 
     @property
     def likely(self) -> int:
-        """How many likely tokens of open neighbours the rule asks for."""
+        """How many likely tokens of each open neighbour the rule needs."""
         return 0 if self.rule is None else self.rule.likely
 
     def marks(self, which: Sequence[int], keys: NDArray[np.int64] | None = None) -> Marks:
-        """Return the marks of N sequences: the scheme of each, and their keys [N, L] if any."""
+        """Return the marks of N sequences, given the scheme number and keys [N, L] of each."""
         numbers = np.asarray(which, dtype=np.int64)
         which = to_device_of(numbers, self.table)
         table, rows = self.table, None
         if self.rule is None:
             if keys is None:
                 raise ParameterError(
-                    "this scheme promotes by position: give the keys of its positions"
+                    "this scheme promotes by position key: pass the keys of all positions"
                 )
             table, rows = (
-                to_device_of(array, self.table) for array in self._laid_out(numbers, keys)
+                to_device_of(array, self.table) for array in self._key_table(numbers, keys)
             )
         return Marks(self, table, self.first[which], self.strength[which], rows)
 
-    def _laid_out(
+    def _key_table(
         self, which: NDArray[np.int64], keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return the lists of the keys that occur, and the row of each position's: [N, L]."""
+        """Return a table of the keys that occur, and the row in it of each position: [N, L]."""
         tables: list[NDArray[np.bool_]] = []
         rows = np.full(keys.shape, NO_LIST, dtype=np.int64)
         for number in np.unique(which).tolist():
@@ -87,26 +89,26 @@ class Stack:
             place = place.reshape(keys[own].shape)
             rows[own] = np.where(place < unkeyed, NO_LIST, begin + place)
             tables.append(self._schemes[number].promoted(used[unkeyed:]))
-        return _under_one_another(tables, self.symbols, np.uint8), rows
+        return _join_tables(tables, self.symbols, np.uint8), rows
 
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """The bias of N sequences at any step."""
+    """The marks of N sequences, which give the bias at any step."""
 
     stack: Stack
-    table: Any  # [lists, V]; the last promotes nothing
-    first: Any  # [N] where the lists of each sequence begin
+    table: Any  # [lists, V]; the last list promotes nothing
+    first: Any  # [N] the table row where the lists of each sequence begin
     strength: Any  # [N]
-    rows: Any = None  # [N, L] the list of each position, where it does not depend on others
+    rows: Any = None  # [N, L] the list of each position, if neighbours do not decide it
 
     @property
     def likely(self) -> int:
-        """How many likely tokens of open neighbours a canvas must offer."""
+        """How many likely tokens of each open neighbour a canvas must offer."""
         return self.stack.likely
 
     def bias(self, canvas: Canvas) -> Any:
-        """Return what to add to the raw logits of the wanted positions: [M, V]."""
+        """Return the bias for the raw logits of the wanted positions: [M, V]."""
         rule = self.stack.rule
         if rule is None:
             picked = Picked(self.rows[canvas.rows, canvas.places][:, None])
@@ -118,16 +120,16 @@ class Marks:
         lists = where(picked.lists == NO_LIST, nothing, picked.lists + first)
         if self.stack.shifts:
             return self._shifted(canvas, lists)
-        added = _weighted if picked.weights is not None else _added
-        total = added(self.table, lists, picked.weights)
+        add_lists = _add_weighted if picked.weights is not None else _add_lists
+        total = add_lists(self.table, lists, picked.weights)
         return total * self.strength[canvas.rows][:, None]
 
     def _shifted(self, canvas: Canvas, lists: Any) -> Any:
-        """Return the bias that moves probability to one list after the other."""
+        """Return the bias that moves probability to each list in turn."""
         if canvas.logits is None:
             raise ParameterError(
-                "this scheme shifts the law of a token, which is not known before it is decoded "
-                "here: it marks text of Mask-Predict alone"
+                "this scheme needs the model's probabilities before it marks, and this decoder "
+                "does not offer them: it can mark only text that is decoded with Mask-Predict"
             )
         law = canvas.logits / canvas.temperature
         strength, total = self.strength[canvas.rows], library_of(law).zeros_like(law)
@@ -137,15 +139,15 @@ class Marks:
         return total * canvas.temperature
 
 
-def _under_one_another(
+def _join_tables(
     tables: Sequence[NDArray[np.bool_]], symbols: int, kind: type[np.generic]
 ) -> NDArray[Any]:
-    """Return the lists of all tables, and last one that promotes nothing: [lists + 1, V]."""
+    """Return the lists of all tables, then a list that promotes nothing: [lists + 1, V]."""
     nothing = np.zeros((1, symbols), dtype=bool)
     return np.concatenate([*tables, nothing], dtype=kind, casting="unsafe")
 
 
-def _added(table: Any, lists: Any, _: None) -> Any:
+def _add_lists(table: Any, lists: Any, _: None) -> Any:
     """Count the lists that hold each symbol: [R, V], [M, C] -> [M, V]."""
     total = table[lists[:, 0]]
     for column in range(1, lists.shape[1]):
@@ -153,8 +155,8 @@ def _added(table: Any, lists: Any, _: None) -> Any:
     return total
 
 
-def _weighted(table: Any, lists: Any, weights: Any) -> Any:
-    """Add up the weights of the lists that hold each symbol."""
+def _add_weighted(table: Any, lists: Any, weights: Any) -> Any:
+    """Add up the weights of the lists that hold each symbol: -> [M, V]."""
     if is_tensor(table):
         bag = library_of(table).nn.functional.embedding_bag
         return bag(lists, table, per_sample_weights=weights.to(table.dtype), mode="sum")

@@ -1,4 +1,4 @@
-"""The upper tail of the normal law."""
+"""The upper tail of the normal distribution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import erfc, log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-_FAR = 30.0  # beyond, erfc comes near the smallest of numbers
+_LARGE_Z = 30.0  # beyond it, erfc comes near the smallest positive float
 
 
 def normal_log_tail(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -20,6 +20,6 @@ def normal_log_tail(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _log_tail(z: float) -> float:
-    if z > _FAR:  # the tail is below this, by one part in z^2
+    if z > _LARGE_Z:  # an upper bound, too large by about one part in z^2
         return -0.5 * z * z - log(z * sqrt(2.0 * pi))
     return log(0.5 * erfc(z / sqrt(2.0)))

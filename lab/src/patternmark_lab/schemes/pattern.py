@@ -1,4 +1,4 @@
-"""PATTERN-MARK as published, and this package's default, as schemes like the others."""
+"""PATTERN-MARK as published and this package's default, with the interface of all schemes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from patternmark.detector import Detector
 from patternmark.evidence import DEFAULT_FPR
 from patternmark_lab.schemes.base import Judged, Scheme
 
-TEXT_PATTERN_LENGTH = 4  # the best of the paper's ablation, where proteins have 5
+TEXT_PATTERN_LENGTH = 4  # the best of the paper's ablation for text; proteins have 5
 
 
 @dataclass(frozen=True, eq=False)
 class ByKey(Scheme):
-    """A scheme of a `Key`: its marker draws the keys of positions, its detector judges."""
+    """A scheme of a `Key`: its marker draws the position keys, its detector judges."""
 
-    # Of candidate translations the likeliest is taken whose mark is clear at this p.
+    # Takes the likeliest candidate translation whose mark has at most this p-value.
     sure: ClassVar[float] = 1.0
 
     @property
@@ -48,7 +48,7 @@ class ByKey(Scheme):
         return Detector(self.key)
 
     def promoted(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return what some keys promote: [len(keys), V]."""
+        """Return the symbols that these keys promote: [len(keys), V]."""
         return self.key.schedule.promoted_rows(keys)
 
     def keys(self, length: int, seed: int | str, numbers: Sequence[int]) -> NDArray[np.int64]:
@@ -56,7 +56,7 @@ class ByKey(Scheme):
         return self.marker.key_sequences([length] * len(numbers), seed, numbers)
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
-        """Let the key's detector judge; the score is -log10 p."""
+        """Judge by the key's detector; the score is -log10 p."""
         verdicts = self.detector.detect_many(sequences)
         log_p = np.array([verdict.log10_p for verdict in verdicts]) * np.log(10.0)
         return Judged.of_p(log_p, np.array([v.num_tokens_scored for v in verdicts], dtype=np.int64))
@@ -64,10 +64,10 @@ class ByKey(Scheme):
 
 @dataclass(frozen=True, eq=False)
 class PatternMark(ByKey):
-    """The paper's scheme and detector: two alternating parts, patterns of m keys counted.
+    """The paper's scheme and detector: two alternating parts; counts patterns of m keys.
 
-    m = 5 for proteins, 4 for text; every symbol counts, repeats too. `stay` is a11 and a22 of the
-    transition matrix, 0 in the paper.
+    m = 5 for proteins, 4 for text. Every symbol counts, also in repeats. `stay` is a11 and a22 of
+    the transition matrix, 0 in the paper.
     """
 
     pattern_length: int | None = None
@@ -91,7 +91,7 @@ class PatternMark(ByKey):
 
 @dataclass(frozen=True, eq=False)
 class PatternAuto(PatternMark):
-    """The paper's marks, found by this package's default detector."""
+    """The paper's marks with this package's default detector."""
 
     name: ClassVar[str] = "pattern-auto"
 
@@ -102,9 +102,9 @@ class PatternAuto(PatternMark):
 
 @dataclass(frozen=True, eq=False)
 class Default(ByKey):
-    """What `patternmark` does by default: the safe scheme of the alphabet, the `auto` detector.
+    """The default of `patternmark`: the default scheme of the alphabet and the `auto` detector.
 
-    Of several candidate translations it takes the likeliest whose mark is clear.
+    It takes the likeliest of those candidate translations whose mark is clear.
     """
 
     name: ClassVar[str] = "default"
@@ -112,13 +112,13 @@ class Default(ByKey):
 
     @property
     def profile(self) -> Profile:
-        """The parameters of a new key for proteins, or for texts."""
+        """The parameters of a new key for the alphabet: proteins or text."""
         return Profile(self.alphabet, default_scheme(self.alphabet), self.delta)
 
 
 @dataclass(frozen=True, eq=False)
 class DefaultLikeliest(Default):
-    """The default without its choice among candidates: the likeliest is taken, as by others."""
+    """The default without its choice among candidates: takes the likeliest, as other schemes do."""
 
     name: ClassVar[str] = "default-likeliest"
     sure: ClassVar[float] = 1.0

@@ -1,6 +1,6 @@
-"""Two rivals of 2026 for diffusion language models: UMR, and DenMark without its encoder.
+"""Two schemes of 2026 for diffusion language models: UMR, and DenMark without its encoder.
 
-As far as they can be had: docs/schemes.md says what could not.
+docs/schemes.md says which parts of them are not available.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
 from patternmark_lab.schemes.base import Judged, Scheme
-from patternmark_lab.schemes.laid import Laid
+from patternmark_lab.schemes.layout import Layout
 from patternmark_lab.schemes.normal import normal_log_tail
 from patternmark_lab.schemes.peers import Matrix
 from patternmark_lab.schemes.rules import Rule, ShiftedSides
 
 _TIE = "?"
-_MOST_DELTA = 10
+_MAX_DELTA = 10
 
 
 @dataclass(frozen=True, eq=False)
 class UMR(Matrix):
-    """UMR (Yang et al., ACL 2026): unbiased, and a message in the lists, for diffusion models.
+    """UMR (Yang et al., ACL 2026): an unbiased mark with a message, for diffusion models.
 
-    One matrix of fair bits; every left neighbour carries one bit of the message, drawn by the key,
-    and where that is 0 its row is turned round. Probability moves to the lists of neighbours that
-    are settled (see `shift`), so that up to delta = 1 the law of a token, in the mean over keys, is
-    the model's own. Detector, as published: all pairs of neighbours, z against n/2 hits; here p is
-    Bin(n, 1/2), of the message that is looked for. That rests on the secret alone: on pairs that
-    are all different, whoever wrote them. Pairs that come again count again, and make p too small:
-    `distinct` counts each once. Readings: a context is stable when it is settled; what counts is
-    left to right, what is promoted follows both sides; Mask-Predict masks again by confidence, and
-    nothing is regretted besides.
+    One matrix of fair bits. The key assigns one bit of the message to each left neighbour; if that
+    bit is 0, the row of the neighbour is inverted. Probability moves to the lists of decoded
+    neighbours (see `shift`), so that up to delta = 1 the mean over keys is the model's own
+    distribution. Detector, as published: counts all pairs of neighbours, z against n/2 hits. Here
+    p is Bin(n, 1/2) for the expected message. If all pairs are different, this p rests on the
+    secret alone, whoever wrote the text. Repeated pairs count each time and make p too small;
+    `distinct` counts each once. Our readings: a context is stable once it is decoded; the detector
+    counts from left to right, promotion follows both sides; Mask-Predict masks tokens again by
+    confidence, and no other step takes a token back.
     """
 
     message: str = "10"
@@ -49,11 +49,11 @@ class UMR(Matrix):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.message or set(self.message) - set("01"):
-            raise ParameterError(f"a message is made of 0 and 1, not {self.message!r}")
+            raise ParameterError(f"a message consists of 0 and 1, not {self.message!r}")
 
     @cached_property
     def bit_of(self) -> NDArray[np.int64]:
-        """Which bit of the message each left neighbour carries: [V]."""
+        """The number of the message bit that each left neighbour carries: [V]."""
         label = f"umr bits/{self.alphabet.sha256}"
         words = self.secret.octets(label, 4 * self.alphabet.size).view("<u4")
         return np.asarray(words % len(self.message), dtype=np.int64)
@@ -63,7 +63,7 @@ class UMR(Matrix):
         return np.array([bit == "1" for bit in self.message])
 
     def row(self, token: int) -> NDArray[np.bool_]:
-        """Draw the row of a scored token, turned round where its bit is 0: [V]."""
+        """Draw the row of a scored token, inverted if its message bit is 0: [V]."""
         drawn = super().row(token)
         if self._bits[self.bit_of[token]]:
             return drawn
@@ -74,31 +74,31 @@ class UMR(Matrix):
         return self.judge_pairs(sequences, self.distinct)
 
     def read(self, sequences: Iterable[str | ArrayLike]) -> list[str]:
-        """Read the message of each sequence: every bit by the vote of its pairs, ? for a tie."""
-        laid = Laid.out(sequences, self.alphabet)
-        pairs = laid.pairs(1)
+        """Read the message of each sequence: its pairs vote on every bit, and ? is a tie."""
+        layout = Layout.of(sequences, self.alphabet)
+        pairs = layout.pairs(1)
         which = self.bit_of[pairs.left]
         says_one = self.greens.hold(pairs.left, pairs.right) == self._bits[which]
-        votes = np.zeros((laid.count, len(self.message)), dtype=np.int64)
+        votes = np.zeros((layout.count, len(self.message)), dtype=np.int64)
         np.add.at(votes, (pairs.record, which), np.where(says_one, 1, -1))
         return ["".join(_TIE if v == 0 else "01"[v > 0] for v in row) for row in votes.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class DenMarkLexical(Scheme):
-    """DenMark's way (arXiv 2609.14257) with counts of tokens where it has a sentence encoder.
+    """The method of DenMark (arXiv 2609.14257) with token counts instead of a sentence encoder.
 
-    Not DenMark: that one embeds what a unit *means*, to survive paraphrase; this one sees words.
-    Units of 25 tokens; at each step candidates settle one token each, rollouts complete the unit,
-    and the candidate is taken whose units point furthest along a secret direction of that unit
-    (`models.rollouts`). Their number is 2^delta: delta = 4 are its 16. A unit is its counts of
-    scored tokens, of length 1; a direction has a normal weight for each token. (The mean of its two
-    signed channels is again one such direction.) Detector: units of every size of 12 to 37, at
-    most 12 of them; the mean of their projections; the least p of all sizes times their number.
-    DenMark takes each p from a pool of clean texts, so that 10,000 of them tell no less than
-    26 / 10,001; here each is a normal tail, exact for any text whoever wrote it, as a unit of
-    length 1 has a normal projection and every unit has its own direction. Text that is translated
-    in pieces begins again with each.
+    This is not DenMark, which embeds the *meaning* of a unit to survive paraphrase: this sees words
+    only. A unit has 25 tokens. In each step, each candidate settles one token, rollouts complete
+    the unit, and the candidate is taken whose units point furthest along the secret direction of
+    that unit (`generation.rollouts`). There are 2^delta candidates; DenMark's 16 are delta = 4. A
+    unit is the vector of its token counts, scaled to length 1; a direction has a normal weight for
+    each token. (The mean of DenMark's two signed channels is again such a direction.) Detector:
+    for each unit size from 12 to 37, the mean projection of at most 12 units; then the smallest p
+    times the number of sizes. DenMark takes each p from a pool of clean texts, so that 10,000
+    texts give no p below 26 / 10,001. Here each p is a normal tail, exact for any text by any
+    author, because a unit of length 1 has a normal projection and every unit has its own direction.
+    A text that is translated in pieces starts again with each piece.
     """
 
     unit: int = 25
@@ -110,20 +110,20 @@ class DenMarkLexical(Scheme):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.delta > _MOST_DELTA:
+        if self.delta > _MAX_DELTA:
             raise ParameterError(
-                f"{self.name} has 2^delta candidates for every token: delta is at most "
-                f"{_MOST_DELTA}, not {self.delta:g}"
+                f"{self.name} has 2^delta candidates for every token, so delta must be at most "
+                f"{_MAX_DELTA}, not {self.delta:g}"
             )
 
     @property
     def candidates(self) -> int:
-        """How many candidates each step has."""
+        """The number of candidates in each step."""
         return int(np.rint(2.0**self.delta))
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """The direction of every unit: [units, V]; unscored symbols have no weight."""
+        """The direction of every unit: [units, V]; unscored symbols have weight 0."""
         found = np.zeros((self.units, self.alphabet.size))
         for number in range(self.units):
             label = f"{self.name}/{self.alphabet.sha256}/{number}"
@@ -133,7 +133,7 @@ class DenMarkLexical(Scheme):
         return found
 
     def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
-        """Look for the directions in units of every size."""
+        """Measure the projections of units of every size, and take the best size."""
         encoded = [self.alphabet.encode(sequence) for sequence in sequences]
         first, last = self.sizes
         sizes = range(first, last + 1)
@@ -144,7 +144,7 @@ class DenMarkLexical(Scheme):
         return Judged.of_p(log_p, scored.astype(np.int64))
 
     def _z(self, ids: NDArray[np.int64], size: int) -> float:
-        """Return the sum of the units' projections over the root of their number."""
+        """Return the sum of the units' projections divided by the root of their number."""
         unit = np.arange(len(ids)) // size
         counted = self.alphabet.is_scored(ids) & (unit < self.units)
         name, count = np.unique(

@@ -1,9 +1,9 @@
-"""Which lists are promoted at a position, by what is known around it.
+"""Rules that pick the lists promoted at a position from the tokens known around it.
 
-All schemes add strength to the symbols of keyed lists; they differ in the lists and in the rule
-that picks them. A rule knows no key, so that sequences of many keys are ruled together. Its lists
-are numbered: that of token t as the left neighbour is t, that of the empty token V, and that of
-token t as the right neighbour V + 1 + t. NO_LIST promotes nothing.
+All schemes raise the symbols of keyed lists; they differ in the lists and in the rule that picks
+them. A rule does not use the key, so that one call serves sequences of many keys. It returns
+numbers of lists: t for token t as the left neighbour, V for the empty token, and V + 1 + t for
+token t as the right neighbour. NO_LIST promotes nothing.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from patternmark.errors import ParameterError
 from patternmark.models.canvas import Canvas, library_of
 
 NO_LIST = -1
-GAP = 2  # places between two chains on a canvas: no rule looks further
+GAP = 2  # places between two chains on a canvas: no rule looks further away
 
 
 class Picked(NamedTuple):
-    """The lists of M positions: [M, C] numbers, and what share of the strength each adds."""
+    """The lists of M positions, as numbers [M, C], and the share of the strength of each list."""
 
     lists: Any
-    weights: Any = None  # [M, C]; None: all of it
+    weights: Any = None  # [M, C]; None: each list has the whole strength
 
 
 class Rule(Protocol):
-    """Picks lists. `likely` is how many tokens of open neighbours it asks the model for."""
+    """Picks lists. `likely` is the number of likely tokens that it needs of an open neighbour."""
 
     @property
     def likely(self) -> int: ...
 
     def __call__(self, canvas: Canvas, symbols: int) -> Picked:
-        """Return the lists of all wanted positions, of an alphabet of so many symbols."""
+        """Return the lists of all wanted positions; the alphabet has `symbols` symbols."""
 
 
 def right_list(token: Any, symbols: int) -> Any:
-    """Return the number of the list of a right neighbour."""
+    """Return the list number of a token as the right neighbour."""
     return token + symbols + 1
 
 
@@ -52,9 +52,9 @@ class Everywhere:
 
 @dataclass(frozen=True)
 class AfterToken:
-    """The list of the token before, or of the empty token where that is not decoded yet."""
+    """The list of the token before, or of the empty token if that is not decoded yet."""
 
-    by_step: bool = False  # before in time, not in place
+    by_step: bool = False  # True: the token decoded before; False: the left neighbour
     likely: int = 0
 
     def __call__(self, canvas: Canvas, symbols: int) -> Picked:
@@ -62,8 +62,8 @@ class AfterToken:
             token = canvas.neighbour(-1)
         elif canvas.previous is None:
             raise ParameterError(
-                "soft-by-step follows a decoder that settles one token a step: Mask-Predict "
-                "settles many; take soft"
+                "soft-by-step needs a decoder that settles one token in each step, but "
+                "Mask-Predict settles many: use soft"
             )
         else:
             token = canvas.previous[canvas.rows]
@@ -72,7 +72,7 @@ class AfterToken:
 
 @dataclass(frozen=True)
 class EitherSide:
-    """The list of the token at a lag to the left, or else to the right, or else none."""
+    """The list of the token `lag` places to the left; if unknown, to the right; else no list."""
 
     lag: int
     likely: int = 0
@@ -86,7 +86,7 @@ class EitherSide:
 
 @dataclass(frozen=True)
 class BothSides:
-    """The lists of both neighbours, as far as they are known."""
+    """The lists of those neighbours that are known."""
 
     likely: int = 0
 
@@ -100,16 +100,16 @@ class BothSides:
 
 @dataclass(frozen=True)
 class ShiftedSides(BothSides):
-    """The same, but probability is moved to their symbols instead of strength added."""
+    """The lists of known neighbours, for marks that move probability instead of adding a bias."""
 
     shifts: bool = True
 
 
 @dataclass(frozen=True)
 class LikelySides:
-    """The lists of both neighbours; of one that is open, its likeliest tokens stand in.
+    """The lists of both neighbours; the likeliest tokens stand in for an open neighbour.
 
-    `weighted` has each count by its probability, as an expectation; else it is the one likeliest.
+    `weighted`: each list counts with its token's probability. Otherwise it counts fully.
     """
 
     likely: int

@@ -1,13 +1,13 @@
-"""Marks that keep a law in the mean: probability moves to a list, or away from it.
+"""Unbiased marks: probability moves to a list so that the mean over keys stays the model's own.
 
-Let a list have the probability t under the model, and the other scored symbols u. What moves to
-the list is
+Under the model a list has probability t, and the other scored symbols have u. The list gains
 
     delta min(t, u)          for delta <= 1
-    min(delta t, u)          for more
+    min(delta t, u)          for delta > 1
 
-shared in proportion. A list and its complement are as likely under a fair key: up to delta = 1 what
-one gains the other loses, so that the mean over keys is the model's own law. Beyond, it is not.
+and each symbol gains or loses in proportion to its own probability. Under a fair key a list is as
+likely as its complement. Up to delta = 1 the one gains what the other loses, so that the mean over
+keys is the model's own distribution. Above 1 it is not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _TINY = 1e-30
 
 
 def log_factors(law: Any, promoted: Any, scored: Any, delta: Any) -> Any:
-    """Return ln of the factor of each symbol's probability: [M, V].
+    """Return ln of the factor by which each symbol's probability changes: [M, V].
 
     `law` are logits [M, V], `promoted` the lists [M, V], `scored` the symbols [V] that lists are
-    made of, `delta` the strengths [M]. An empty list changes nothing.
+    made of, and `delta` the strengths [M]. An empty list changes nothing.
 
     >>> import numpy as np
     >>> law, promoted = np.log([[0.2, 0.3, 0.5]]), np.array([[True, False, False]])

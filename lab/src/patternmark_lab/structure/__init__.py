@@ -1,1 +1,1 @@
-"""The structure predictor: its data, its training, its card."""
+"""The structure predictor: its data, training and model card."""

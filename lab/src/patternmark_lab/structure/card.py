@@ -1,4 +1,4 @@
-"""The model card of a structure predictor: README.md, made from card.json with the same facts."""
+"""The model card of a structure predictor: README.md, made from the facts in card.json."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def render(facts: Mapping[str, Any]) -> str:
     return f"""# Model card
 
 Predicts the secondary structure of a protein, three or eight states of DSSP for each residue, from
-its sequence alone. It is there to compare designs with each other and with their backbone; it is no
-substitute for a predictor that sees alignments or a folded structure.
+its sequence alone. Use it to compare designs with each other and with their backbone. It does not
+replace a predictor that sees alignments or a folded structure.
 
 {facts["parameters"]:,} weights in half precision, SHA-256 `{facts["weights_sha256"]}`.
 
@@ -48,11 +48,12 @@ substitute for a predictor that sees alignments or a folded structure.
 | part | chains | families | residues |
 | --- | --- | --- | --- |
 {parts}
-Of near-identical chains one is kept. Chains are of one family where they are related directly or
-over others: a local alignment (BLOSUM62, gaps 11 and 1) scores 90 or more over 40 pairs of residues
-or more. No family is in two parts, and no training chain aligns with 75 or more to a held-out one{
-        "".join(f" or to one of {name}" for name in data["excluded"])
-    }. A residue that was never seen in the crystal counts as coil, as the data has it.
+Near-identical chains are kept once. Two chains are related if a local alignment (BLOSUM62, gaps 11
+and 1) scores 90 or more over 40 pairs of residues or more; a family holds all chains that are
+related directly or through others. No family is in two parts, and no training chain has an
+alignment that scores 75 or more with a held-out chain{
+        "".join(f" or with a chain of {name}" for name in data["excluded"])
+    }. A residue that was not seen in the crystal counts as coil, as in the data.
 
 ## How it was made
 

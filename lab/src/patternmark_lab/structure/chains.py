@@ -1,8 +1,8 @@
-"""Chains with their secondary structure: read, clustered, and parted for training and testing.
+"""Read chains with their secondary structure, cluster them, and divide them for training and test.
 
-The data is a table of id, sequence and DSSP, tab between them; .xz too. A **prepared** table has
-two more columns, family and part (train, valid, test), and only one of several near-identical
-chains; it is made once (`prepare`), as that takes many minutes, and read like the other.
+The data is a table with the columns id, sequence and DSSP, separated by tabs (.xz too). A
+**prepared** table has two more columns, family and part (train, valid, test), and holds only one
+of several near-identical chains. `prepare` makes it once, because that takes many minutes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from patternmark.quality.states import STATES
 
 PARTS = ("train", "valid", "test")
 
-_HELD_OUT = {"test": 0.04, "valid": 0.01}  # share of the chains
-_LARGEST_HELD_OUT = 20  # chains of a family: larger ones are learned from
+_HELD_OUT = {"test": 0.04, "valid": 0.01}  # share of all chains
+_LARGEST_HELD_OUT = 20  # chains; larger families are always in the part train
 
 
 @dataclass(frozen=True)
 class Chain:
-    """One chain; `family` and `part` once the table is prepared."""
+    """One chain; only a prepared table has `family` and `part`."""
 
     id: str
     sequence: str
@@ -54,23 +54,32 @@ def read_chains(file: Path) -> list[Chain]:
     if not chains:
         raise InputError(f"{file}: the file is empty")
     if len({bool(chain.part) for chain in chains}) > 1:
-        raise InputError(f"{file}: some lines have a family and a part, others not")
+        raise InputError(
+            f"{file}: some lines have a family and a part, but others do not: prepare the table "
+            "again"
+        )
     return chains
 
 
 def _parse(line: str, place: str) -> Chain:
     fields = line.split("\t")
     if len(fields) not in (3, 5):
-        raise InputError(f"{place}: not id, sequence, DSSP (and family, part): tabs between them")
+        raise InputError(
+            f"{place}: expected id, sequence and DSSP (and family and part), separated by tabs"
+        )
     if len(fields[1]) != len(fields[2]):
-        raise InputError(f"{place}: {fields[0]}: sequence and DSSP are of different lengths")
+        raise InputError(f"{place}: {fields[0]}: sequence and DSSP have different lengths")
     strange = set(fields[2]) - set(STATES)
     if strange:
-        raise InputError(f"{place}: {fields[0]}: {min(strange)!r} is no state of DSSP ({STATES})")
+        raise InputError(
+            f"{place}: {fields[0]}: {min(strange)!r} is not a state of DSSP ({STATES})"
+        )
     if len(fields) == 3:
         return Chain(fields[0], fields[1], fields[2])
     if not fields[3].isdecimal() or fields[4] not in PARTS:
-        raise InputError(f"{place}: {fields[0]}: no family number and part ({', '.join(PARTS)})")
+        raise InputError(
+            f"{place}: {fields[0]}: expected a family number and a part ({', '.join(PARTS)})"
+        )
     return Chain(fields[0], fields[1], fields[2], int(fields[3]), fields[4])
 
 
@@ -87,25 +96,26 @@ def prepare(
     exclude: Sequence[str] = (),
     report: Callable[[str], object] = lambda text: None,
 ) -> list[Chain]:
-    """Drop near-duplicates, find families, part them, and keep training clear of what is tested.
+    """Drop near-duplicates, divide families into parts, and drop related training chains.
 
-    A family is in one part alone. Families of up to 20 chains are held out in the order of a hash
-    of their first chain's id, until 4 % of the chains are for testing and 1 % for choosing. Then
-    every training chain goes that is related to a held-out one, or to a sequence of `exclude`, at
-    the lower score of `similar.RELATIVE_SCORE`.
+    A family is in one part only. Families of up to 20 chains are held out in the order of a hash
+    of their first chain's id, until the part test has 4 % of the chains and valid has 1 %. Then
+    training chains are dropped if they are related to a held-out chain or to a sequence of
+    `exclude`, by the lower score `similar.RELATIVE_SCORE`.
     """
     try:
         from patternmark_lab.structure.similar import duplicates, families, have_relatives  # noqa: PLC0415
     except ImportError:
         raise PatternmarkError(
-            "chains are clustered with numba: pip install 'patternmark[fast]'"
+            "clustering chains needs numba: pip install 'patternmark[fast]'"
         ) from None
     nearly = duplicates([chain.sequence for chain in chains])
     kept = [chain for i, chain in enumerate(chains) if nearly[i] == i]
-    report(f"{len(kept):,} of {len(chains):,} chains are left without near-duplicates")
+    report(f"{len(kept):,} of {len(chains):,} chains remain without near-duplicates")
     family = families([chain.sequence for chain in kept])
     part = _parts(kept, family)
-    report(f"{family.max() + 1:,} families; the largest have {np.bincount(family)[:5].tolist()}")
+    largest = np.bincount(family)[:5].tolist()
+    report(f"{family.max() + 1:,} families; the largest have {largest} chains")
     found = [
         Chain(c.id, c.sequence, c.dssp, int(f), p)
         for c, f, p in zip(kept, family, part, strict=True)
@@ -114,7 +124,7 @@ def prepare(
     learned = [i for i, chain in enumerate(found) if chain.part == "train"]
     related = have_relatives([found[i].sequence for i in learned], [*held_out, *exclude])
     dropped = {i for i, is_related in zip(learned, related, strict=True) if is_related}
-    report(f"{len(dropped):,} training chains are dropped as relatives of held-out ones")
+    report(f"{len(dropped):,} training chains are dropped: they are related to held-out chains")
     return [chain for i, chain in enumerate(found) if i not in dropped]
 
 

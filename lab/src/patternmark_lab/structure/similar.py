@@ -1,12 +1,12 @@
-"""Which protein chains are alike: near-duplicates, families, and relatives of given chains.
+"""Find protein chains that are alike: near-duplicates, families, and relatives of given chains.
 
-Needs numba: all chains of the PDB are compared with each other within minutes.
+Needs numba: it compares all chains of the PDB with each other within minutes.
 
-Two chains are **related** where a local alignment (BLOSUM62, a gap of n residues costs 10 + n)
-around a shared stretch of a few letters reaches a given score over at least 40 pairs of residues.
-Histidine tags, which every fifth chain of the PDB has, are not looked at. For chains of usual
-length an unrelated pair reaches a score of 90 about once in ten million. Families are what is
-related directly or over others, so that no chain has a relative in another family.
+Two chains are **related** if a local alignment (BLOSUM62, a gap of n residues costs 10 + n) around
+a shared stretch of a few letters reaches a given score over at least 40 pairs of residues.
+Histidine tags, which every fifth chain of the PDB has, are ignored. At usual lengths, one unrelated
+pair in about ten million reaches a score of 90. A family holds all chains that are related directly
+or through others, so that no chain has a relative in another family.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN
 from patternmark.masks.blosum import blosum62
 
-FAMILY_SCORE = 90  # of two chains of one family
-RELATIVE_SCORE = 75  # of chains that must not be learned from, beside one that is held out
+FAMILY_SCORE = 90  # alignment score from which two chains are in one family
+RELATIVE_SCORE = 75  # alignment score from which a chain is too close to a held-out one to train on
 
-_DUPLICATE_LETTERS = 6  # in a row
-_DUPLICATE_SHARE = 0.5  # of such stretches: about 90 % identity
-# Letters in a row that two chains must share to be compared, and the score without gaps from which
-# on they are aligned: the finer of the two is for few chains against many.
+_DUPLICATE_LETTERS = 6  # length of the stretches that are compared
+_DUPLICATE_SHARE = 0.5  # of these stretches in common: about 90 % identity
+# _SEED: letters in a row that two chains must share to be compared. _WORTH: score without gaps from
+# which they are aligned. The finer pair of values is for a few chains against many.
 _FAMILY_SEED, _FAMILY_WORTH = 4, 45
 _RELATIVE_SEED, _RELATIVE_WORTH = 3, 40
-_DROP = 16  # below the best score, an extension ends
-_BAND = 12  # diagonals on either side, as far as gaps may lead
+_DROP = 16  # an extension ends when its score is this far below its best
+_BAND = 12  # diagonals on either side that gaps may reach
 _GAP_OPEN, _GAP_LETTER = 11, 1
-_LEAST_ALIGNED = 40
-_TAG = re.compile("[A-Z]{0,16}HHHH+[A-Z]{0,16}")  # with what cloning leaves beside it
+_MIN_ALIGNED = 40  # pairs of residues
+_TAG = re.compile("[A-Z]{0,16}HHHH+[A-Z]{0,16}")  # with the residues that cloning leaves beside it
 
 
 def _scores() -> NDArray[np.int32]:
-    """Return BLOSUM62 in the order of PROTEIN; X is worth -1 everywhere: [21, 21]."""
+    """Return BLOSUM62 in the order of PROTEIN; X scores -1 against every letter: [21, 21]."""
     table = np.full((PROTEIN.size, PROTEIN.size), -1, dtype=np.int32)
     known, _ = blosum62()
     table[: len(known), : len(known)] = known
@@ -46,11 +46,13 @@ def _scores() -> NDArray[np.int32]:
 
 
 _Index = tuple[NDArray[np.int64], NDArray[np.int64]]
-_Row = tuple[NDArray[np.int32], NDArray[np.int64]]  # the letters of chains, and where each starts
+_Row = tuple[
+    NDArray[np.int32], NDArray[np.int64]
+]  # letters of all chains, and where each chain starts
 
 
 class Chains:
-    """Chains as letters in one row, end to end; tags as X."""
+    """All chains in one array, end to end, with tags replaced by X."""
 
     def __init__(self, sequences: Sequence[str]) -> None:
         untagged = (_TAG.sub(lambda tag: "X" * len(tag[0]), text) for text in sequences)
@@ -63,7 +65,7 @@ class Chains:
         return len(self.starts) - 1
 
     def words(self, letters: int) -> NDArray[np.int64]:
-        """Number the stretch of so many letters at every place; -1 across an end or an X."""
+        """Number the stretch of `letters` letters at every place; -1 if it holds an end or an X."""
         size = len(self.letters)
         number = np.zeros(size, dtype=np.int64)
         is_bad = np.zeros(size, dtype=bool)
@@ -81,10 +83,10 @@ class Chains:
 
 
 def duplicates(sequences: Sequence[str]) -> NDArray[np.int64]:
-    """Return for each chain the kept chain that it nearly is, or itself: [n].
+    """Return for each chain the kept chain that it nearly equals, or itself: [n].
 
-    Longer chains come first; of equal ones the first. A chain is nearly another if at least half of
-    its stretches of six letters stand there too.
+    Longer chains are kept first; among equally long ones, the first. A chain nearly equals another
+    if at least half of its stretches of six letters also occur there.
     """
     chains = Chains(sequences)
     order = np.argsort(-np.diff(chains.starts), kind="stable")
@@ -93,7 +95,7 @@ def duplicates(sequences: Sequence[str]) -> NDArray[np.int64]:
 
 
 def families(sequences: Sequence[str], score: int = FAMILY_SCORE) -> NDArray[np.int64]:
-    """Number the families of chains, the largest 0: [n]."""
+    """Return the family number of each chain, 0 for the largest family: [n]."""
     chains = Chains(sequences)
     parent = np.arange(len(chains))
     words = chains.words(_FAMILY_SEED)
@@ -110,7 +112,7 @@ def families(sequences: Sequence[str], score: int = FAMILY_SCORE) -> NDArray[np.
 def have_relatives(
     sequences: Sequence[str], held_out: Sequence[str], score: int = RELATIVE_SCORE
 ) -> NDArray[np.bool_]:
-    """Tell which chains are related to any of those held out: [n]."""
+    """Tell which chains are related to any held-out chain: [n]."""
     chains, others = Chains(sequences), Chains(held_out)
     words = chains.words(_RELATIVE_SEED)
     index = _index(others.words(_RELATIVE_SEED), _RELATIVE_SEED)
@@ -120,7 +122,7 @@ def have_relatives(
 
 
 def _index(words: NDArray[np.int64], letters: int) -> _Index:
-    """Return all places sorted by word, and where each word's places begin."""
+    """Return all places sorted by word, and the first index of each word."""
     known = np.flatnonzero(words >= 0)
     places = known[np.argsort(words[known], kind="stable")]
     first = np.searchsorted(words[places], np.arange(20**letters + 1))
@@ -131,7 +133,7 @@ def _index(words: NDArray[np.int64], letters: int) -> _Index:
 def _duplicates(
     words: NDArray[np.int64], starts: NDArray[np.int64], order: NDArray[np.int64], share: float
 ) -> NDArray[np.int64]:
-    """Go through the chains by length; the words of kept ones are in lists, found by a hash."""
+    """Go through the chains by length, and keep the words of kept chains in a hash table."""
     buckets = 1 << 22
     head = np.full(buckets, -1, np.int64)
     following = np.full(len(words), -1, np.int64)
@@ -206,7 +208,7 @@ def _join(
             for entry in range(first[word], first[word + 1]):
                 other_place = places[entry]
                 if other_place >= begin:
-                    break  # the pair has its turn when the other chain is gone through
+                    break  # this pair is compared when the loop reaches the other chain
                 diagonal = other_place - place + len(letters)
                 if reached[diagonal] > place:
                     continue
@@ -273,7 +275,7 @@ def _extend(
     bounds: tuple[int, int, int, int],
     scores: NDArray[np.int32],
 ) -> tuple[int, int]:
-    """Return the best score of a stretch without gaps around two places, and where ours ends."""
+    """Return the best score without gaps around two places, and where our stretch ends."""
     begin, end, other_begin, other_end = bounds
     total = best = 0
     right = place
@@ -305,21 +307,21 @@ def _is_related(
 ) -> bool:
     """Align two chains locally, in a band around the diagonal ours - theirs = offset.
 
-    Column b of the band stands for their place = our place - offset + b - BAND - 1. Of every
-    alignment three numbers go along: its score, its pairs, and its best score so far: pairs count
-    only where the score is higher than ever before, lest unlike residues behind a tag count.
+    Column b of the band stands for their place = our place - offset + b - BAND - 1. Each alignment
+    keeps three numbers: its score, its number of pairs, and its best score so far. The number of
+    pairs is checked only at a new best score, so that unlike residues after a tag do not count.
     """
     begin, end, other_begin, other_end = bounds
     none = -(1 << 20)
     score, pairs = np.zeros(2 * _BAND + 3, np.int32), np.zeros(2 * _BAND + 3, np.int32)
     best = np.zeros(2 * _BAND + 3, np.int32)
-    gap = np.full(2 * _BAND + 3, none, np.int32)  # ending in a gap of theirs
+    gap = np.full(2 * _BAND + 3, none, np.int32)  # alignments that end in a gap of theirs
     gap_pairs, gap_best = np.zeros(2 * _BAND + 3, np.int32), np.zeros(2 * _BAND + 3, np.int32)
     for place in range(begin, end):
-        left, left_pairs, left_best = none, 0, 0  # ending in a gap of ours
+        left, left_pairs, left_best = none, 0, 0  # alignments that end in a gap of ours
         for b in range(1, 2 * _BAND + 2):
             other = place - offset + b - 1 - _BAND
-            # Our place goes on and theirs stays: one column to the right in the row above.
+            # We moved to our next place, but theirs is the same: the row above, one column right.
             if score[b + 1] - _GAP_OPEN > gap[b + 1] - _GAP_LETTER:
                 gap[b], gap_pairs[b] = score[b + 1] - _GAP_OPEN, pairs[b + 1]
                 gap_best[b] = best[b + 1]
@@ -330,7 +332,8 @@ def _is_related(
                 score[b] = pairs[b] = best[b] = 0
                 gap[b] = left = none
                 continue
-            # The pair before is in the same column of the row above: the band moves along.
+            # The band moves with our place, so the pair before is in the same column of the row
+            # above.
             now, count, top = score[b] + scores[ours[place], theirs[other]], pairs[b] + 1, best[b]
             if gap[b] > now:
                 now, count, top = gap[b], gap_pairs[b], gap_best[b]
@@ -340,7 +343,7 @@ def _is_related(
                 now, count, top = 0, 0, 0
             if now > top:
                 top = now
-                if now >= least and count >= _LEAST_ALIGNED:
+                if now >= least and count >= _MIN_ALIGNED:
                     return True
             score[b], pairs[b], best[b] = now, count, top
             left -= _GAP_LETTER

@@ -1,7 +1,7 @@
-"""Train the predictor of secondary structure, and measure it on families it never saw.
+"""Train the predictor of secondary structure, and measure it on families that it never saw.
 
-Settings are for minutes on a GPU. What the folder holds is the network (a running mean of its
-weights) that did best on the chains kept for choosing; it is written as soon as it is found.
+The settings suit a few minutes on a GPU. The folder holds the network (a running mean of its
+weights) with the best accuracy on the validation chains so far.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ from patternmark_lab.training.saving import put_tensors
 LOG = "log.jsonl"
 _RESAMPLES = 1000
 _UNKNOWN = PROTEIN.size - 1
-_NOT_ASKED = -100  # of cross_entropy: a place behind the end of a chain
-_MULTIPLE = 32  # that lengths are padded to: few shapes
+_IGNORED = -100  # label for places after the end of a chain, which cross_entropy ignores
+_LENGTH_MULTIPLE = 32  # residues; batches are padded to it, so that few shapes occur
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train."""
+    """How to train the predictor."""
 
     minutes: float = 1.4
     batch_residues: int = 65_536  # padding included
     lr: float = 3e-3
     weight_decay: float = 0.05
     warmup: int = 100  # steps
-    decay: float = 0.6  # the last part of the training, over which the rate falls
-    masked: float = 0.1  # letters that are hidden, so that none is relied on alone
-    longest: int = 768  # longer chains are cut, each time elsewhere
-    mean_steps: int = 200  # that the running mean of weights reaches back
-    checks: int = 12  # on the chains kept for choosing, in equal times
+    decay: float = 0.6  # share of the training, at its end, in which the learning rate falls
+    masked: float = 0.1  # share of letters that are hidden, so that no single letter decides
+    longest: int = 768  # residues; longer chains are cut, at a new place each time
+    mean_steps: int = 200  # steps over which the weights are averaged
+    checks: int = 12  # measurements on the validation chains, at equal intervals
     seed: int = 1
-    steps: int = 0  # if more than none: this many, whatever time they take
+    steps: int = 0  # if not 0, train this many steps, whatever time they take
 
     def done(self, step: int, seconds: float) -> float:
-        """Return which part of the training is behind, after so many steps and seconds."""
+        """Return the share of the training that is done after these steps and seconds."""
         return step / self.steps if self.steps else seconds / (60.0 * self.minutes)
 
     def rate(self, step: int, done: float) -> float:
-        """Return the learning rate of a step, when such a part of the training is over."""
+        """Return the learning rate of a step; `done` is the share of the training before it."""
         return self.lr * min(1.0, (step + 1) / self.warmup, max(0.0, 1.0 - done) / self.decay)
 
 
@@ -82,11 +82,13 @@ def train(
     device: str,
     report: Callable[[dict[str, Any], float], object] = lambda row, done: None,
 ) -> StructurePredictor:
-    """Train as long as is set; return the network that did best, which the folder holds."""
+    """Train as long as the settings say; return the best network, which is also in the folder."""
     learned = [chain for chain in chains if chain.part == "train"]
     kept = [chain for chain in chains if chain.part == "valid"]
     if not learned or not kept:
-        raise InputError("there are no chains of the parts 'train' and 'valid': prepare the data")
+        raise InputError(
+            "training needs chains of both parts 'train' and 'valid': prepare the data"
+        )
     make_folder(folder)
     (folder / LOG).unlink(missing_ok=True)
     torch.manual_seed(settings.seed)
@@ -122,7 +124,7 @@ def train(
 
 
 class _Run:
-    """A network, what trains it, and the running mean of its weights."""
+    """A network, its optimizers, and the running mean of its weights."""
 
     def __init__(self, network: StructureNet, settings: Settings) -> None:
         self._network, self._settings, self.step = network.train(), settings, 0
@@ -131,13 +133,13 @@ class _Run:
         self._is_gpu = network.output.weight.is_cuda
 
     def learn(self, letters: Tensor, states: Tensor, done: float) -> Tensor:
-        """Take one step; return its loss, which is not waited for."""
+        """Take one step; return its loss as a tensor, without waiting for the device."""
         hidden = torch.rand(letters.shape, device=letters.device) < self._settings.masked
         seen = letters.masked_fill(hidden & (letters != PAD), _UNKNOWN)
         with torch.autocast(letters.device.type, torch.bfloat16, enabled=self._is_gpu):
             logits = self._network(seen)
         loss = functional.cross_entropy(
-            logits.float().flatten(0, 1), states.flatten(), ignore_index=_NOT_ASKED
+            logits.float().flatten(0, 1), states.flatten(), ignore_index=_IGNORED
         )
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), 1.0)
@@ -155,7 +157,7 @@ class _Run:
 
 
 class _OnDevice:
-    """All chains on the device; batches are put together there."""
+    """All chains on the device, where batches are put together."""
 
     def __init__(self, chains: Sequence[Chain], device: str) -> None:
         lengths = np.array([len(chain.sequence) for chain in chains])
@@ -173,10 +175,10 @@ class _OnDevice:
     def batches(
         self, settings: Settings, rng: np.random.Generator
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield letters and states [B, L], round after round."""
+        """Yield letters and states [B, L] without end, all chains once in each round."""
         lengths = np.minimum(self._lengths, settings.longest)
         while True:
-            # Lengths with some noise: a chain meets others in each round.
+            # Noise on the lengths puts a chain together with other chains in each round.
             order = np.argsort(lengths * rng.uniform(0.95, 1.05, len(lengths)))
             found = [order[b] for b in batches(lengths[order].tolist(), settings.batch_residues)]
             for i in rng.permutation(len(found)):
@@ -186,28 +188,28 @@ class _OnDevice:
         self, rows: NDArray[np.int64], lengths: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         cut = rng.integers(0, self._lengths[rows] - lengths + 1)
-        longest = -(-int(lengths.max()) // _MULTIPLE) * _MULTIPLE
+        longest = -(-int(lengths.max()) // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
         starts = torch.from_numpy((self._starts[rows] + cut)[:, None]).to(self._device)
         steps = torch.arange(longest, device=self._device)
         inside = steps < torch.from_numpy(lengths[:, None]).to(self._device)
         place = (starts + steps).clamp(max=len(self._letters) - 1)
         letters = self._letters[place].long().masked_fill(~inside, PAD)
-        return letters, self._states[place].long().masked_fill(~inside, _NOT_ASKED)
+        return letters, self._states[place].long().masked_fill(~inside, _IGNORED)
 
 
 def accuracy(
     predictor: StructurePredictor, chains: Sequence[Chain], *, resamples: int = 0, seed: int = 0
 ) -> dict[str, Any]:
-    """Return how often the state of a residue is found: of three (Q3) and of eight (Q8).
+    """Return the share of residues with the right state, of three (Q3) and of eight (Q8).
 
-    `per_chain` is the mean over chains of their own shares. `inner` leaves out the coil at both
-    ends of each chain, where residues that were never seen in the crystal are called coil. 95 %
-    intervals are of a bootstrap over families.
+    `per_chain` is the mean over chains of each chain's share. `inner` leaves out the coil at both
+    ends of each chain, because residues that were not seen in the crystal are called coil. The
+    95 % intervals come from a bootstrap over families.
     """
     found = predictor.probabilities([chain.sequence for chain in chains])
     counts = np.array(
         [_counts(chain, shares) for chain, shares in zip(chains, found, strict=True)]
-    )  # [n, 5]: residues, right of three, right of eight, inner residues, right of three
+    )  # [n, 5]: residues, right of three, right of eight, inner residues, of these right of three
     per_chain = counts[:, 1] / counts[:, 0]
 
     def figures(rows: NDArray[np.int64]) -> dict[str, float]:
@@ -268,7 +270,7 @@ def _bootstrap(
 def card_facts(
     chains: Sequence[Chain], settings: Settings, predictor: StructurePredictor, folder: Path
 ) -> dict[str, Any]:
-    """Return what a model card tells of the network, its training and its test."""
+    """Return the facts of the model card: the network, its training and its test."""
     parts = {
         part: {
             "chains": sum(c.part == part for c in chains),

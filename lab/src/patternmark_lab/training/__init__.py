@@ -1,1 +1,1 @@
-"""CMLM: its corpus, its teacher, its training, its card."""
+"""Training of CMLM: the corpus, the teacher, the training itself, and the model card."""

@@ -1,4 +1,4 @@
-"""The model card: README.md of a model's folder, made from card.json with the same facts."""
+"""The model card of a translator: README.md, made from the facts in card.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def card(
     validation: Sequence[Mapping[str, Any]],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the facts of a trained network."""
+    """Return the facts about a trained network."""
     network, progress = training.model.config, training.progress
     return {
         "patternmark": __version__,

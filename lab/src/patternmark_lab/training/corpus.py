@@ -1,4 +1,4 @@
-"""Sentence pairs: read, cut into spans of sentences, turned into token ids, put into batches."""
+"""Read sentence pairs, cut spans of sentences, encode them as token ids, and make batches."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from patternmark.translation.decode import MULTIPLE
 Pair = tuple[str, str]  # source, target
 
 _BREAKS = re.compile(r"[\t\r\n]+")
-_BAD_SHARE = 0.05  # lines that are no pair, for each that is one: more are no slip
-_AT_ONCE = 10_000
-# The share of tokens that both sides have. Of 30,001 pairs of Europarl, those with 0.9 and more are
-# English on both sides (6 %), those with less than 0.8 are translations, with many names at most.
-_COPIED = 0.8
-_NAME = 4  # tokens
+_MAX_BAD_SHARE = 0.05  # bad lines for each pair; with more, the file is probably of another kind
+_ENCODED_PAIRS = 10_000  # pairs that are encoded in one call
+# Share of tokens that both sides have in common, from which a pair is a copy. Of 30,001 pairs of
+# Europarl, those with 0.9 or more are English on both sides (6 %); those below 0.8 are
+# translations, some of them with many names.
+_COPY_SHARE = 0.8
+_NAME_TOKENS = 4  # a pair with at most this many tokens on one side may be a name, never a copy
 
 _log = logging.getLogger("patternmark.lab")  # below patternmark: --verbose shows it
 
 
 class Encodes(Protocol):
-    """What is asked of a tokenizer."""
+    """What this module needs of a tokenizer."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of texts."""
 
 
 def read_pairs(file: Path, warn: Callable[[str], object] = _log.warning) -> list[Pair]:
-    """Read lines of source, tab, target; .xz too.
+    """Read lines of source, tab, target (.xz too).
 
-    Lines that are no pair are named and left out, and blank ones left out; more than a few of them
-    are no slip, and the file is refused.
+    Blank lines are skipped. Other lines without a pair are skipped with a warning; if there are
+    too many of them, the file is refused.
     """
     pairs: list[Pair] = []
     bad: list[str] = []
@@ -59,19 +60,19 @@ def read_pairs(file: Path, warn: Callable[[str], object] = _log.warning) -> list
         raise InputError(f"{file}: cannot be read: {reason}") from None
     if not pairs and not bad:
         raise InputError(f"{file}: the file is empty")
-    if len(bad) > _BAD_SHARE * len(pairs):
+    if len(bad) > _MAX_BAD_SHARE * len(pairs):
         raise InputError(
-            f"{file}: {len(bad)} of {len(bad) + len(pairs)} lines are no source, a tab and its "
+            f"{file}: {len(bad)} of {len(bad) + len(pairs)} lines are not a source, a tab and its "
             f"translation: {bad[0]}"
         )
     if bad:
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-        warn(f"{file}: left out: {'; '.join(bad[:3])}{more}")
+        warn(f"{file}: skipped: {'; '.join(bad[:3])}{more}")
     return pairs
 
 
 def _parse(line: bytes) -> tuple[Pair | None, str]:
-    """Return the pair of a line, or what is wrong with it, if it is not blank."""
+    """Return the pair of a line, or what is wrong with the line ("" if it is blank)."""
     try:
         fields = line.decode("utf-8-sig").rstrip("\r\n").split("\t")
     except UnicodeDecodeError:
@@ -86,31 +87,31 @@ def _parse(line: bytes) -> tuple[Pair | None, str]:
 
 
 def as_lines(pairs: Iterable[Pair]) -> str:
-    """Return what `read_pairs` reads; a tab or the end of a line inside a text becomes a blank."""
+    """Return the text that `read_pairs` reads; tabs and line breaks in a side become blanks."""
     return "".join("\t".join(_BREAKS.sub(" ", text) for text in pair) + "\n" for pair in pairs)
 
 
 def aligned_sentences(pair: Pair) -> list[Pair]:
-    """Return the pairs of sentences of a paragraph, or the pair itself where they do not match."""
+    """Return the sentence pairs of a paragraph, or the paragraph if the numbers do not match."""
     sources, targets = sentences(pair[0]), sentences(pair[1])
     if len(sources) != len(targets):
         return [pair]
     return list(zip(sources, targets, strict=True))
 
 
-def joined(pairs: Sequence[Pair]) -> Pair:
-    """Return one pair of several that follow each other."""
+def join_pairs(pairs: Sequence[Pair]) -> Pair:
+    """Join consecutive pairs into one."""
     return " ".join(p[0] for p in pairs), " ".join(p[1] for p in pairs)
 
 
 def cut_to(pair: Pair, low: int, high: int, count: Callable[[str], int]) -> Pair | None:
-    """Cut a paragraph after a sentence so that its target has `low` to `high` tokens, or nothing.
+    """Return the longest begin of a paragraph whose target has `low` to `high` tokens, or None.
 
-    The longest such beginning is taken.
+    It is cut only after a sentence.
     """
     parts = aligned_sentences(pair)
     for stop in range(len(parts), 0, -1):
-        candidate = joined(parts[:stop])
+        candidate = join_pairs(parts[:stop])
         if low <= count(candidate[1]) <= high:
             return candidate
     return None
@@ -119,9 +120,9 @@ def cut_to(pair: Pair, low: int, high: int, count: Callable[[str], int]) -> Pair
 def longer_pairs(
     singles: Sequence[Pair], paragraphs: Sequence[Pair], seed: int, number: int
 ) -> list[Pair]:
-    """Return paragraphs, spans of their sentences, and `number` of random sentences in a row.
+    """Return paragraphs, spans of their sentences, and `number` joins of random sentences.
 
-    Detection needs long texts, and sentences alone do not teach a model to write them.
+    Detection needs long texts, which a model does not learn to write from single sentences.
     """
     rng = np.random.default_rng(seed)
     found = list(paragraphs)
@@ -130,10 +131,10 @@ def longer_pairs(
         if len(parts) > 2:
             start = int(rng.integers(len(parts) - 1))
             stop = int(rng.integers(start + 2, len(parts) + 1))
-            found.append(joined(parts[start:stop]))
+            found.append(join_pairs(parts[start:stop]))
     for _ in range(number):
         chosen = rng.integers(len(singles), size=int(rng.integers(2, 6)))
-        found.append(joined([singles[i] for i in chosen]))
+        found.append(join_pairs([singles[i] for i in chosen]))
     return found
 
 
@@ -146,14 +147,14 @@ class Flat:
 
     @classmethod
     def of(cls, lists: Sequence[ArrayLike]) -> Flat:
-        """Lay lists end to end."""
+        """Put lists end to end."""
         rows = [np.asarray(ids, dtype=np.int32) for ids in lists]
         starts = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return cls(np.concatenate([*rows, np.empty(0, np.int32)]), starts)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How long each list is."""
+        """The length of each list."""
         return np.diff(self.starts)
 
 
@@ -177,13 +178,13 @@ class Corpus:
     ) -> Corpus:
         """Encode pairs, without those that are not translations or have over `longest` tokens.
 
-        Not a translation: one side has over three times the tokens of the other, or both sides say
-        the same in one language. A model that learned from copies copies what it should translate.
+        A pair is not a translation if one side has over three times the tokens of the other, or if
+        both sides say the same in one language: from copies, a model learns to copy.
         """
-        sources: list[NDArray[np.int32]] = []  # arrays: millions of Python's numbers fill a memory
+        sources: list[NDArray[np.int32]] = []  # arrays, as Python's integers take more memory
         targets: list[NDArray[np.int32]] = []
-        for start in range(0, len(pairs), _AT_ONCE):
-            some = pairs[start : start + _AT_ONCE]
+        for start in range(0, len(pairs), _ENCODED_PAIRS):
+            some = pairs[start : start + _ENCODED_PAIRS]
             both = (tokenizer.encode_batch([pair[side] for pair in some]) for side in (0, 1))
             for source, target in zip(*both, strict=True):
                 if _is_translation(source, target, longest):
@@ -192,20 +193,21 @@ class Corpus:
             step(len(some))
         if not sources:
             raise InputError(
-                f"none of the {len(pairs)} pairs can be learned from: all are longer than "
-                f"{longest} tokens, which is the limit, or are not translations of each other"
+                f"none of the {len(pairs)} pairs is usable for training: each has more than "
+                f"{longest} tokens, which is the limit, or is not a translation"
             )
         return cls(Flat.of(sources), Flat.of(targets))
 
     def batches(self, tokens: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Return rows of pairs of like length, in random order: each pair once.
+        """Return the row numbers of each batch, in random order; each pair is in one batch.
 
-        A batch has `tokens` of them, padded, or one pair that has more.
+        The pairs of a batch have similar lengths, and up to `tokens` tokens with padding. A pair
+        with more tokens is a batch by itself.
         """
         longer = np.maximum(self.source.lengths, self.target.lengths)
         padded = -(-longer // MULTIPLE) * MULTIPLE
-        # The longest first, so that a batch's first pair tells how many fit; chance decides among
-        # those of one padded length.
+        # The longest pairs come first, so that the first pair of a batch decides how many fit.
+        # Pairs with the same padded length are in random order.
         order = np.lexsort((rng.random(len(longer)), -padded))
         cuts, start = [], 0
         while start < len(order):
@@ -223,6 +225,7 @@ def _is_translation(source: list[int], target: list[int], longest: int) -> bool:
 
 
 def is_copy(source: list[int], target: list[int]) -> bool:
-    """Whether both sides say the same in one language; names and numbers rightly do."""
+    """Tell whether both sides say the same in one language; short names and numbers may."""
     shorter = min(len(source), len(target))
-    return shorter > _NAME and (Counter(source) & Counter(target)).total() >= _COPIED * shorter
+    shared = (Counter(source) & Counter(target)).total()
+    return shorter > _NAME_TOKENS and shared >= _COPY_SHARE * shorter

@@ -1,7 +1,7 @@
-"""A teacher's translations as new pairs: easier targets to learn from.
+"""Write a teacher's translations as new pairs, whose targets are easier to learn.
 
-They are appended to the output piece by piece, in the order of the sources; a file beside it says
-how many sources are behind, so that a stopped run goes on from there.
+They are appended to the output piece by piece, in the order of the sources. A file beside it says
+how many sources are done, so that a stopped run can continue.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from patternmark.translation.bpe import TextCodec
 from patternmark_lab.training.corpus import Pair, as_lines, is_copy
 from patternmark_lab.training.translating import most_tokens, translate_with
 
-_LONG = 100  # tokens: what is longer is translated sentence by sentence
-_BATCHES = 8  # of a piece: enough to find sentences of like length, few enough to lose
-_CHARACTERS = 4  # of a token, about
+_WHOLE_TEXT_TOKENS = 100  # longer texts are translated sentence by sentence
+_PIECE_BATCHES = 8  # batches in a piece: enough to sort by length, few enough to lose in a stop
+_TOKEN_CHARACTERS = 4  # approximate number of characters in a token
 
 
 @dataclass(frozen=True)
 class Distilled:
-    """What stands beside the output: whose translations they are, and how many there are."""
+    """The facts in the file beside the output: teacher, sources, and how far the run is."""
 
     teacher: str  # SHA-256 of its weights
     data: str  # SHA-256 of the file with the sources
-    sources: int  # in all
-    done: int = 0  # of the sources
-    dropped: int = 0  # of these: copies, and those without a translation that ends
-    bytes: int = 0  # of the output
+    sources: int  # number of all sources
+    done: int = 0  # number of sources done
+    dropped: int = 0  # of those done: copies, and sources whose translation did not end
+    bytes: int = 0  # size of the output
 
 
 class DistilledFile:
-    """The output; .xz is appended to as well, stream by stream."""
+    """The output file; to a .xz file each piece is appended as a stream of its own."""
 
     def __init__(self, path: Path, wanted: Distilled, *, overwrite: bool) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class DistilledFile:
         try:
             write_json(self._facts_path, asdict(self.facts))
             with path.open("ab"):
-                os.truncate(path, self.facts.bytes)  # half a piece is no piece
+                os.truncate(path, self.facts.bytes)  # removes an incomplete piece
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -59,7 +59,9 @@ class DistilledFile:
         remedy = "choose another file, or pass overwrite=True"
         if not self._facts_path.exists():
             if size:
-                raise InputError(f"{self.path}: exists and is not a teacher's: {remedy}")
+                raise InputError(
+                    f"{self.path}: exists but was not written by 'train distil': {remedy}"
+                )
             return wanted
         try:
             found = Distilled(**read_json(self._facts_path))
@@ -67,13 +69,13 @@ class DistilledFile:
             raise CheckpointError(f"{self._facts_path}: not what 'train distil' wrote") from None
         for name, what in (("teacher", "another teacher"), ("data", "other sources")):
             if found.done and getattr(found, name) != getattr(wanted, name):
-                raise InputError(f"{self.path}: was begun with {what}: {remedy}")
+                raise InputError(f"{self.path}: was started with {what}: {remedy}")
         if size < found.bytes:
-            raise InputError(f"{self.path}: is shorter than it was left: {remedy}")
+            raise InputError(f"{self.path}: has become shorter since the last run: {remedy}")
         return found if found.done else wanted
 
     def append(self, pairs: Sequence[Pair]) -> None:
-        """Write the pairs of the next sources; those with an empty side are dropped."""
+        """Write the pairs of the next sources; pairs with an empty side are dropped."""
         kept = [pair for pair in pairs if all(text.strip() for text in pair)]
         text = as_lines(kept).encode()
         content = lzma.compress(text, preset=3) if self.path.suffix == ".xz" and text else text
@@ -87,7 +89,7 @@ class DistilledFile:
                 os.truncate(self.path, self.facts.bytes)
             raise InputError(
                 f"{self.path}: cannot be written: {error.strerror}; {self.facts.done} sources are "
-                "kept, and the same command goes on from there"
+                "done, and the same command continues after them"
             ) from None
         self.facts = replace(
             self.facts,
@@ -106,10 +108,10 @@ def distil(
     batch_tokens: int,
     step: Callable[[int], object] = lambda done: None,
 ) -> None:
-    """Translate the sources of the pairs that are not in the output yet.
+    """Translate the sources of all pairs that are not in the output yet.
 
-    A source that is in the target's language already is dropped: a teacher that learned to
-    translate says nonsense there.
+    A source that is already in the target's language is dropped, because the teacher would
+    translate it to nonsense.
     """
     step(output.facts.done)
     for piece in _pieces(pairs[output.facts.done :], batch_tokens):
@@ -133,7 +135,7 @@ def _pieces(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
     for pair in pairs:
         piece.append(pair)
         size += len(pair[0])
-        if size >= _CHARACTERS * _BATCHES * batch_tokens:
+        if size >= _TOKEN_CHARACTERS * _PIECE_BATCHES * batch_tokens:
             yield piece
             piece, size = [], 0
     if piece:
@@ -143,17 +145,17 @@ def _pieces(pairs: Sequence[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
 def translate_texts(
     model: CMLM, codec: TextCodec, texts: Sequence[str], batch_tokens: int
 ) -> list[str]:
-    """Translate texts, long ones by sentence: all sentences of a text, or none."""
+    """Translate texts, long ones sentence by sentence; "" if a sentence has no translation."""
     ids = codec.encode_batch(texts)
     parts: list[list[list[int]]] = [
-        codec.encode_batch(sentences(text)) if len(whole) > _LONG else [whole]
+        codec.encode_batch(sentences(text)) if len(whole) > _WHOLE_TEXT_TOKENS else [whole]
         for text, whole in zip(texts, ids, strict=True)
     ]
     flat = [part for row in parts for part in row]
     found = translate_with(model, flat, batch_tokens)
     for number, source in enumerate(flat):
         if len(found[number]) >= most_tokens(len(source)):
-            found[number] = []  # without an end
+            found[number] = []  # it did not end
     texts_found = iter(codec.decode_batch(found))
     rows = ([next(texts_found) for _ in row] for row in parts)
     return [" ".join(row) if all(row) else "" for row in rows]

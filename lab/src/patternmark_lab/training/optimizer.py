@@ -1,8 +1,8 @@
-"""Muon for the matrices inside a network, Adam for all else.
+"""Optimizers: Muon for the matrices inside a network, Adam for all other parameters.
 
 Muon (Jordan et al., 2024) replaces a matrix's momentum by the nearest matrix whose singular values
-are all one, found by a few steps of a polynomial iteration. Networks trained for minutes rather
-than days get further with it. Matrices of one shape are treated together.
+are all one, found by a few steps of a polynomial iteration. Networks that are trained for minutes
+rather than days get better with it. Matrices of one shape are updated together.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 _MOMENTUM = 0.95
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # they bring singular values near one in five steps
-_STEPS = 5
-_SCALE = 0.2  # times the root of the longer side: as large as Adam's steps are
+_STEPS = 5  # of the iteration
+_SCALE = 0.2  # times the root of the longer side: makes steps as large as Adam's
 
 
 class Muon(torch.optim.Optimizer):
@@ -47,18 +47,18 @@ class Muon(torch.optim.Optimizer):
             momenta.append(state["momentum"])
         torch._foreach_lerp_(momenta, gradients, 1.0 - _MOMENTUM)
         ahead = torch._foreach_lerp(gradients, momenta, _MOMENTUM)
-        steps = orthogonal(torch.stack(list(ahead)))
+        steps = orthogonalize(torch.stack(list(ahead)))
         size = _SCALE * max(parameters[0].shape) ** 0.5
         torch._foreach_mul_(parameters, 1.0 - lr * weight_decay)
         torch._foreach_add_(parameters, list(steps.to(parameters[0].dtype)), alpha=-lr * size)
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
+def orthogonalize(matrices: Tensor) -> Tensor:
     """Return matrices [n, rows, columns] with singular values near one and the same directions."""
     a, b, c = _COEFFICIENTS
     x = matrices.bfloat16() if matrices.is_cuda else matrices
     is_tall = x.shape[1] > x.shape[2]
-    x = x.mT if is_tall else x  # the products below are as small as they can be
+    x = x.mT if is_tall else x  # keeps the products below small
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(_STEPS):
         square = x @ x.mT
@@ -70,7 +70,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 def optimizers(
     network: nn.Module, lr: float, weight_decay: float
 ) -> tuple[Muon, torch.optim.AdamW]:
-    """Return what trains the layers' matrices, and what trains embeddings, norms and biases."""
+    """Return the optimizers of the layers' matrices and of embeddings, norms and biases."""
     matrices: list[Tensor] = []
     others: list[Tensor] = []
     for name, parameter in network.named_parameters():

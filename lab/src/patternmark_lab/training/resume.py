@@ -1,7 +1,7 @@
-"""What a training goes on from: training.json and the checkpoint that it names.
+"""Save and restore a training: training.json and the checkpoint that it names.
 
-A checkpoint has the step in its name, and training.json is written after it and names it: whenever
-a run is killed, what training.json names is there and whole.
+A checkpoint has the step in its name. training.json names it and is written after it, so that
+whenever a run is killed, the checkpoint that training.json names is complete.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from patternmark_lab.training.saving import remove_tensors, save_tensors
 
 STATE, LOG = "training.json", "log.jsonl"
 _CHECKPOINT = re.compile(r"checkpoint-\d{8}")
-_MAY_DIFFER = ("dropout",)  # not part of what was learned
+_MAY_DIFFER = ("dropout",)  # settings of a network that its weights do not depend on
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is."""
+    """The progress of a training."""
 
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # of this epoch, the next one
-    seconds: float = 0.0  # of training alone
+    batch: int = 0  # number of the next batch in this epoch
+    seconds: float = 0.0  # spent on training alone
     tokens: int = 0  # of targets, seen so far
 
 
 @dataclass(frozen=True)
 class State:
-    """What training.json holds."""
+    """The content of training.json."""
 
     progress: Progress
     network: Mapping[str, Any]
@@ -51,18 +51,18 @@ class State:
 
     @property
     def checkpoint(self) -> str:
-        """The name of the file with the weights and what the optimizers know."""
+        """The name of the file with the weights and the states of the optimizers."""
         return f"checkpoint-{self.progress.step:08d}.safetensors"
 
 
 def read_state(folder: Path, config: Config) -> State | None:
-    """Read training.json, if the folder has one; refuse that of another network."""
+    """Read training.json, if the folder has one; refuse one of another network."""
     file = folder / STATE
     if not file.exists():
         if (folder / CONFIG).exists():
             raise ParameterError(
-                f"{folder}: holds a model without {STATE}, from which training could continue: "
-                "choose another folder"
+                f"{folder}: holds a model but no {STATE}, so its training cannot continue: choose "
+                "another folder"
             )
         return None
     content = read_json(file)
@@ -71,13 +71,15 @@ def read_state(folder: Path, config: Config) -> State | None:
         state = State(progress, content["network"], content["settings"], tuple(content["runs"]))
         before = dict(state.network)
     except (TypeError, KeyError, ValueError):
-        raise CheckpointError(f"{file}: not what a training of this version wrote") from None
+        raise CheckpointError(
+            f"{file}: was not written by a training of this version of patternmark"
+        ) from None
     now = json.loads(json.dumps(asdict(config)))
     differing = [name for name in now if name not in _MAY_DIFFER and before.get(name) != now[name]]
     if differing:
         what = ", ".join(f"{n} was {before.get(n)!r}, now {now[n]!r}" for n in differing)
         raise ParameterError(
-            f"{folder}: was begun with another network ({what}): give the same again, or choose "
+            f"{folder}: was started with another network ({what}): use the same network, or choose "
             "another folder"
         )
     return state
@@ -95,7 +97,7 @@ def write_state(
 
 
 def pack(model: CMLM, optimizers: Iterable[Optimizer]) -> dict[str, Tensor]:
-    """Return the weights, and what the optimizers keep of each as `name/what`."""
+    """Return the weights, and the optimizers' states of each weight as `name/what`."""
     tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
     name_of: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     for optimizer in optimizers:
@@ -121,11 +123,11 @@ def unpack(file: Path, model: CMLM, optimizers: Iterable[Optimizer]) -> None:
         owner[parameter].state[parameter][what] = value.to(parameter.device)
     bare = [name for name, parameter in parameters.items() if not owner[parameter].state[parameter]]
     if bare:
-        raise CheckpointError(f"{file}: what the optimizer keeps of {bare[0]!r} is missing")
+        raise CheckpointError(f"{file}: the optimizer's state of {bare[0]!r} is missing")
 
 
 def changes(before: Mapping[str, Any], settings: Any) -> list[str]:
-    """Say which settings are others than before, apart from how long to train."""
+    """Describe the settings that differ from before, except how long to train."""
     return [
         f"{name} was {before.get(name)!r}, now {getattr(settings, name)!r}"
         for name in (f.name for f in fields(settings))
@@ -134,7 +136,7 @@ def changes(before: Mapping[str, Any], settings: Any) -> list[str]:
 
 
 def trim_log(folder: Path, step: int) -> None:
-    """Take rows out of the log that a killed run wrote after its last checkpoint."""
+    """Remove the log rows that a killed run wrote after its last checkpoint."""
     file = folder / LOG
     if not file.exists():
         return
@@ -144,5 +146,5 @@ def trim_log(folder: Path, step: int) -> None:
             if json.loads(line)["step"] <= step:
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
-            continue  # half a line
+            continue  # an incomplete line
     write_text(file, "".join(kept))

@@ -1,4 +1,4 @@
-"""Networks written to files, which are put in place whole: a stop leaves the old ones."""
+"""Write networks to files, which replace the old files only when they are complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patternmark.models.cmlm import CMLM
 from patternmark.models.weights import file_sha256
 from patternmark.translation.checkpoint import CONFIG, WEIGHTS, index_of
 
-_HEADER = 1024  # bytes of a shard's header for each tensor, at most
+_HEADER_BYTES = 1024  # upper limit for one tensor's part of a shard's header
 
 
 def save_model(folder: Path, model: CMLM, *, shard_bytes: int | None = None) -> None:
@@ -28,16 +28,16 @@ def save_model(folder: Path, model: CMLM, *, shard_bytes: int | None = None) -> 
 
 
 def put_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors into one file, in place of what stands there."""
+    """Write tensors into one file, which replaces an existing one."""
 
     def write(path: Path) -> None:
         path.touch()
         mode = path.stat().st_mode
         try:
             save_file(dict(tensors), path)
-        except SafetensorError as error:  # of its own for a full disk too
+        except SafetensorError as error:  # the library raises it for a full disk too
             raise OSError(str(error)) from None
-        path.chmod(mode)  # the library makes files that nobody else may read
+        path.chmod(mode)  # the library makes files that only the owner may read
 
     put_in_place(file, write)
 
@@ -45,9 +45,9 @@ def put_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 def save_tensors(
     file: Path, tensors: Mapping[str, Tensor], *, shard_bytes: int | None = None
 ) -> None:
-    """Write tensors into one file, or into shards of so many bytes at most beside an index.
+    """Write tensors into one file, or into shards of at most `shard_bytes` with an index.
 
-    What an earlier save in the other form left is removed.
+    Files that an earlier save wrote in the other form are removed.
     """
     if shard_bytes is None:
         put_tensors(file, tensors)
@@ -70,12 +70,12 @@ def save_tensors(
 
 
 def _shards(tensors: Mapping[str, Tensor], shard_bytes: int) -> list[dict[str, Tensor]]:
-    """Divide tensors, in their order, so that no shard is larger than it may be."""
+    """Divide tensors, in their order, into shards of at most `shard_bytes`."""
     check_shards(tensors, shard_bytes)
     shards: list[dict[str, Tensor]] = [{}]
     filled = 0
     for name, tensor in tensors.items():
-        size = _size(tensor) + _HEADER
+        size = _size(tensor) + _HEADER_BYTES
         if filled + size > shard_bytes:
             shards.append({})
             filled = 0
@@ -85,12 +85,12 @@ def _shards(tensors: Mapping[str, Tensor], shard_bytes: int) -> list[dict[str, T
 
 
 def check_shards(tensors: Mapping[str, Tensor], shard_bytes: int | None) -> None:
-    """Refuse shards that cannot hold the largest tensor."""
+    """Raise an error if a shard cannot hold the largest tensor."""
     name, largest = max(tensors.items(), key=lambda item: _size(item[1]))
-    if shard_bytes is not None and _size(largest) + _HEADER > shard_bytes:
+    if shard_bytes is not None and _size(largest) + _HEADER_BYTES > shard_bytes:
         raise ParameterError(
-            f"tensor {name!r} alone has {(_size(largest) + _HEADER) / 2**20:.2f} MiB: shards "
-            f"cannot be smaller, not {shard_bytes / 2**20:.2f}"
+            f"tensor {name!r} alone has {(_size(largest) + _HEADER_BYTES) / 2**20:.2f} MiB, so "
+            f"shards cannot have {shard_bytes / 2**20:.2f} MiB: choose larger shards"
         )
 
 
@@ -99,7 +99,7 @@ def _size(tensor: Tensor) -> int:
 
 
 def remove_tensors(file: Path) -> None:
-    """Remove what `save_tensors` wrote, in whatever form."""
+    """Remove the files that `save_tensors` wrote, in either form."""
     file.unlink(missing_ok=True)
     index_of(file).unlink(missing_ok=True)
     _remove_shards(file, keep=())

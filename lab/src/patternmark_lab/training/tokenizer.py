@@ -1,4 +1,4 @@
-"""Byte-level BPE with one vocabulary for both languages: every text has tokens, none is unknown."""
+"""Byte-level BPE with one vocabulary for both languages: no text has unknown tokens."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from patternmark.translation.bpe import SPECIAL
 
 
 def train_bpe(texts: Iterable[str], vocab: int) -> Tokenizer:
-    """Learn merges from texts."""
+    """Train a tokenizer on texts."""
     symbols = pre_tokenizers.ByteLevel.alphabet()
     if vocab < len(SPECIAL) + len(symbols):
         raise ParameterError(
-            f"a vocabulary has at least {len(SPECIAL) + len(symbols)} entries, not {vocab}"
+            f"a vocabulary needs at least {len(SPECIAL) + len(symbols)} entries, not {vocab}"
         )
     found = Tokenizer(models.BPE())
     found.normalizer = normalizers.NFC()

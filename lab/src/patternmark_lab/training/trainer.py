@@ -1,10 +1,10 @@
 """Train CMLM, or its autoregressive teacher, on pairs of sentences.
 
-A training is a folder: it begins where the folder's last checkpoint left off. The learning rate
-rises over the first steps, stays, and falls to nothing over the last part of the whole training,
-however many runs that takes. The whole is a number of steps or of minutes. What a step sees, and
-all chance in it, depend on the seed and the step alone: on a CPU, a training of many runs ends with
-the same weights as one of a single run.
+A training lives in a folder and continues from the folder's last checkpoint. Its length is a number
+of steps or of minutes. The learning rate rises over the first steps, stays, and falls to 0 over the
+last part of the whole training, which may take several runs. The data and random numbers of a step
+depend only on the seed and the step: on a CPU, a training in several runs ends with the same
+weights as one in a single run.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ _log = logging.getLogger("patternmark.lab")  # below patternmark: --verbose show
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train."""
+    """How to train a translator."""
 
     steps: int = 10_000  # in all runs together; 0: as many as fit into `minutes`
     minutes: float = 0.0  # of training, in all runs together
-    batch_tokens: int = 32_768  # source or target tokens, whichever are more, padding included
+    batch_tokens: int = 32_768  # source or target tokens, whichever is more, padding included
     lr: float = 3e-3
     weight_decay: float = 0.02
     warmup: int = 400
-    decay: float = 0.4  # the last part of the steps, over which the rate falls
+    decay: float = 0.4  # share of the training, at its end, in which the learning rate falls
     label_smoothing: float = 0.1
     length_weight: float = 0.1
     seed: int = 1
 
     def done(self, step: int, seconds: float) -> float:
-        """Return which part of the training is behind, after so many steps and seconds."""
+        """Return the share of the training that is done after these steps and seconds."""
         return step / self.steps if self.steps else seconds / (60.0 * self.minutes)
 
     def rate(self, step: int, done: float) -> float:
@@ -78,15 +78,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Until:
-    """When a run ends before the training does, and how often it saves."""
+    """When a single run ends, and how often it saves."""
 
     minutes: float = math.inf
     save_every: float = math.inf  # minutes
-    stop: Callable[[], bool] = lambda: False  # asked after every step
+    stop: Callable[[], bool] = lambda: False  # called after every step
 
 
 class Training:
-    """A network, its optimizers, and the folder they are kept in."""
+    """A network, its optimizers, and the folder that they are saved in."""
 
     def __init__(
         self,
@@ -106,26 +106,26 @@ class Training:
         self._optimizers = optimizers(self.model, settings.lr, settings.weight_decay)
         self.progress = Progress()
         self.runs: list[dict[str, Any]] = []
-        self.changes: list[str] = []  # settings that are others than in the run before
+        self.changes: list[str] = []  # settings that differ from the run before
         if state is not None:
             unpack(folder / state.checkpoint, self.model, self._optimizers)
             self.progress, self.runs = state.progress, [dict(run) for run in state.runs]
             self.changes = changes(state.settings, settings)
             trim_log(folder, self.step)
         self._loss = self._causal_loss if config.causal else self._masked_loss
-        # On a GPU all but the sums of many small steps is done in half precision: what these
-        # networks wait for is memory.
+        # On a GPU only the weights are kept in full precision, for sums of many small steps. All
+        # else is done in half precision, because memory limits the speed of these networks.
         is_gpu = self.device.type == "cuda"
         self._network = copy.deepcopy(self.model).bfloat16() if is_gpu else self.model
 
     @property
     def step(self) -> int:
-        """How many steps are behind."""
+        """The number of steps done."""
         return self.progress.step
 
     @property
     def done(self) -> float:
-        """Which part of the training is behind."""
+        """The share of the training that is done."""
         return self.settings.done(self.step, self.progress.seconds)
 
     def run(
@@ -137,9 +137,9 @@ class Training:
         report: Callable[[dict[str, float]], object] = lambda row: None,
         progress: Callable[[float], object] = lambda done: None,
     ) -> bool:
-        """Train until all steps are done (true), or until this run is to end; then save.
+        """Train until the training is done or this run must end, then save; return if it is done.
 
-        `about` is kept with the run's first and last step in training.json.
+        `about` is kept in training.json with the run's first and last step.
         """
         source, target = _OnDevice(corpus.source, self), _OnDevice(corpus.target, self)
         lengths = corpus.target.lengths
@@ -180,7 +180,7 @@ class Training:
         run["to"], run["minutes"] = self.step, run["minutes"] + seconds / 60.0
 
     def _batches(self, corpus: Corpus) -> Iterator[NDArray[np.int64]]:
-        """Yield batches from where the training stands, and count them as they are taken."""
+        """Yield the next batches of the training, and count each one."""
         while True:
             epoch = self.progress.epoch
             rng = np.random.default_rng([self.settings.seed, epoch])
@@ -192,7 +192,7 @@ class Training:
 
     @contextlib.contextmanager
     def _own_chance(self) -> Iterator[None]:
-        """Leave torch's random numbers to others as they were."""
+        """Restore torch's random state afterwards, so that other code is not affected."""
         devices = [torch.cuda.current_device()] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             yield
@@ -218,7 +218,7 @@ class Training:
         return torch.stack([loss.detach(), length_loss.detach()])
 
     def _take_gradients(self, own: list[nn.Parameter]) -> None:
-        """Copy the gradients of the half-precision network, all in one go."""
+        """Copy the gradients of the half-precision network, all in one call."""
         halves = zip(own, self._network.parameters(), strict=True)
         learned = [(parameter, half.grad) for parameter, half in halves if half.grad is not None]
         for parameter, _ in learned:
@@ -230,9 +230,9 @@ class Training:
     def _masked_loss(
         self, source: Tensor, target: Tensor, lengths: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor]:
-        """Mask a random number of random tokens, and ask for them."""
+        """Return the loss on masked tokens, a random number of them at random places."""
         config = self.model.config
-        # The numbers are drawn here, so that the device need not be waited for.
+        # The numbers are drawn on the host, which then need not wait for the device.
         rng = np.random.default_rng([self.settings.seed, self.step])
         wanted = 1 + (rng.random(len(lengths)) * lengths).astype(int)
         real = target != config.pad
@@ -247,7 +247,7 @@ class Training:
     def _causal_loss(
         self, source: Tensor, target: Tensor, lengths: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor]:
-        """Ask for every token from those before it, and for the end."""
+        """Return the loss on every token and the end, each predicted from the tokens before."""
         config = self.model.config
         seen = functional.pad(target, (1, 0), value=config.begin)
         real = seen != config.pad
@@ -258,7 +258,7 @@ class Training:
         return self._entropy(states[at], labels[at]), torch.zeros((), device=self.device)
 
     def _entropy(self, states: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of the decoder's states [M, D] where `labels` [M] are wanted."""
+        """Return the loss of the decoder's states [M, D] for `labels` [M]."""
         return functional.cross_entropy(
             self._network.logits(states).float(),
             labels,
@@ -286,8 +286,8 @@ class Training:
             stream.write(json.dumps(row) + "\n")
 
     def save(self) -> None:
-        """Write the network for use, and all that a later run goes on from."""
-        # What is broken must not take the place of what is not.
+        """Write the network for use, and the state that a later run continues from."""
+        # Broken weights must not replace good ones.
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
         self._check_finite(*torch.stack(norms).tolist())
         if not self.step:
@@ -318,7 +318,7 @@ class _Sums:
         self._tokens += tokens
 
     def means(self) -> dict[str, float]:
-        """Return what to report, and begin anew; waits for the device."""
+        """Return the means and start new sums; waits for the device."""
         loss, length_loss = (self._losses / self.steps).tolist()
         now = time.monotonic()
         speed = self._tokens / max(now - self._since, 1e-9)
@@ -332,7 +332,7 @@ class _Sums:
 
 
 class _OnDevice:
-    """Token ids on the device: batches are put together there."""
+    """Token ids on the device, where batches are put together."""
 
     def __init__(self, flat: Flat, training: Training) -> None:
         self._device = training.device

@@ -1,4 +1,4 @@
-"""Translate token ids while training: with CMLM, or with its teacher, token by token."""
+"""Translate token ids during training, with CMLM or with its teacher."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from patternmark.models.cmlm import CMLM
 from patternmark.translation.decode import Decoding, in_batches, translate_ids
 from patternmark_lab.training.autoregressive import greedy
 
-_SLACK = (1.5, 16)  # a teacher's translation ends at so many times the source, and more
+_SLACK = (1.5, 16)  # a teacher's translation has at most 1.5 times the source's tokens plus 16
 
 
 def translate_with(
@@ -28,6 +28,9 @@ def translate_with(
 
 
 def most_tokens(source: int) -> int:
-    """Return how many tokens a teacher may write for so many; who gets there writes on and on."""
+    """Return how many tokens a teacher may write for a source of this many tokens.
+
+    A translation that reaches the limit would never end.
+    """
     slack, more = _SLACK
     return int(slack * source) + more

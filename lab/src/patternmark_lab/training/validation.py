@@ -14,8 +14,8 @@ from patternmark.translation.decode import for_use
 from patternmark_lab.training.corpus import Pair, cut_to
 from patternmark_lab.training.translating import translate_with
 
-_LONG = (50, 100)  # tokens of the longer texts
-_MOST = 500  # pairs of each kind
+_PARAGRAPH_TOKENS = (50, 100)  # smallest and largest number of tokens in a cut paragraph
+_CHECK_PAIRS = 500  # of each check
 _BATCH_TOKENS = 8192
 
 
@@ -24,23 +24,27 @@ class Check:
     """Pairs to translate, and the name of their BLEU."""
 
     name: str
-    file: str  # that they are from
+    file: str  # the file of the pairs
     pairs: Sequence[Pair]
 
 
 def sentences_check(file: str, pairs: Sequence[Pair]) -> Check:
     """Return the first pairs of a file."""
-    return Check("bleu", file, pairs[:_MOST])
+    return Check("bleu", file, pairs[:_CHECK_PAIRS])
 
 
 def paragraphs_check(file: str, pairs: Sequence[Pair], codec: TextCodec) -> Check:
     """Return the first paragraphs of a file, cut after a sentence to 50 to 100 tokens."""
-    cut = (cut_to(pair, *_LONG, lambda text: len(codec.encode_batch([text])[0])) for pair in pairs)
-    return Check("bleu_long", file, [pair for pair in cut if pair is not None][:_MOST])
+
+    def count(text: str) -> int:
+        return len(codec.encode_batch([text])[0])
+
+    cut = (cut_to(pair, *_PARAGRAPH_TOKENS, count) for pair in pairs)
+    return Check("bleu_long", file, [pair for pair in cut if pair is not None][:_CHECK_PAIRS])
 
 
 def measure(model: CMLM, codec: TextCodec, checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """Return BLEU on every check that has pairs, with how many and sacrebleu's signature."""
+    """Return BLEU on every check that has pairs, with their number and sacrebleu's signature."""
     used = for_use(copy.deepcopy(model))
     rows = []
     for check in checks:

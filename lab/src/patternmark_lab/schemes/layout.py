@@ -1,4 +1,4 @@
-"""Sequences laid out one after the other, so that pairs of all of them are counted at once."""
+"""Sequences in one array, with gaps between them, so that their pairs are counted together."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from patternmark_lab.schemes.rules import GAP
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of scored symbols so far apart, in all sequences."""
+    """Pairs of scored symbols at one distance, in all sequences."""
 
     left: NDArray[np.int64]  # [n]
     right: NDArray[np.int64]  # [n]
-    record: NDArray[np.int64]  # [n]
+    record: NDArray[np.int64]  # [n] the number of the sequence
 
     def distinct(self, symbols: int) -> Pairs:
-        """Return the first of each pair in a sequence."""
+        """Return each different pair of a sequence once."""
         name = (self.record * symbols + self.left) * symbols + self.right
         _, first = np.unique(name, return_index=True)
         return Pairs(self.left[first], self.right[first], self.record[first])
 
 
 @dataclass(frozen=True, eq=False)
-class Laid:
-    """Sequences with a gap before each, and between the chains of one."""
+class Layout:
+    """Sequences in one array, with a gap before each sequence and between its chains."""
 
-    tokens: NDArray[np.int64]  # [F] scored ids; EMPTY for others, OUTSIDE in gaps
+    tokens: NDArray[np.int64]  # [F] scored ids; EMPTY for other ids, OUTSIDE in gaps
     record: NDArray[np.int64]  # [F] the number of the sequence
     count: int
 
     @classmethod
-    def out(cls, sequences: Iterable[str | ArrayLike], alphabet: Alphabet) -> Laid:
-        """Lay out letters or ids."""
+    def of(cls, sequences: Iterable[str | ArrayLike], alphabet: Alphabet) -> Layout:
+        """Lay out sequences, given as letters or ids."""
         encoded = [alphabet.encode(sequence) for sequence in sequences]
         lengths = [len(ids) for ids in encoded]
         ids = np.concatenate([np.zeros(0, dtype=np.int64), *encoded])
         record = np.repeat(np.arange(len(encoded)), lengths)
         is_end = ids == SEPARATOR
-        # A separator has a place of its own already.
+        # A separator is one place of its gap already.
         place = np.arange(len(ids)) + GAP * (record + 1) + (GAP - 1) * np.cumsum(is_end)
         size = int(place[-1]) + 1 if len(ids) else 0
         tokens, records = np.full(size, OUTSIDE), np.zeros(size, dtype=np.int64)
@@ -53,12 +53,12 @@ class Laid:
         return cls(tokens, records, len(encoded))
 
     def scored(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the scored symbols, and the sequence of each: [n] both."""
+        """Return the scored symbols, and the sequence number of each: [n] both."""
         known = self.tokens >= 0
         return self.tokens[known], self.record[known]
 
     def pairs(self, lag: int) -> Pairs:
-        """Return the pairs that stand so far apart in one chain."""
+        """Return the pairs of scored symbols that are `lag` places apart in one chain."""
         left, right = self.tokens[:-lag], self.tokens[lag:]
         known = (left >= 0) & (right >= 0)
         return Pairs(left[known], right[known], self.record[lag:][known])
@@ -66,16 +66,16 @@ class Laid:
     def counts(
         self, pairs: Pairs, hit: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return how many pairs of each sequence are hits, and how many it has: [count] both."""
+        """Return the number of hits and of pairs in each sequence: [count] both."""
         return self.per_sequence(pairs.record[hit]), self.per_sequence(pairs.record)
 
     def per_sequence(self, record: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count what is found in each sequence: [count]."""
+        """Count how often each sequence number occurs in `record`: [count]."""
         return np.bincount(record, minlength=self.count)
 
 
-def counted_pairs(laid: Laid, alphabet: Alphabet, distinct: bool | None) -> Pairs:
-    """Return the pairs of neighbours that count; None: each once if there are many symbols."""
-    pairs = laid.pairs(1)
+def pairs_to_count(layout: Layout, alphabet: Alphabet, distinct: bool | None) -> Pairs:
+    """Return pairs of neighbours, all or (`distinct`) each once; None: once if many symbols."""
+    pairs = layout.pairs(1)
     once = alphabet.has_many_symbols if distinct is None else distinct
     return pairs.distinct(alphabet.size) if once else pairs

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,21 @@ from patternmark.errors import ParameterError
 
 DeltaAt = Literal["logits", "tempered"]
 DELTA_AT: tuple[str, ...] = get_args(DeltaAt)
+
+
+class AnyArray(Protocol):
+    """What numpy arrays and torch tensors have in common, for type checkers."""
+
+    @property
+    def shape(self) -> Any:
+        """The sizes of all dimensions."""
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """Return some of the entries."""
+
+
+Array = TypeVar("Array", bound=AnyArray)  # a numpy array or a torch tensor
+Logits = TypeVar("Logits", bound=AnyArray)  # of the other kind, it may be
 
 
 def check_delta(delta: float) -> float:
@@ -44,48 +59,49 @@ def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Promotion:
+class Promotion(Generic[Array]):
     """The bias of a batch's positions, ready to be added at every step of a sampler.
 
     It holds one byte for each symbol and each *different* key of the batch, where the logits are.
     """
 
-    promoted: Any  # [k + 1, V] bool: the symbols of each different key; none in the last row
-    row_of: Any  # [...] whole numbers: the row of each position
+    promoted: Array  # [k + 1, V] bool: the symbols of each different key; none in the last row
+    row_of: Array  # [...] whole numbers: the row of each position
     strength: float
 
-    def beside(self, logits: Any) -> Promotion:
+    def beside(self, logits: Logits) -> Promotion[Logits]:
         """Return it as arrays of the kind of `logits`, on their device."""
         if not is_tensor(logits):
-            return self
+            return cast("Promotion[Logits]", self)
         return Promotion(beside(self.promoted, logits), beside(self.row_of, logits), self.strength)
 
-    def only(self, rows: Any) -> Promotion:
+    def only(self, rows: Any) -> Promotion[Array]:
         """Return that of some sequences of a batch, or of one: the first index of its positions."""
         return Promotion(self.promoted, self.row_of[rows], self.strength)
 
-    def add_to(self, logits: Any, positions: Any = None) -> Any:
+    def add_to(self, logits: Logits, positions: Any = None) -> Logits:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
 
         `positions` is any index or mask of the keys' own shape: for the logits of the positions
         that are decoded now, such as `logits[mask]`, give the `mask`. The result has the kind,
-        dtype and device of `logits`.
+        dtype and device of `logits`; whole numbers become float64.
         """
-        if not is_tensor(logits):
-            logits = np.asarray(logits)
-            if not np.issubdtype(logits.dtype, np.floating):
-                logits = logits.astype(np.float64)
-        own = self.beside(logits)
+        raw: Any = logits
+        if not is_tensor(raw):
+            raw = np.asarray(raw)
+            if not np.issubdtype(raw.dtype, np.floating):
+                raw = raw.astype(np.float64)
+        own: Promotion[Any] = self.beside(raw)
         rows = own.row_of if positions is None else own.row_of[positions]
-        if tuple(logits.shape) != (*rows.shape, own.promoted.shape[1]):
+        if tuple(raw.shape) != (*rows.shape, own.promoted.shape[1]):
             raise ParameterError(
-                f"logits of shape {tuple(logits.shape)} do not fit keys of shape "
+                f"logits of shape {tuple(raw.shape)} do not fit keys of shape "
                 f"{tuple(rows.shape)} and an alphabet of {own.promoted.shape[1]} symbols"
             )
         chosen = own.promoted[rows]
-        if is_tensor(logits):
-            return logits.add(chosen, alpha=self.strength)
-        return logits + logits.dtype.type(self.strength) * chosen
+        if is_tensor(raw):
+            return cast(Logits, raw.add(chosen, alpha=self.strength))
+        return cast(Logits, raw + raw.dtype.type(self.strength) * chosen)
 
 
 def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -118,6 +134,10 @@ def is_tensor(array: Any) -> bool:
     return hasattr(array, "new_tensor")
 
 
+@overload
+def beside(array: Any, like: NDArray[Any] | None) -> NDArray[Any]: ...
+@overload
+def beside(array: Any, like: Array) -> Array: ...
 def beside(array: Any, like: Any) -> Any:
     """Return an array as one of the kind of `like`, on its device; without a like, in numpy."""
     if is_tensor(like):

@@ -32,7 +32,7 @@ LARGEST_WHEEL = 1_000_000  # bytes
 
 # A module imports from its own layer and from those before it. What is not named is in the last.
 LAYERS = [
-    {"errors", "_version", "results"},
+    {"errors", "_version", "results", "arrays"},
     {"core"},
     # Nulls and statistics, with the engines that both use.
     {"null", "statistics", "evidence", "intervals", "masks", "fast"},

@@ -43,13 +43,15 @@ class LogitBias:
         self._fit(marker, marker.prepare(keys, temperature or 1.0, like=keys), columns)
 
     @classmethod
-    def of_prepared(cls, marker: Marker, prepared: Promotion) -> LogitBias:
+    def of_prepared(cls, marker: Marker, prepared: Promotion[Tensor]) -> LogitBias:
         """Return the bias of a promotion that is already prepared, for a model of tokens."""
         bias = cls.__new__(cls)
         bias._fit(marker, prepared, None)
         return bias
 
-    def _fit(self, marker: Marker, prepared: Promotion, columns: Sequence[int] | None) -> None:
+    def _fit(
+        self, marker: Marker, prepared: Promotion[Tensor], columns: Sequence[int] | None
+    ) -> None:
         self._key, self._prepared = marker.key, prepared
         self._alphabet = marker.key.profile.alphabet
         self._device = prepared.row_of.device
@@ -78,8 +80,7 @@ class LogitBias:
         return allowed
 
     def _promote(self, logits: Tensor, positions: Any) -> Tensor:
-        marked: Tensor = self._prepared.add_to(logits, positions)
-        return marked
+        return self._prepared.add_to(logits, positions)
 
 
 def check_width(key: Key, width: int) -> None:

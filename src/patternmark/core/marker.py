@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.arrays import Array, Logits
 from patternmark.core.alphabet import NO_KEY
 from patternmark.core.key import Key
 from patternmark.core.promote import Promotion, check_delta, different_keys, strength_of
@@ -87,7 +88,13 @@ class Marker:
         """
         return int.from_bytes(self._secret.subkey(f"sampler/{seed}")[:8], "big") >> 1
 
-    def prepare(self, keys: Any, temperature: float, *, like: Any = None) -> Promotion:
+    @overload
+    def prepare(
+        self, keys: Any, temperature: float, *, like: NDArray[Any] | None = None
+    ) -> Promotion[NDArray[Any]]: ...
+    @overload
+    def prepare(self, keys: Any, temperature: float, *, like: Array) -> Promotion[Array]: ...
+    def prepare(self, keys: Any, temperature: float, *, like: Any = None) -> Any:
         """Return the bias of positions with these keys [...], to be added at every step.
 
         `like` is an array of logits, or any tensor on the device that shall store the bias. Only
@@ -116,13 +123,14 @@ class Marker:
         """Return what is added to the raw logits of promoted symbols."""
         return strength_of(self.delta, self.key.profile.delta_at, temperature)
 
-    def promote(self, logits: Any, keys: Any, *, temperature: float) -> Any:
+    def promote(self, logits: Logits, keys: Any, *, temperature: float) -> Logits:
         """Return raw logits [..., V] with the symbols of `keys` [...] promoted (Eq. 1).
 
         Divide the result by `temperature` as the sampler always does. Works for numpy and torch.
         For many steps with the same keys, call `prepare` once.
         """
-        return self.prepare(keys, temperature, like=logits).add_to(logits)
+        prepared = self.prepare(keys, temperature, like=logits)
+        return prepared.add_to(logits)
 
 
 def _check_payload(key: Key, payload: int) -> int:

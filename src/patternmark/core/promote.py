@@ -13,14 +13,14 @@ never imports torch: whoever passes a tensor has imported torch already.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.arrays import Array, Logits, is_tensor, to_device_of
 from patternmark.core.alphabet import NO_KEY
 from patternmark.errors import ParameterError
 
@@ -44,53 +44,54 @@ def strength_of(delta: float, delta_at: DeltaAt, temperature: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Promotion:
+class Promotion(Generic[Array]):
     """The bias of a batch's positions, ready to be added at every step of a sampler.
 
     It takes one byte for each symbol and each *different* key of the batch, on the device of the
     logits.
     """
 
-    promoted: Any  # [k + 1, V] bool: what each different key promotes; nothing in the last row
-    row_of: Any  # [...] whole numbers: the row of each position
+    promoted: Array  # [k + 1, V] bool: what each different key promotes; nothing in the last row
+    row_of: Array  # [...] whole numbers: the row of each position
     strength: float
 
     def __repr__(self) -> str:
         return f"Promotion(of {tuple(self.row_of.shape)} positions, hidden)"  # as the key is
 
-    def to_device_of(self, logits: Any) -> Promotion:
+    def to_device_of(self, logits: Logits) -> Promotion[Logits]:
         """Return this bias as tensors on the device of `logits`, if these are a tensor."""
         if not is_tensor(logits):
-            return self
+            return cast("Promotion[Logits]", self)
         promoted, row_of = (to_device_of(array, logits) for array in (self.promoted, self.row_of))
         return Promotion(promoted, row_of, self.strength)
 
-    def only(self, rows: Any) -> Promotion:
+    def only(self, rows: Any) -> Promotion[Array]:
         """Return that of some sequences of a batch, or of one: the first index of its positions."""
         return Promotion(self.promoted, self.row_of[rows], self.strength)
 
-    def add_to(self, logits: Any, positions: Any = None) -> Any:
+    def add_to(self, logits: Logits, positions: Any = None) -> Logits:
         """Return raw logits [..., V] of all positions, or of some, with their bias (Eq. 1).
 
         `positions` is any index or mask into an array of the keys' shape: if `logits` are those of
         the positions that are decoded now, such as `logits[mask]`, pass the `mask`. The result has
-        the library, dtype and device of `logits`.
+        the library, dtype and device of `logits`; whole numbers become float64.
         """
-        if not is_tensor(logits):
-            logits = np.asarray(logits)
-            if not np.issubdtype(logits.dtype, np.floating):
-                logits = logits.astype(np.float64)
-        own = self.to_device_of(logits)
+        raw: Any = logits
+        if not is_tensor(raw):
+            raw = np.asarray(raw)
+            if not np.issubdtype(raw.dtype, np.floating):
+                raw = raw.astype(np.float64)
+        own: Promotion[Any] = self.to_device_of(raw)
         rows = own.row_of if positions is None else own.row_of[positions]
-        if tuple(logits.shape) != (*rows.shape, own.promoted.shape[1]):
+        if tuple(raw.shape) != (*rows.shape, own.promoted.shape[1]):
             raise ParameterError(
-                f"logits of shape {tuple(logits.shape)} do not fit keys of shape "
+                f"logits of shape {tuple(raw.shape)} do not fit keys of shape "
                 f"{tuple(rows.shape)} and an alphabet of {own.promoted.shape[1]} symbols"
             )
         chosen = own.promoted[rows]
-        if is_tensor(logits):
-            return logits.add(chosen, alpha=self.strength)
-        return logits + logits.dtype.type(self.strength) * chosen
+        if is_tensor(raw):
+            return cast(Logits, raw.add(chosen, alpha=self.strength))
+        return cast(Logits, raw + raw.dtype.type(self.strength) * chosen)
 
 
 def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -116,15 +117,3 @@ def different_keys(keys: Any, num_keys: int) -> tuple[NDArray[np.int64], NDArray
         used = used[1:]
         place = np.where(place == 0, len(used), place - 1)
     return used, place
-
-
-def is_tensor(array: Any) -> bool:
-    """Return whether this is a torch tensor."""
-    return hasattr(array, "new_tensor")
-
-
-def to_device_of(array: Any, like: Any) -> Any:
-    """Return an array as a tensor on the device of `like`; as a numpy array if `like` is none."""
-    if is_tensor(like):
-        return sys.modules["torch"].as_tensor(array, device=like.device)
-    return np.asarray(array)

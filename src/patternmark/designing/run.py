@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import torch
@@ -141,7 +142,7 @@ class Designer:
         nonces: Sequence[int] | None,
     ) -> Task:
         options, marker = self.options, self.marker
-        promotions: tuple[Promotion, ...] = ()
+        promotions: tuple[Promotion[NDArray[Any]], ...] = ()
         if marker is None:
             steps, uniforms = decoding_steps(plan.groups, self.seed, indices, plan.length)
         else:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from patternmark.core.promote import is_tensor
+from patternmark.arrays import is_tensor
 
 EMPTY = -1  # an open position
 OUTSIDE = -2  # no position: before the first, after the last, or between two chains

@@ -36,7 +36,7 @@ class Head:
         self,
         table: Tensor,
         never: Sequence[int],
-        promotion: Promotion | None = None,
+        promotion: Promotion[Tensor] | None = None,
         packed: PackedWeights | None = None,
         *,
         inside: bool | None = None,

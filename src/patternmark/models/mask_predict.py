@@ -51,7 +51,7 @@ def mask_predict(
     lengths: Tensor,
     *,
     iterations: int = 10,
-    promotion: Promotion | None = None,
+    promotion: Promotion[Tensor] | None = None,
     online: CanvasMarks | None = None,
     temperature: float = 0.0,
     generator: torch.Generator | None = None,

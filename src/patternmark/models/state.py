@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ class Task:
     bias: NDArray[np.float64]  # [L, 21]
     temperature: float
     # Of the sequences in turn, each of one [L] or of several [b, L]; without any, no mark.
-    promotions: tuple[Promotion, ...] = ()
+    promotions: tuple[Promotion[NDArray[Any]], ...] = ()
     has_step_bias: bool = False  # whether `State.step_bias` is written before every step
     name: str = "the backbone"  # for messages
 
@@ -44,7 +45,7 @@ class Task:
             promotions=tuple(self._promotion_of(row) for row in rows) if self.promotions else (),
         )
 
-    def _promotion_of(self, row: int) -> Promotion:
+    def _promotion_of(self, row: int) -> Promotion[NDArray[Any]]:
         for promotion in self.promotions:
             sequences = len(np.atleast_2d(promotion.row_of))
             if row < sequences:
@@ -129,7 +130,7 @@ class State:
 
 
 def _as_bits(
-    promotions: Sequence[Promotion],
+    promotions: Sequence[Promotion[NDArray[Any]]],
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the promoted letters of all positions, bit i for letter i, and the strengths.
 

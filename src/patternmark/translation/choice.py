@@ -66,7 +66,7 @@ class MarkedLines:
         tail = phase_log_tail(counts[..., 0], counts[..., 1]) - log(2.0)
         return bonferroni(tail, _SEARCH_FACTOR * chances)
 
-    def promotion(self, lines: Sequence[int], longest: int) -> Promotion:
+    def promotion(self, lines: Sequence[int], longest: int) -> Promotion[Tensor]:
         """Return the bias of the next piece of some lines: [B, longest]."""
         begun = self._begun[lines]
         numbers = [self._numbers[line] for line in lines]
@@ -79,7 +79,7 @@ class MarkedLines:
     def choose(
         self,
         lines: Sequence[int],
-        promotion: Promotion,
+        promotion: Promotion[Tensor],
         candidates: Candidates,
         sure: float,
         reads_back: ReadsBack,
@@ -104,7 +104,7 @@ class MarkedLines:
         return [row[:length].tolist() for row, length in rows]
 
 
-def _shown(promotion: Promotion, candidates: Candidates) -> Tensor:
+def _shown(promotion: Promotion[Tensor], candidates: Candidates) -> Tensor:
     """Count the tokens that agree with their keys, and all tokens with a key: [B, beam, 2]."""
     tokens = candidates.tokens
     longest = tokens.shape[2]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from patternmark.arrays import is_tensor, to_device_of
 from patternmark.core.alphabet import NO_KEY
-from patternmark.core.promote import is_tensor, to_device_of
 from patternmark.errors import ParameterError
 from patternmark.models.canvas import Canvas, library_of
 from patternmark_lab.schemes.rules import NO_LIST, Picked, Rule

@@ -33,7 +33,7 @@ def check_before(before: dict[str, Any], setup: Setup, tasks: Sequence[str]) -> 
             raise InputError(f"it has no rows of {task}: measure all schemes of that task first")
 
 
-def merged(before: dict[str, Any], rerun: dict[str, Any], schemes: Sequence[str]) -> dict[str, Any]:
+def merge(before: dict[str, Any], rerun: dict[str, Any], schemes: Sequence[str]) -> dict[str, Any]:
     """Return the result before with the rows of some schemes as the rerun measured them.
 
     Every task of the rerun says in `reruns` which schemes are of which run.

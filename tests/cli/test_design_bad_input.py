@@ -3,7 +3,6 @@
 import gzip
 import os
 import signal
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.adapters import write_chains
 from tests.cli.test_design import Run, records
 from tests.conftest import no_file_over, start
 from tests.io.test_structures import CIF, as_pdb, residue
+from tests.stopped import run_stopped
 
 torch = pytest.importorskip("torch")
 resource = pytest.importorskip("resource", reason="not on Windows")
@@ -307,19 +307,14 @@ def test_a_killed_run_goes_on(
 ) -> None:
     command, whole = several
     out = tmp_path / "x.fa"
-    process = start(*command, "-o", out)
-    deadline = time.monotonic() + 60
-    while not manifest_path(out).exists() or not finished(out):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(how)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == (130 if how == signal.SIGINT else -how)
-    done = finished(out)
-    assert 0 < done < 4
+    # Of the second structure everything is sampled and nothing is written.
+    stopped = run_stopped(
+        how, "patternmark.designing.run:Designer.score_native", 2, *command, "-o", out
+    )
+    assert stopped.returncode == (130 if how == signal.SIGINT else -how)
+    assert finished(out) == 1
     if how == signal.SIGINT:
-        assert f"stopped: {out}: {done} finished structure(s) are kept" in err
+        assert f"stopped: {out}: 1 finished structure(s) are kept" in stopped.stderr
     assert whole.read_bytes().startswith(out.read_bytes())
     assert_goes_on(run, command, out, whole)
 

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, Key, Marker, ParameterError, Profile
@@ -87,7 +87,6 @@ def test_the_derivation_is_frozen(secret: Secret) -> None:
     assert hashlib.sha256(np.packbits(halves > 0).tobytes()).hexdigest() == FROZEN_DIGEST
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.binary(min_size=32, max_size=32),
     st.integers(1, 8),

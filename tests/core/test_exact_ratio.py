@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import Key, Profile
@@ -56,7 +56,6 @@ def says_something(chain: BlockChain) -> bool:
     return bool(np.any(chain.weights))
 
 
-@settings(max_examples=60, deadline=None)
 @given(letters, slips, begins, st.integers(1, 3), seeds)
 def test_the_mean_over_all_keys_is_that_of_the_priors(
     symbols: list[int], slip: tuple[float, float], where: block_paths.Begins, block: int, seed: int
@@ -86,7 +85,6 @@ def test_with_all_blocks_hardly_anything_of_the_prior_is_lost(
     assert 1.0 - lost < found.mean() <= 1.0 + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=5), slips, begins, st.integers(1, 3), seeds)
 def test_the_forward_pass_adds_up_every_path(
     symbols: list[int], slip: tuple[float, float], where: block_paths.Begins, block: int, seed: int
@@ -103,7 +101,6 @@ def test_the_forward_pass_adds_up_every_path(
         assert row == pytest.approx(ratio(chain, 0, paths, halves), rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=60), slips, begins, st.integers(1, 4), seeds)
 def test_numpy_and_numba_agree(
     symbols: list[int], slip: tuple[float, float], where: block_paths.Begins, block: int, seed: int
@@ -178,7 +175,6 @@ def test_a_record_of_several_chains_has_the_mean_of_its_priors(
     assert found.std() > 0.1  # keys do differ
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.text("AEKRSTX", min_size=1, max_size=50), st.text("AEKRX", max_size=20), seeds)
 def test_what_the_screen_leaves_out_makes_the_ratio_smaller(
     one: str, other: str, seed: int

@@ -2,7 +2,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, Alphabet, ParameterError
@@ -21,7 +21,6 @@ def alphabets(draw: st.DrawFn) -> Alphabet:
 
 
 @given(secrets, alphabets(), st.data())
-@settings(deadline=None)
 def test_parts_are_balanced_and_complete(
     secret: Secret, alphabet: Alphabet, data: st.DataObject
 ) -> None:
@@ -48,7 +47,6 @@ def test_every_pair_of_letters_is_parted_equally_often() -> None:
 
 
 @given(secrets)
-@settings(max_examples=30, deadline=None)
 def test_parts_of_equal_mass(secret: Secret) -> None:
     partition = derive_partition(secret, PROTEIN, 2, PROTEIN_BACKGROUND)
     assert np.abs(partition.masses(PROTEIN_BACKGROUND) - 0.5).max() <= 0.005 * 8  # 48 shuffles

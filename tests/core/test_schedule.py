@@ -3,7 +3,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import Alphabet, Key, ParameterError, Profile
@@ -138,7 +138,6 @@ def test_only_neighbours_and_whole_rounds_meet_a_half_again(secret: Secret, key:
     assert key.schedule.reuses(lags).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_rows_and_columns_are_those_of_the_whole(data: st.DataObject) -> None:
     """Against the pure Python port, for alphabets of any size and any shape of schedule."""
@@ -171,7 +170,6 @@ def test_rows_and_columns_are_those_of_the_whole(data: st.DataObject) -> None:
         )
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_a_partition_gives_rows_and_columns_too(data: st.DataObject) -> None:
     tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(23)], [0, 22])

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark.attacks import ATTACKS
@@ -220,7 +220,6 @@ def test_words_say_what_was_folded() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(deadline=None)
 def test_any_text_folds_and_keeps_its_places(text: str) -> None:
     folded = fold(text)
     if folded.origin is None:
@@ -232,7 +231,6 @@ def test_any_text_folds_and_keeps_its_places(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("aIl1O0 ,.-" + "‘’‚‛“”„‟′″‹›–—―…´¨¯¸²³¹¼½¾™№−"), max_size=40))
-@settings(deadline=None)
 def test_what_keyboards_and_typographers_write_stays_beside_a_letter_that_is_looked_at(
     text: str,
 ) -> None:

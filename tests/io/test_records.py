@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import InputError
@@ -186,7 +186,6 @@ def test_a_text_of_one_long_line(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(["auto", "lines", "jsonl", "paragraphs", "text"]))
-@settings(deadline=None, max_examples=300)
 def test_any_bytes_are_text_or_refused(content: bytes, format: str) -> None:
     import tempfile
 
@@ -205,7 +204,6 @@ letters = st.text("ACDEFGHIKLMNPQRSTVWYX*-", min_size=1)
 
 
 @given(st.lists(st.tuples(names, letters), min_size=1, max_size=8), st.integers(1, 70))
-@settings(deadline=None)
 def test_any_fasta_round_trips(records: list[tuple[str, str]], width: int) -> None:
     import tempfile
 
@@ -220,7 +218,6 @@ def test_any_fasta_round_trips(records: list[tuple[str, str]], width: int) -> No
 
 
 @given(st.binary(max_size=300), st.sampled_from(["x.fa", "x.txt", "x.fa.gz"]), st.booleans())
-@settings(deadline=None, max_examples=300)
 def test_any_bytes_are_read_or_refused(content: bytes, name: str, zipped: bool) -> None:
     import tempfile
 

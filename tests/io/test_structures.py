@@ -385,9 +385,9 @@ def test_a_complex_of_5000_residues_is_read_in_about_a_second(tmp_path: Path) ->
         number, chain = str(i % 500 + 1), "ABCDEFGHIJ"[i // 500]
         atoms += residue("LYS", number, i % 999, chain=chain, atoms="N CA C O CB CG CD CE NZ")
     (tmp_path / "x.pdb").write_text(as_pdb(atoms))
-    start = time.perf_counter()
+    start = time.process_time()  # of this process alone: others may be busy
     assert len(read_backbone(tmp_path / "x.pdb").sequence) == 5000
-    assert time.perf_counter() - start < 2.0  # 0.4 s on a 2024 server
+    assert time.process_time() - start < 2.0  # 0.4 s on a 2024 server
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # theirs

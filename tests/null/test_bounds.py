@@ -5,7 +5,7 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from patternmark.null.bounds import _growth, local_log_bound, slip_log_bound
@@ -55,7 +55,6 @@ def raised(value: np.ndarray, cost: int) -> np.ndarray:
     st.integers(1, 12),
     st.floats(0.01, 2.0),
 )
-@settings(max_examples=100, deadline=None)
 @example([0, -40, -40], (2, 3), 9, 0.2)
 @example([0, -40, -40, -40], (1, 1), 1, 1.0)
 def test_no_step_multiplies_the_sum_by_more_than_r(

@@ -6,7 +6,7 @@ from math import log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark.errors import ParameterError
@@ -62,7 +62,6 @@ def passage_counts(n: int, rules: LocalRules) -> list[int]:
 
 
 @given(signs_with_gaps, some_rules)
-@settings(max_examples=150, deadline=None)
 def test_the_segment_is_the_best_of_all(signs: list[int], rules: LocalRules) -> None:
     found = local_scores(np.array([signs], dtype=np.int8).reshape(1, -1), rules)
     score, start, end = int(found.score[0]), int(found.start[0]), int(found.end[0])
@@ -90,7 +89,6 @@ def test_a_marked_stretch_with_a_deletion_is_found() -> None:
 
 
 @given(st.lists(signs_with_gaps, min_size=1, max_size=5))
-@settings(max_examples=50, deadline=None)
 def test_a_batch_is_its_rows(rows: list[list[int]]) -> None:
     width = max(map(len, rows))
     batch = np.array([row + [0] * (width - len(row)) for row in rows], dtype=np.int8)

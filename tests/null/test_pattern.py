@@ -71,7 +71,7 @@ def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("either_way")
 @given(st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=SHARED_FIXTURE)
+@settings(suppress_health_check=SHARED_FIXTURE)
 def test_any_targets_and_null_agree_with_enumeration(data: st.DataObject) -> None:
     targets = data.draw(target_sets())
     null = data.draw(null_chains(targets.num_keys))
@@ -85,7 +85,7 @@ def test_any_targets_and_null_agree_with_enumeration(data: st.DataObject) -> Non
 
 @pytest.mark.usefixtures("either_way")
 @given(st.data())
-@settings(max_examples=25, deadline=None, suppress_health_check=SHARED_FIXTURE)
+@settings(suppress_health_check=SHARED_FIXTURE)
 def test_segments_convolve(data: st.DataObject) -> None:
     targets = data.draw(target_sets())
     null = data.draw(null_chains(targets.num_keys))

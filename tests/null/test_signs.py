@@ -5,7 +5,7 @@ from math import comb, inf, log
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark.errors import ParameterError
@@ -28,7 +28,6 @@ def same(log_p: float, p: float) -> bool:
 
 
 @given(small_weights, st.integers(-420, 420))
-@settings(max_examples=150, deadline=None)
 def test_tails_are_those_of_all_outcomes(weights: list[int], value: int) -> None:
     assert same(
         SignedSum(np.array(weights, dtype=int)).log_tail(value), enumerated_tail(weights, value)
@@ -36,7 +35,6 @@ def test_tails_are_those_of_all_outcomes(weights: list[int], value: int) -> None
 
 
 @given(small_weights, st.integers(-420, 420))
-@settings(max_examples=100, deadline=None)
 def test_tilted_tails_are_those_of_all_outcomes(weights: list[int], value: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signs, "_MAX_TABLE_WEIGHTS", -1)

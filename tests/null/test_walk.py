@@ -6,7 +6,7 @@ from math import expm1, inf, log, pi
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark.errors import ParameterError
@@ -140,13 +140,11 @@ def test_phase_answers_arrays_as_it_answers_one_by_one(rng: np.random.Generator)
 
 
 @given(st.lists(st.sampled_from([1, -1]), min_size=1, max_size=9), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
 def test_the_slip_score_is_that_of_the_best_path(signs: list[int], cost: int) -> None:
     assert slip_scores(np.array([signs], dtype=np.int8), cost)[0] == best_path(signs, cost)
 
 
 @given(st.lists(st.sampled_from([1, 0, -1]), max_size=60), st.integers(1, 8))
-@settings(max_examples=100, deadline=None)
 def test_unscored_positions_are_skipped(signs: list[int], cost: int) -> None:
     batch = np.array([signs, signs[::-1]], dtype=np.int8)
     expected = [naive_slip_score(signs, cost), naive_slip_score(signs[::-1], cost)]

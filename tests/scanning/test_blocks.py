@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import PROTEIN, Key, ParameterError, Profile
@@ -111,7 +111,6 @@ def test_other_shapes_of_schedules(name: str, rng: np.random.Generator) -> None:
     is_kept=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=25, deadline=None)
 def test_any_shape(
     block: int,
     nonces: int,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark import Key, ParameterError, Profile
@@ -172,7 +172,6 @@ def test_block_keys_and_segments_in_chunks(
     level=st.integers(1, LEVELS),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
 def test_any_shape(
     device: str,
     block: int,

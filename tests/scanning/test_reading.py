@@ -9,7 +9,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.scanning import reference
@@ -27,7 +27,6 @@ SIZES = st.one_of(
     st.integers(0, 200),
     st.sampled_from([63, 64, 65, 1022, 1023, 1024, 1025, 2047, 2048, 2049, 3071, 3072, 3073, 4200]),
 )
-QUICK = settings(max_examples=150, deadline=None)
 
 
 @st.composite
@@ -87,19 +86,16 @@ def test_constants_of_the_reference() -> None:
     assert reference.AMINO_ACIDS == reading.AMINO_ACIDS
 
 
-@QUICK
 @given(fastas())
 def test_fasta(content: bytes) -> None:
     check(read_fasta(padded(content), len(content)), reference.read_fasta(content))
 
 
-@QUICK
 @given(st.one_of(st.binary(max_size=400), st.text(">\n\rA/", max_size=300).map(str.encode)))
 def test_any_bytes(content: bytes) -> None:
     check(read_fasta(padded(content), len(content)), reference.read_fasta(content))
 
 
-@QUICK
 @given(st.lists(st.one_of(bodies(), st.binary(max_size=80)), max_size=8))
 def test_columns(sequences: list[bytes]) -> None:
     offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)
@@ -137,7 +133,6 @@ def test_chains_at_every_byte() -> None:
 UNTOUCHED = -77
 
 
-@QUICK
 @given(fastas(), st.integers(1, 3), st.integers(0, 70), st.booleans())
 def test_no_room(content: bytes, most: int, more: int, is_column: bool) -> None:
     """Where arrays are full, reading goes on where it stopped, and writes nothing behind them."""

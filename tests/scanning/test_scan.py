@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from math import log10
 from pathlib import Path
@@ -51,6 +50,7 @@ from tests.scanning.made import (  # noqa: E402
     marked,
     marked_blocks,
 )
+from tests.stopped import run_stopped  # noqa: E402
 
 Run = Callable[..., Outcome]
 # Half of what one of them promotes, another does: a mark of one says nothing of the others.
@@ -172,7 +172,9 @@ def test_pieces_and_workers_change_nothing(
 
 
 @pytest.mark.slow
-def test_a_killed_scan_goes_on_and_nobody_can_tell(tmp_path: Path) -> None:
+def test_a_killed_scan_goes_on_and_nobody_can_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kill -9 at several places: the bytes of both results are those of a run without it."""
     rng = np.random.default_rng(8)
     folder = key_folder(tmp_path / "keys", KEYS)
@@ -182,37 +184,36 @@ def test_a_killed_scan_goes_on_and_nobody_can_tell(tmp_path: Path) -> None:
     for number in range(3):
         (inputs / f"{number}.fa").write_bytes(one * 40)
     (inputs / "3.fa.gz").write_bytes(gzip.compress(one * 20, 1))
-    small = "from patternmark.scanning import sizes; sizes.PIECE = 2**17; "
-    small += "from patternmark.cli import main; main()"
-    environment = os.environ | {"PATTERNMARK_ALLOW_OPEN_KEY": "1"}
+    small = "from patternmark.scanning import sizes; sizes.PIECE = 2**17\n"
+    monkeypatch.setenv("PATTERNMARK_ALLOW_OPEN_KEY", "1")
 
     def command(output: Path, *more: str) -> list[str]:
-        start = [sys.executable, "-c", small, "scan", str(inputs), "--keys", str(folder)]
-        return [*start, "-o", str(output), "--workers", "2", *more]
+        options = ["scan", str(inputs), "--keys", str(folder), "--workers", "2"]
+        return [*options, "-o", str(output), *more]
+
+    def finish(*arguments: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-c", f"{small}from patternmark.cli import main; main()"]
+        return subprocess.run([*program, *arguments], check=False, capture_output=True, text=True)
 
     whole = tmp_path / "whole.parquet"
-    subprocess.run(command(whole), check=True, env=environment)
+    assert finish(*command(whole)).returncode == 0
     assert len(hits_of(whole)) == 140
     killed = tmp_path / "killed.parquet"
     done = tmp_path / "killed.parquet.scan" / "pieces.jsonl"
     lines, resume = 0, []
-    for wanted in (1, 30, 90):
-        process = subprocess.Popen(command(killed, *resume), env=environment)
-        while process.poll() is None:
-            lines = done.read_bytes().count(b"\n") if done.exists() else 0
-            if lines >= wanted:
-                break
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    for more in (1, 29, 60):
+        stopped = run_stopped(
+            signal.SIGKILL, "patternmark.io.kept:Kept.add", more, *command(killed, *resume),
+            first=small,
+        )  # fmt: skip
+        assert stopped.returncode == -signal.SIGKILL
+        lines += more
+        assert done.read_bytes().count(b"\n") == lines
         resume = ["--resume"]
-    assert lines >= 90
-    again = subprocess.run(
-        command(killed), check=False, env=environment, capture_output=True, text=True
-    )
+    again = finish(*command(killed))
     assert again.returncode == 2
     assert "--resume" in again.stderr
-    subprocess.run(command(killed, "--resume"), check=True, env=environment)
+    assert finish(*command(killed, "--resume")).returncode == 0
     assert killed.read_bytes() == whole.read_bytes()
     manifests = [file.with_name(f"{file.name}.json").read_bytes() for file in (killed, whole)]
     assert manifests[0] == manifests[1]

@@ -50,9 +50,7 @@ FASTA_BITS = [
     b"\xff",
     b"@",
 ]
-QUICK = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def rows(found: Iterable[Piece]) -> tuple[list[Row], list[str]]:

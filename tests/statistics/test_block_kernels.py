@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark.core.alphabet import PROTEIN
@@ -62,7 +62,6 @@ def draw_chain(
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     length=st.sampled_from([0, 1, 2, 3, 5, 8, 17, 40, 130]),
     nonces=st.integers(1, 4),
@@ -104,7 +103,6 @@ def test_a_look_leaves_out_terms_and_adds_none(compiled):
                     assert found[0, component] < everything[0, component] - 5.0
 
 
-@settings(max_examples=30, deadline=None)
 @given(length=st.integers(0, 30), longest=st.integers(0, 7), seed=st.integers(0, 2**32 - 1))
 def test_denominators_are_products_over_pairs(length, longest, seed):
     chain = draw_chain(np.random.default_rng(seed), length)

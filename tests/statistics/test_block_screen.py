@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from patternmark.core.alphabet import PROTEIN
@@ -60,7 +60,6 @@ def cut(chain: BlockChain, begin: int, end: int) -> BlockChain:
     ))  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     length=st.sampled_from([0, 1, 2, 3, 31, 32, 33, 70, 200]),
     nonces=st.integers(1, 70),

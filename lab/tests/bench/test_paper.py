@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +22,9 @@ from patternmark_lab.bench.paper.page import to_markdown
 from patternmark_lab.bench.paper.plan import OURS, PUBLISHED, SIZES, num_steps
 from patternmark_lab.bench.paper.run import TASKS, Setup, run_paper_benchmark
 from patternmark_lab.bench.paper.verdicts import missing_attacks
-from tests.conftest import Outcome, start
+from tests.conftest import Outcome
 from tests.models.published import weights
+from tests.stopped import run_stopped
 
 Run = Callable[..., Outcome]
 
@@ -127,17 +127,11 @@ def test_translation_from_the_command_line(
     command += ["--device", "cpu", "-o", output, "--json"]
     file = output / "paper-work" / "translations-smoke.jsonl"
     # Ctrl-C once: the same command goes on.
-    process = start(*command)
-    deadline = time.monotonic() + 120
-    while not file.exists() or file.read_bytes().count(b"\n") < 3:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == STOPPED
-    assert f"stopped: what is finished is in {file.parent}" in said
+    stopped = run_stopped(signal.SIGINT, "patternmark.io.kept:Kept.add", 3, *command)
+    assert stopped.returncode == STOPPED
+    assert f"stopped: what is finished is in {file.parent}" in stopped.stderr
     kept = file.read_bytes()
+    assert kept.count(b"\n") == 3
     done = run(*command)
     assert done.status == 0, done.err
     assert file.read_bytes().startswith(kept)

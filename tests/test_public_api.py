@@ -6,7 +6,7 @@ import patternmark
 PUBLIC = [
     "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
     "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
-    "SequenceError", "Status", "Turns", "Verdict", "__version__", "combine", "detect",
+    "SequenceError", "Status", "Turns", "Verdict", "__version__", "combine", "design", "detect",
     "detect_stream", "load_key", "save_key",
 ]  # fmt: skip
 

@@ -47,11 +47,13 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
     "combine": "detecting",
+    "design": "designing",
     "detect": "detecting",
     "detect_stream": "detecting",
 }
@@ -76,6 +78,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "combine",
+    "design",
     "detect",
     "detect_stream",
     "load_key",

@@ -30,6 +30,7 @@ GivenKey = Key | PathLike[str] | str
 
 # Hears what is being done, how far it is, and the total if it is known.
 Progress = Callable[[str, int, int | None], None]
+Tell = Callable[[object], None]  # hears in words what is being done
 
 
 class ReadOptions(TypedDict, total=False):
@@ -48,6 +49,16 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 def warn_in_python(message: object) -> None:
     """Warn as Python does: `warnings.filterwarnings` can make it an error, or silence it."""
     warnings.warn(str(message), PatternmarkWarning, stacklevel=2)
+
+
+def key_of(key: GivenKey) -> Key:
+    """Return a key with its secret."""
+    return key_and_folder(key)[0]
+
+
+def key_file_of(key: GivenKey | None) -> Path | None:
+    """Return the file of a key that was given as a file: a counter of nonces lies beside it."""
+    return None if key is None or isinstance(key, Key) else Path(key)
 
 
 def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:

@@ -7,7 +7,7 @@ PUBLIC = [
     "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
     "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
     "SequenceError", "Status", "Turns", "Verdict", "__version__", "combine", "design", "detect",
-    "detect_stream", "load_key", "save_key", "translate",
+    "detect_stream", "load_key", "save_key", "scan", "translate",
 ]  # fmt: skip
 
 

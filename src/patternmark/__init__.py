@@ -49,6 +49,7 @@ from patternmark.results import Status, Verdict
 if TYPE_CHECKING:
     from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
+    from patternmark.api.scanning import scan
     from patternmark.api.translating import translate
 
 # Where functions stand: they are imported when they are first used.
@@ -57,6 +58,7 @@ _FUNCTIONS = {
     "design": "designing",
     "detect": "detecting",
     "detect_stream": "detecting",
+    "scan": "scanning",
     "translate": "translating",
 }
 
@@ -85,6 +87,7 @@ __all__ = [
     "detect_stream",
     "load_key",
     "save_key",
+    "scan",
     "translate",
 ]
 

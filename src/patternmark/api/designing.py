@@ -15,7 +15,6 @@ from patternmark._version import __version__
 from patternmark.api.given import (
     GivenKey,
     Progress,
-    Tell,
     key_file_of,
     key_of,
     no_progress,
@@ -151,7 +150,7 @@ class Designing:
         output: Path | None = None,
         overwrite: bool = False,
         warn: Warn = warn_in_python,
-        report: Tell = _log.info,
+        report: Warn = _log.info,
     ) -> None:
         _require_torch()
         from patternmark.designing.fasta_file import (  # noqa: PLC0415  # needs torch

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import Any, NamedTuple, TypedDict, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,19 @@ from patternmark.io.records import Record
 
 Sequence = str | list[int] | NDArray[np.integer[Any]]
 Given = Sequence | PathLike[str] | Mapping[str, Sequence] | Iterable[Any]
-GivenKey = Key | PathLike[str] | str
+
+
+class KeyOfFile(NamedTuple):
+    """A key that was loaded from a file, and where that is."""
+
+    key: Key
+    file: Path
+
+
+GivenKey = Key | KeyOfFile | PathLike[str] | str
 
 # Hears what is being done, how far it is, and the total if it is known.
 Progress = Callable[[str, int, int | None], None]
-Tell = Callable[[object], None]  # hears in words what is being done
 
 
 class ReadOptions(TypedDict, total=False):
@@ -58,6 +66,8 @@ def key_of(key: GivenKey) -> Key:
 
 def key_file_of(key: GivenKey | None) -> Path | None:
     """Return the file of a key that was given as a file: a counter of nonces lies beside it."""
+    if isinstance(key, KeyOfFile):
+        return key.file
     return None if key is None or isinstance(key, Key) else Path(key)
 
 
@@ -65,6 +75,8 @@ def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:
     """Return a key with its secret, and the folder of its file if it was given as a file."""
     if isinstance(key, Key):
         return key, None
+    if isinstance(key, KeyOfFile):
+        return key.key, key.file.parent
     file = Path(key)
     return load_key(file, with_secret=True), file.parent
 

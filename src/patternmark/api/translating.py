@@ -357,7 +357,11 @@ def translate(
     if key is None and (delta is not None or payload is not None):
         raise ParameterError("delta=X and payload=N need a key")
     file = Path(texts) if isinstance(texts, PathLike) else None
-    lines = _lines_of(texts) if file is None else lines_to_translate(file, output, warn)
+    if isinstance(texts, PathLike):
+        sources = lines = lines_to_translate(Path(texts), output, warn)
+    else:
+        sources = [texts] if isinstance(texts, str) else list(texts)
+        lines = _lines_of(sources)
     job = Translating(
         lines,
         None if key is None else Marker(key_of(key), delta=delta, payload=payload),
@@ -372,16 +376,14 @@ def translate(
     job.run(options.get("progress", no_progress))
     verdicts = job.verdicts()
     judged: Iterable[Verdict | None] = [None] * len(lines) if verdicts is None else verdicts
-    sources = [texts] if isinstance(texts, str) else lines if file else list(texts)
     rows = zip(sources, job.texts, judged, strict=True)
     found = [TranslatedText(str(n), *row) for n, row in enumerate(rows, start=1)]
     return found[0] if isinstance(texts, str) else Translations(found, job.summary(verdicts))
 
 
-def _lines_of(texts: str | Iterable[str]) -> list[str]:
+def _lines_of(texts: list[str]) -> list[str]:
     """Return texts as lines: what breaks lines must not do so in the output."""
-    every = [texts] if isinstance(texts, str) else list(texts)
-    for number, text in enumerate(every, start=1):
+    for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise ParameterError(f"text {number} is a {type(text).__name__}: give texts as str")
-    return [" ".join(text.split()) for text in every]
+    return [" ".join(text.split()) for text in texts]

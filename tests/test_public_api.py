@@ -7,7 +7,8 @@ PUBLIC = [
     "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
     "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
     "SequenceError", "Status", "Turns", "Verdict", "__version__", "calibrate",
-    "combine", "detect", "detect_stream", "identify", "load_key", "locate", "power", "save_key",
+    "combine", "design", "detect", "detect_stream", "identify", "load_key", "locate", "power",
+    "save_key", "scan", "translate",
 ]  # fmt: skip
 
 

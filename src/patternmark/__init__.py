@@ -47,9 +47,12 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
     from patternmark.api.planning import calibrate, power
+    from patternmark.api.scanning import scan
     from patternmark.api.searching import identify, locate
+    from patternmark.api.translating import translate
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
@@ -58,8 +61,11 @@ _FUNCTIONS = {
     "locate": "searching",
     "power": "planning",
     "combine": "detecting",
+    "design": "designing",
     "detect": "detecting",
     "detect_stream": "detecting",
+    "scan": "scanning",
+    "translate": "translating",
 }
 
 __all__ = [
@@ -83,6 +89,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "combine",
+    "design",
     "detect",
     "detect_stream",
     "identify",
@@ -90,6 +97,8 @@ __all__ = [
     "locate",
     "power",
     "save_key",
+    "scan",
+    "translate",
 ]
 
 

@@ -59,6 +59,18 @@ def warn_in_python(message: object) -> None:
     warnings.warn(str(message), PatternmarkWarning, stacklevel=2)
 
 
+def key_of(key: GivenKey) -> Key:
+    """Return a key with its secret."""
+    return key_and_folder(key)[0]
+
+
+def key_file_of(key: GivenKey | None) -> Path | None:
+    """Return the file of a key that was given as a file: a counter of nonces lies beside it."""
+    if isinstance(key, KeyOfFile):
+        return key.file
+    return None if key is None or isinstance(key, Key) else Path(key)
+
+
 def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:
     """Return a key with its secret, and the folder of its file if it was given as a file."""
     if isinstance(key, Key):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from patternmark.cli.lines import refuse_own_input
 from patternmark.cli.options import (
     ATTACK,
     INPUT,
@@ -33,6 +32,7 @@ from patternmark.cli.options import (
 from patternmark.cli.output import STOPPED, Verbose, results, say, warn
 from patternmark.designing.network import load_network
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.lines import refuse_own_input
 from patternmark.io.records import input_name
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from patternmark.cli.lines import read_lines, writing
 from patternmark.cli.output import progress, warn
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.core.keyfile import load_key
 from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.items import RecordSource
+from patternmark.io.lines import read_lines, writing
 from patternmark.io.records import Problem, Record, input_name, read_records
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def looks_like_fasta(file: Path) -> bool:
 
 def text_units(file: Path) -> Iterator[Unit]:
     """Read a text from each line; empty ones stay."""
-    for number, line in enumerate(read_lines(file, "it is left empty"), start=1):
+    for number, line in enumerate(read_lines(file, "it is left empty", warn), start=1):
         yield Unit(f"line-{number}", line, number)
 
 

@@ -32,16 +32,22 @@ errors = Console(stderr=True, emoji=False)
 
 # The library speaks of Python's parameters, such as overwrite=True, format='lines' or weights=FILE;
 # here they are options.
+_SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligomer|dna)=True\b")
 _PARAMETER = re.compile(
-    r"\b(overwrite|resume|format|tokenizer|weights|chains|null_keys|exact|draws|seed|strict|m|null|"
-    r"detector|count_repeats|backbone|fpr|fdr|tpr|delta|length|dna)=(?:True\b|'([^']*)'|([A-Z]+)\b)"
+    r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
+    r"output|delta|length|payload|passes|temperature|iterations|length_beam|count|batch|engine|"
+    r"workers)=(?:'([^']*)'|([A-Z]+)\b)"
 )
-_RANK = "rank=True"  # whose option has another name
+_OTHER_NAMES = {  # of what is not called the same in Python
+    "rank=True": "--null keys",
+    "patternmark.combine": "patternmark detect --combine",
+    "patternmark.alphabet": "keygen --alphabet",
+}
 
 
 def _option_in_place_of(found: re.Match[str]) -> str:
-    name, quoted, placeholder = found.groups()
-    return " ".join(filter(None, [f"--{name.replace('_', '-')}", quoted, placeholder]))
+    name, *value = found.groups()
+    return " ".join(filter(None, [f"--{name.replace('_', '-')}", *value]))
 
 
 def for_command_line(message: object) -> str:
@@ -52,7 +58,10 @@ def for_command_line(message: object) -> str:
     >>> for_command_line("exists: pass overwrite=True, or give weights=FILE")
     'exists: pass --overwrite, or give --weights FILE'
     """
-    return _PARAMETER.sub(_option_in_place_of, str(message).replace(_RANK, "--null keys"))
+    text = str(message)
+    for in_python, here in _OTHER_NAMES.items():
+        text = text.replace(in_python, here)
+    return _PARAMETER.sub(_option_in_place_of, _SWITCH.sub(_option_in_place_of, text))
 
 
 def warn(message: object) -> None:

@@ -1,8 +1,12 @@
-"""The FASTA file of a design run and its manifest: finished work is never lost or done twice."""
+"""Where the designs of a run go, with its manifest: to memory, or to a FASTA file.
+
+In a file, finished work is never lost or done twice.
+"""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +32,92 @@ _OTHER_FILE = "choose another file, or pass overwrite=True"
 _SETTINGS = ("key_id", "weights", "parameters")  # of the manifest; runs that differ do not mix
 
 
-class DesignFile:
+class DesignTarget(ABC):
+    """Where designs go, and the manifest of how they were made."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run that made the manifest: the one given, or the one drawn."""
+        given: int | None = self.manifest.parameters["seed"]
+        return self.manifest.drawn_seed if given is None else given
+
+    def first_number(self, name: str, take: Callable[[], int]) -> int:
+        """Return the number that was taken for a structure; take one if none was."""
+        if name not in self.manifest.nonce_numbers:
+            numbers = {**self.manifest.nonce_numbers, name: take()}
+            self.manifest = replace(self.manifest, nonce_numbers=numbers)
+            self._note_numbers()
+        return self.manifest.nonce_numbers[name]
+
+    def is_finished(self, name: str, sha256: str) -> bool:
+        """Say whether a structure is done; refuse another structure of the same name."""
+        for structure in self.manifest.structures:
+            if structure.name == name:
+                if structure.sha256 != sha256:
+                    raise InputError(
+                        f"{name}: {self._place} already has designs on another structure of this "
+                        f"name ({structure.file}): rename one of them"
+                    )
+                return True
+        return False
+
+    @property
+    @abstractmethod
+    def _place(self) -> str:
+        """Name the target in messages."""
+
+    @property
+    def kept(self) -> str:
+        """Say what is safe when a run ends early, and how to continue."""
+        return "nothing was written"
+
+    @abstractmethod
+    def _note_numbers(self) -> None:
+        """Keep the numbers that were taken, where they must outlive the run."""
+
+    @abstractmethod
+    def append(
+        self,
+        plan: DesignPlan,
+        file: Path,
+        sha256: str,
+        native: Design,
+        designs: Sequence[Design],
+    ) -> None:
+        """Add the native sequence and the designs of one structure."""
+
+
+class DesignsInMemory(DesignTarget):
+    """Keeps designs in memory: nothing is written."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
+        self.designs: list[tuple[DesignPlan, Design]] = []  # natives are those of index 0
+
+    @property
+    def _place(self) -> str:
+        return "this run"
+
+    def _note_numbers(self) -> None:
+        """The manifest in memory has them."""
+
+    def append(
+        self,
+        plan: DesignPlan,
+        file: Path,
+        sha256: str,
+        native: Design,
+        designs: Sequence[Design],
+    ) -> None:
+        """Add the native sequence and the designs of one structure."""
+        self.manifest = _with_structure(self.manifest, plan, file, sha256)
+        self.designs += [(plan, design) for design in (native, *designs)]
+
+
+class DesignFile(DesignTarget):
     """Appends structures to a FASTA file one by one; after a crash it goes on where it stopped.
 
     The manifest says how many bytes of the FASTA file belong to finished structures. It is
@@ -37,9 +126,9 @@ class DesignFile:
     """
 
     def __init__(self, path: Path, manifest: Manifest, *, overwrite: bool = False) -> None:
+        super().__init__(manifest)
         self.path = path
         self._manifest_path = manifest_path(path)
-        self._manifest = manifest
         self._overwrite = self._has_old = overwrite
         try:
             if path.exists() and not path.is_file():
@@ -47,7 +136,7 @@ class DesignFile:
             if not path.parent.exists():
                 raise InputError(f"{path}: there is no folder {path.parent}: make it first")
             if not overwrite:
-                self._manifest = self._continued(manifest)
+                self.manifest = self._continued(manifest)
             path.open("ab").close()  # asked before the first structure is designed, not after it
             if not overwrite:
                 self._begin()
@@ -68,8 +157,8 @@ class DesignFile:
 
     def _begin(self) -> None:
         # In this order: a manifest that promises more than the file holds could not be continued.
-        write_manifest(self._manifest, self._manifest_path)
-        os.truncate(self.path, self._manifest.fasta_bytes)
+        write_manifest(self.manifest, self._manifest_path)
+        os.truncate(self.path, self.manifest.fasta_bytes)
         self._has_old = False
 
     def _continued(self, wanted: Manifest) -> Manifest:
@@ -96,54 +185,27 @@ class DesignFile:
         return found
 
     @property
-    def model_name(self) -> str:
-        return self._manifest.weights["name"]
+    def _place(self) -> str:
+        return str(self.path)
 
-    @property
-    def seed(self) -> int | None:
-        """The seed of the run that this file goes on with: the one given, or the one drawn."""
-        given: int | None = self._manifest.parameters["seed"]
-        return self._manifest.drawn_seed if given is None else given
-
-    def first_number(self, name: str, take: Callable[[], int]) -> int:
-        """Return the number that was taken for a structure; take one if none was."""
-        if name not in self._manifest.nonce_numbers:
-            numbers = {**self._manifest.nonce_numbers, name: take()}
-            self._manifest = replace(self._manifest, nonce_numbers=numbers)
-            if not self._has_old:
-                self._write(self._manifest)
-        return self._manifest.nonce_numbers[name]
-
-    def is_finished(self, name: str, sha256: str) -> bool:
-        """Say whether a structure is done; refuse another structure of the same name."""
-        for structure in self._manifest.structures:
-            if structure.name == name:
-                if structure.sha256 != sha256:
-                    raise InputError(
-                        f"{name}: {self.path} already has designs on another structure of this "
-                        f"name ({structure.file}): rename one of them"
-                    )
-                return True
-        return False
+    def _note_numbers(self) -> None:
+        if not self._has_old:
+            self._write(self.manifest)
 
     def append(
         self,
         plan: DesignPlan,
         file: Path,
         sha256: str,
-        native_facts: str,
+        native: Design,
         designs: Sequence[Design],
     ) -> None:
         """Write the native sequence and the designs of one structure."""
-        text = "".join(self._records(plan, native_facts, designs)).encode()
-        structure = DesignedStructure(plan.backbone.name, str(file), sha256, _masks(plan))
-        longer = replace(
-            self._manifest,
-            structures=(*self._manifest.structures, structure),
-            fasta_bytes=self._manifest.fasta_bytes + len(text),
-        )
+        text = "".join(self._records(plan, native, designs)).encode()
+        longer = _with_structure(self.manifest, plan, file, sha256)
+        longer = replace(longer, fasta_bytes=longer.fasta_bytes + len(text))
         self._write(longer, text)
-        self._manifest = longer
+        self.manifest = longer
 
     def _write(self, manifest: Manifest, text: bytes = b"") -> None:
         """Append text and replace the manifest, or leave both as they are and say so."""
@@ -158,27 +220,27 @@ class DesignFile:
         except OSError as error:
             if not self._has_old:
                 with suppress(OSError):  # half a structure would pass for a whole one
-                    os.truncate(self.path, self._manifest.fasta_bytes)
+                    os.truncate(self.path, self.manifest.fasta_bytes)
             raise PatternmarkError(
                 f"{self.path}: cannot be written: {error.strerror}; {self.kept}"
             ) from None
 
-    def _records(self, plan: DesignPlan, native_facts: str, designs: Sequence[Design]) -> list[str]:
-        temperature = self._manifest.parameters["temperature"]
-        mark = f", wm={self._manifest.key_id}" if self._manifest.key_id else ""
-        records = [
-            f">{plan.backbone.name}, {native_facts}\n{_letters(plan, plan.backbone.sequence)}\n"
-        ]
+    def _records(self, plan: DesignPlan, native: Design, designs: Sequence[Design]) -> list[str]:
+        temperature = self.manifest.parameters["temperature"]
+        mark = f", wm={self.manifest.key_id}" if self.manifest.key_id else ""
+        seed = None if self.manifest.key_id else self.seed
+        facts = _native_header(plan, native, self.manifest.weights["name"], seed)
+        records = [f">{plan.backbone.name}, {facts}\n{letters_of(plan, native)}\n"]
         for design in designs:
             records.append(
                 f">T={temperature}, sample={design.index}, score={design.score:.4f}, "
                 f"global_score={design.global_score:.4f}, "
-                f"seq_recovery={design.recovery:.4f}{mark}\n{_letters(plan, design.sequence)}\n"
+                f"seq_recovery={design.recovery:.4f}{mark}\n{letters_of(plan, design)}\n"
             )
         return records
 
 
-def native_header(plan: DesignPlan, native: Design, model: str, seed: int | None) -> str:
+def _native_header(plan: DesignPlan, native: Design, model: str, seed: int | None) -> str:
     """Return the facts ProteinMPNN prints of a native sequence; of marked designs no seed."""
     context = [c for c in plan.backbone.chain_ids if c not in plan.chains]
     return (
@@ -188,9 +250,16 @@ def native_header(plan: DesignPlan, native: Design, model: str, seed: int | None
     )
 
 
-def _letters(plan: DesignPlan, sequence: np.ndarray) -> str:
-    chains = [sequence[plan.backbone.chain(c)] for c in plan.chains]
+def letters_of(plan: DesignPlan, design: Design) -> str:
+    """Return the letters of the designed chains, with `/` between them."""
+    chains = [design.sequence[plan.backbone.chain(c)] for c in plan.chains]
     return "/".join("".join(PROTEIN.letters[i] for i in chain) for chain in chains)
+
+
+def _with_structure(manifest: Manifest, plan: DesignPlan, file: Path, sha256: str) -> Manifest:
+    """Return the manifest with one more finished structure."""
+    structure = DesignedStructure(plan.backbone.name, str(file), sha256, _masks(plan))
+    return replace(manifest, structures=(*manifest.structures, structure))
 
 
 def _masks(plan: DesignPlan) -> tuple[ChainMask, ...]:

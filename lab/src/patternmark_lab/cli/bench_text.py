@@ -129,7 +129,7 @@ def text_validity(
     verbose: Verbose = False,
 ) -> None:
     """False positives of texts, to check the p-values: natural, hard and otherwise marked texts."""
-    from patternmark.cli.lines import read_lines
+    from patternmark.io.lines import read_lines
     from patternmark_lab.bench.corpora import read_corpora, read_sources, tokens_of
     from patternmark_lab.bench.text_validity import SCHEMES, run_text_validity_benchmark
     from patternmark_lab.bench.text_validity_page import to_markdown
@@ -144,7 +144,7 @@ def text_validity(
         result = run_text_validity_benchmark(
             corpora,
             {"German": german} if german else {},
-            [] if marked is None else read_lines(marked, "left out"),
+            [] if marked is None else read_lines(marked, "left out", warn),
             alphabet,
             encode,
             num_keys=keys,

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from patternmark.cli.output import warn
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.first_bytes import (
     BYTE_ORDER_MARK,
@@ -16,6 +15,7 @@ from patternmark.io.first_bytes import (
     looks_like_fasta,
     refuse_what_is_no_text,
 )
+from patternmark.io.items import Warn
 from patternmark.io.records import Problem, input_name
 
 _FIRST_BYTES = 4096
@@ -24,10 +24,10 @@ _FIRST_BYTES = 4096
 def refuse_own_input(input: Path, output: Path) -> None:
     """Refuse to write over what is read."""
     if input.exists() and output.exists() and output.samefile(input):
-        raise ParameterError(f"{output}: is the input file: choose another --output")
+        raise ParameterError(f"{output}: is the input file: choose another output=FILE")
 
 
-def read_lines(file: Path, consequence: str) -> list[str]:
+def read_lines(file: Path, consequence: str, warn: Warn) -> list[str]:
     """Read lines; those that are not UTF-8 are reported and left empty, so that lines stay aligned.
 
     `consequence` says what becomes of such a line.

@@ -1,0 +1,323 @@
+"""`scan`: which of millions of sequences carry the mark of one of many keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from patternmark.api.given import (
+    GivenKey,
+    Progress,
+    key_file_of,
+    key_of,
+    no_progress,
+    warn_in_python,
+)
+from patternmark.core.key import Key
+from patternmark.errors import KeyFileError, ParameterError
+from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.files import held, write_json
+from patternmark.io.items import Warn
+from patternmark.results import LN10, Result, Status, cells_of, p_value_of
+from patternmark.search.candidates import Candidate, keys_of_folder
+
+if TYPE_CHECKING:
+    from patternmark.scanning.file_scan import Result as Found
+
+GivenInputs = PathLike[str] | str | Iterable[PathLike[str] | str]
+GivenKeys = PathLike[str] | str | Mapping[str, Key] | Iterable[GivenKey]
+
+ENGINES = ("local", "ray")
+MODULES = ("numba", "pyarrow", "xxhash")  # of the scan extra
+PROBLEMS_WARNED = 20  # of those that were skipped; the manifest has more
+
+
+@dataclass(frozen=True, repr=False)
+class Hit(Result):
+    """A sequence that carries the mark of a key.
+
+    `log10_p_of_pair` is the p-value of this sequence and key; `p_value` and `log10_p` are corrected
+    for all pairs of the scan. `start` and `end` say which residues were judged.
+    """
+
+    id: str
+    file: str
+    offset: int
+    length: int
+    scored: int
+    key_id: str
+    key_name: str
+    detector: str
+    statistic: float
+    log10_p_of_pair: float
+    log10_p: float
+    start: int
+    end: int
+    signature: str
+    prediction: bool = True
+    status: Status = Status.MARKED
+    p_any: float | None = None  # a scan has none
+
+    @property
+    def p_value(self) -> float:
+        """The p-value, corrected for all pairs of the scan; never rounded down to 0."""
+        return p_value_of(self.log10_p * LN10)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hit as plain values, which JSON can hold."""
+        return asdict(self) | {"p_value": self.p_value}
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        return cells_of(self, self.id, file=self.file, key=self.key_name)
+
+
+@dataclass(frozen=True, repr=False)
+class ScanResult(Result):
+    """What a scan found: the file of hits, and the manifest beside it.
+
+    The manifest says what was scanned, what was skipped and why, and how all p-values are
+    distributed. `hits()` reads the hits one after another.
+    """
+
+    output: Path
+    manifest: dict[str, Any]
+    key_names: Mapping[str, str] = field(default_factory=dict)  # by key id
+
+    @property
+    def num_hits(self) -> int:
+        """How many pairs of a sequence and a key are hits."""
+        return int(self.manifest["hits"])
+
+    @property
+    def skipped(self) -> list[dict[str, Any]]:
+        """What could not be read: file, place, id and reason; of very many, the first ones."""
+        return list(self.manifest["skipped"])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no record was skipped and no key left out."""
+        return not (self.manifest["num_skipped"] or self.manifest["keys_left_out"])
+
+    def hits(self) -> Iterator[Hit]:
+        """Read the hits, in the order of files, records and keys."""
+        from pyarrow import parquet  # noqa: PLC0415  # the scan extra
+
+        signature = "; ".join(self.manifest["signatures"])
+        with parquet.ParquetFile(self.output) as file:
+            for batch in file.iter_batches():
+                for row in batch.to_pylist():
+                    yield self._hit(row, signature)
+
+    def _hit(self, row: dict[str, Any], signature: str) -> Hit:
+        same = ("id", "file", "offset", "length", "scored", "key_id", "detector", "statistic")
+        return Hit(
+            **{name: row[name] for name in same},
+            key_name=self.key_names.get(row["key_id"], row["key_id"]),
+            log10_p_of_pair=row["log10_p"],
+            log10_p=row["log10_p_corrected"],
+            start=row["segment_start"],
+            end=row["segment_end"],
+            signature=signature,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the manifest, which JSON can hold."""
+        return self.manifest
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        found = self.manifest
+        return {
+            "sequences": f"{found['records']:,}",
+            "keys": f"{len(found['keys']):,}",
+            "hits": f"{found['hits']:,}",
+            "skipped": f"{found['num_skipped']:,}" if found["num_skipped"] else "",
+            "output": str(self.output),
+        }
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """How a scan is run; the same names as the options of `patternmark scan`."""
+
+    sequence_column: str = "sequence"
+    fpr: float | None = None
+    fdr: float | None = None
+    resume: bool = False
+    workers: int = 1
+    device: str = "cpu"
+    engine: str = "local"
+    ray_address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.fpr is not None and self.fdr is not None:
+            raise ParameterError("give fpr=P or fdr=P, not both")
+        for value in (self.fpr, self.fdr):
+            if value is not None and not 0.0 < value < 1.0:
+                raise ParameterError(f"fpr=P and fdr=P must lie between 0 and 1, not {value}")
+        if self.engine not in ENGINES:
+            raise ParameterError(f"engine=NAME must be local or ray, not {self.engine!r}")
+        if self.workers < 1:
+            raise ParameterError(f"workers=N must be at least 1, not {self.workers}")
+
+    @property
+    def level(self) -> dict[str, float | None]:
+        """What is bounded, and by how much."""
+        return {"fpr": None if self.fdr is not None else self.fpr or DEFAULT_FPR, "fdr": self.fdr}
+
+
+def files_to_scan(inputs: GivenInputs, output: Path) -> tuple[str, ...]:
+    """Return the files of what was given; refuse an output that cannot be written."""
+    from patternmark.scanning.file_scan import expand, needs  # noqa: PLC0415  # as needed
+
+    for module in MODULES:
+        needs(module)
+    if output.is_dir():
+        raise ParameterError(f"{output}: is a folder: give output=FILE the name of a file")
+    some = [inputs] if isinstance(inputs, str | PathLike) else inputs
+    return expand([str(one) for one in some], output)
+
+
+class Scanning:
+    """Scans files for keys: hits and a manifest are written, unfinished work is kept."""
+
+    def __init__(
+        self,
+        files: tuple[str, ...],
+        candidates: Sequence[Candidate],
+        output: Path,
+        request: ScanRequest,
+        left_out: Sequence[str] = (),
+    ) -> None:
+        from patternmark.scanning.file_scan import Scan  # noqa: PLC0415  # the scan extra
+        from patternmark.scanning.keyset import KeySet  # noqa: PLC0415
+
+        self.output, self.work = output, output.with_name(f"{output.name}.scan")
+        self._names = {candidate.key.key_id: candidate.name for candidate in candidates}
+        self._request, self._left_out = request, list(left_out)
+        keys = KeySet([candidate.key for candidate in candidates], _place(request.device))
+        self._scan = Scan(files, keys, self.work, request.workers, request.sequence_column)
+
+    def run(self, warn: Warn = warn_in_python, progress: Progress = no_progress) -> ScanResult:
+        """Scan, write the hits and the manifest, and remove the work folder."""
+        from patternmark.scanning.result import (  # noqa: PLC0415  # the scan extra
+            corrected,
+            manifest,
+            signatures,
+            write_hits,
+        )
+
+        level = self._request.level
+        with held(self.work):  # a run that is still alive must not be continued
+            self._scan.begin(self._request.resume)
+            found = self._found(progress)
+            written = write_hits(corrected(found, **level), self.output, signatures(found, **level))
+            content = manifest(found, written, **level) | {"keys_left_out": self._left_out}
+            write_json(self.output.with_name(f"{self.output.name}.json"), content)
+            self._scan.end()
+        _warn_of_skipped(content, warn)
+        return ScanResult(self.output, content, self._names)
+
+    def _found(self, progress: Progress) -> Found:
+        from patternmark.scanning.cluster import run_on_ray  # noqa: PLC0415  # the scan extra
+
+        files = [Path(file) for file in self._scan.files]
+        # Of a pipe nobody knows how much is to come.
+        is_known = not any(str(file) == "-" or file.is_fifo() for file in files)
+        total = sum(file.stat().st_size for file in files if file.is_file()) if is_known else None
+        num_bytes = num_records = 0
+        progress("bytes", 0, total)
+
+        def step(size: int, records: int) -> None:
+            nonlocal num_bytes, num_records
+            num_bytes, num_records = num_bytes + size, num_records + records
+            progress("sequences", num_records, None)
+            progress("bytes", num_bytes, total)
+
+        if self._request.engine == "ray":
+            return run_on_ray(self._scan, step, self._request.ray_address)
+        return self._scan.run(step)
+
+
+def _place(device: str) -> str:
+    if device == "cpu":  # the usual one needs no torch
+        return device
+    from patternmark.models.device import pick_device  # noqa: PLC0415
+
+    return pick_device(device)
+
+
+def _warn_of_skipped(content: dict[str, Any], warn: Warn) -> None:
+    """Name what was left out, and why."""
+    for problem in content["skipped"][:PROBLEMS_WARNED]:
+        name = "".join(c if c.isprintable() else "?" for c in problem["id"])  # no terminal's orders
+        name = f" ({name})" if name else ""
+        warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
+    more = content["num_skipped"] - PROBLEMS_WARNED
+    if more > 0:
+        warn(f"and {more:,} more: see the manifest")
+
+
+def _candidates(keys: GivenKeys, warn: Warn) -> tuple[list[Candidate], list[str]]:
+    """Return the keys that were given, and what was wrong with those that cannot be used."""
+    left_out: list[str] = []
+
+    def hear(message: object) -> None:
+        warn(message)
+        if isinstance(message, KeyFileError):
+            left_out.append(str(message))
+
+    if isinstance(keys, str | PathLike):
+        return keys_of_folder(Path(keys), hear), left_out
+    if isinstance(keys, Mapping):
+        return [Candidate(key, name) for name, key in keys.items()], left_out
+    found = []
+    for given in keys:
+        key, file = key_of(given), key_file_of(given)
+        found.append(Candidate(key, file.stem if file else key.key_id, str(file) if file else None))
+    return found, left_out
+
+
+class ScanOptions(TypedDict, total=False):
+    """What `scan` can be told; `scan` explains each."""
+
+    sequence_column: str
+    fpr: float | None
+    fdr: float | None
+    resume: bool
+    workers: int
+    device: str
+    engine: str
+    ray_address: str | None
+
+
+def scan(
+    inputs: GivenInputs,
+    keys: GivenKeys,
+    output: PathLike[str] | str,
+    *,
+    warn: Warn = warn_in_python,
+    progress: Progress = no_progress,
+    **options: Unpack[ScanOptions],
+) -> ScanResult:
+    """Search many sequences for the marks of many keys.
+
+    `inputs` are files or folders: FASTA, FASTQ, Parquet, Arrow, packed or plain. `keys` is a folder
+    of key files, a mapping from names to keys, or many keys and key files. The hits are written to
+    `output` as Parquet, and a manifest beside it. Options:
+
+    - `fpr`: the chance of any false hit in the whole scan (0.001), or `fdr`: the expected share of
+      false hits;
+    - `sequence_column`: the column of Parquet and Arrow;
+    - `resume=True`: continue a scan that was stopped;
+    - `workers`, `device`, `engine`, `ray_address`: where the work is done;
+    - `warn`, `progress`: functions that hear of what is skipped, and of how far the work is.
+    """
+    request, file = ScanRequest(**options), Path(output)
+    files = files_to_scan(inputs, file)
+    candidates, left_out = _candidates(keys, warn)
+    return Scanning(files, candidates, file, request, left_out).run(warn, progress)

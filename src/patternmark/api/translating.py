@@ -1,0 +1,389 @@
+"""`translate`: German to English, every text with the mark of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import log
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, Unpack, overload
+
+import numpy as np
+
+from patternmark.api.detecting import judge_items
+from patternmark.api.given import (
+    GivenKey,
+    Progress,
+    key_file_of,
+    key_of,
+    no_progress,
+    warn_in_python,
+)
+from patternmark.core.marker import Marker
+from patternmark.core.secret import fresh_seed
+from patternmark.detector import Detector
+from patternmark.errors import InputError, ParameterError
+from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.folding import fold
+from patternmark.io.items import Item, Warn, warn_of_spelled_out
+from patternmark.io.lines import read_lines, refuse_own_input, writing
+from patternmark.io.nonce_counter import NonceCounter
+from patternmark.io.records import Record, input_name
+from patternmark.results import Result, Results, Status, Verdict, format_p
+
+if TYPE_CHECKING:
+    from patternmark.translation.decode import Decoding
+    from patternmark.translation.translator import Translator
+
+GivenTexts = str | PathLike[str] | Iterable[str]
+
+BATCH_LINES = {"cpu": 8, "cuda": 1024}  # that are translated, and written, together
+JUDGED_LINES = 2048  # that are judged together
+# About as many tokens as it takes at delta 3 until a mark is clear at 0.1 %: median of 209 lines,
+# 31. One of many nonces takes more, as a p-value is multiplied by their number.
+TOKENS_OF_A_MARK = 30
+MAX_PASSES = 20
+MAX_TEMPERATURE = 100.0
+CHARACTERS_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class TranslateRequest:
+    """How texts are translated; the same names as the options of `patternmark translate`."""
+
+    passes: int = 5
+    temperature: float = 0.0
+    iterations: int = 10
+    length_beam: int = 5
+    seed: int | None = None
+    weights: PathLike[str] | str | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise ParameterError(f"seed=N must be at least 0 and less than 2**63, not {self.seed}")
+        if not 1 <= self.passes <= MAX_PASSES:
+            raise ParameterError(f"passes=N must be 1 to {MAX_PASSES}, not {self.passes}")
+        if not 0.0 <= self.temperature <= MAX_TEMPERATURE:
+            raise ParameterError(
+                f"temperature=T must be 0 to {MAX_TEMPERATURE:g}, not {self.temperature}"
+            )
+        for name in ("iterations", "length_beam"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name}=N must be at least 1, not {getattr(self, name)}")
+
+    def decoding(self) -> Decoding:
+        """Return how the model decodes."""
+        from patternmark.translation.decode import Decoding  # noqa: PLC0415  # needs torch
+
+        return Decoding(self.iterations, self.length_beam, self.temperature)
+
+
+@dataclass(frozen=True, repr=False)
+class TranslatedText(Result):
+    """One translation. `verdict` is what `detect` says of its text; None where it has no mark."""
+
+    id: str
+    source: str
+    text: str
+    verdict: Verdict | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the translation as plain values, which JSON can hold."""
+        verdict = None if self.verdict is None else self.verdict.to_dict()
+        return {"id": self.id, "source": self.source, "text": self.text, "verdict": verdict}
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        is_long = len(self.text) > CHARACTERS_SHOWN
+        text = self.text[:CHARACTERS_SHOWN] + "..." if is_long else self.text
+        found = {"id": self.id, "text": repr(text)}
+        if self.verdict is None:
+            return found
+        return found | {"": self.verdict.status.in_words, "p": format_p(self.verdict.log10_p)}
+
+
+class Translations(Results[TranslatedText]):
+    """Translations in the order of the texts; `summary` says in how many the mark is found."""
+
+    def __init__(self, found: Iterable[TranslatedText], summary: str) -> None:
+        super().__init__(found)
+        self.summary = summary
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n{self.summary}"
+
+
+class Translating:
+    """Translates lines, some at a time, to memory or to a file."""
+
+    def __init__(
+        self,
+        lines: list[str],
+        marker: Marker | None,
+        request: TranslateRequest,
+        *,
+        file: Path | None = None,
+        key_file: Path | None = None,
+        output: Path | None = None,
+        overwrite: bool = False,
+        resume: bool = False,
+        warn: Warn = warn_in_python,
+    ) -> None:
+        from patternmark.models.device import pick_device  # noqa: PLC0415  # needs torch
+
+        self.lines, self._marker, self._request = lines, marker, request
+        self._output = output
+        self.texts = kept_lines(output, overwrite=overwrite, resume=resume) if output else []
+        self.num_kept = len(self.texts)
+        if self.num_kept > len(lines):
+            raise InputError(
+                f"{output}: has {self.num_kept} lines already, but {file or 'the texts'} "
+                f"only {len(lines)}"
+            )
+        self._counter = None
+        if marker is not None and key_file is not None and request.seed is None:
+            self._counter = NonceCounter.needed_for(marker, key_file, warn)
+        self._seed = fresh_seed() if request.seed is None else request.seed
+        where = pick_device(request.device)
+        self._batch = BATCH_LINES[where.split(":")[0]]
+        self._translator = _open(request.weights, where, marker)
+        self._warn_of_foreign(file, warn)
+
+    def _warn_of_foreign(self, file: Path | None, warn: Warn) -> None:
+        """Name lines in a language that the model does not know."""
+        from patternmark.io.tokenizer import knows_words  # noqa: PLC0415
+
+        translator = self._translator
+
+        def encode(text: str) -> list[int]:
+            return translator.codec.encode_batch([text])[0]
+
+        size = len(translator.vocabulary.tokens)
+        places = [
+            f"{'text' if file is None else 'line'} {number}"
+            for number, line in enumerate(self.lines, start=1)
+            if not knows_words(line, encode, size)
+        ]
+        name = "texts" if file is None else input_name(str(file))
+        tokenizer = translator.vocabulary.alphabet().name
+        consequence = "It is translated anyway, but expect no useful result"
+        warn_of_spelled_out(warn, name, places, tokenizer, consequence)
+
+    def run(self, progress: Progress = no_progress) -> None:
+        """Translate what is left; what is done is in `texts`, and in the output."""
+        counter, decoding = self._counter, self._request.decoding()
+        progress("translating", self.num_kept, len(self.lines))
+        with self._writing() as stream:
+            for start in range(self.num_kept, len(self.lines), self._batch):
+                part = self.lines[start : start + self._batch]
+                found = self._translator.translate(
+                    part,
+                    decoding,
+                    self._marker,
+                    seed=self._seed,
+                    passes=self._request.passes,
+                    nonces=counter.nonces(counter.take(len(part)), len(part)) if counter else None,
+                )
+                texts = [translation.text for translation in found]
+                if stream is not None:
+                    stream.write("".join(f"{text}\n" for text in texts).encode())
+                    stream.flush()
+                self.texts += texts
+                progress("translating", len(self.texts), len(self.lines))
+
+    def _writing(self) -> Any:
+        if self._output is None:
+            return nullcontext[BinaryIO | None](None)
+        return writing(self._output, append=self.num_kept > 0)
+
+    def verdicts(self) -> list[Verdict] | None:
+        """Judge all translations as `detect` will; None without a mark."""
+        if self._marker is None:
+            return None
+        judge = Detector(self._marker.key)
+        return [judged.verdict for batch in self._items() for judged in judge_items(judge, batch)]
+
+    def _items(self) -> Iterator[list[Item]]:
+        """Read the translations as a verifier reads them."""
+        for start in range(0, len(self.texts), JUDGED_LINES):
+            texts = self.texts[start : start + JUDGED_LINES]
+            folded = [fold(text) for text in texts]
+            ids = self._translator.codec.encode_batch([one.text for one in folded])
+            yield [
+                Item(
+                    "",
+                    Record(str(number), text, f"line {number}"),
+                    np.array(own, dtype=np.int64),
+                    None,
+                    folded=one.counts,
+                )
+                for number, (text, own, one) in enumerate(
+                    zip(texts, ids, folded, strict=True), start + 1
+                )
+            ]
+
+    def summary(self, verdicts: list[Verdict] | None) -> str:
+        """Say in how many lines `detect` finds the mark, and what helps in the others."""
+        if self._marker is None or verdicts is None:
+            return "without a mark"
+        return summary_of(self._marker, verdicts)
+
+
+def summary_of(marker: Marker, verdicts: Iterable[Verdict]) -> str:
+    """Say in how many texts the mark is found, and what helps in the others."""
+    with_text = [verdict for verdict in verdicts if verdict.length > 0]
+    found = sum(verdict.prediction for verdict in with_text)
+    carried = "" if marker.payload is None else f" with payload {marker.payload}"
+    advice = _advice(with_text, marker.key.circle.nonces)
+    return (
+        f"marked by key {marker.key.key_id}{carried}. The mark is found in {found} of "
+        f"{len(with_text)} lines at p <= {DEFAULT_FPR:g}{advice}"
+    )
+
+
+def _advice(verdicts: list[Verdict], nonces: int) -> str:
+    """Say in one sentence what helps where lines show no mark; nothing where all do."""
+    missed = [verdict for verdict in verdicts if not verdict.prediction]
+    hopeless = (Status.TOO_SHORT, Status.NOTHING_TO_SCORE)
+    least = round(TOKENS_OF_A_MARK * (1.0 + log(nonces) / -log(DEFAULT_FPR)))
+    short = sum(v.status in hopeless or v.num_tokens_scored < least for v in missed)
+    if short:
+        are = "1 line is" if short == 1 else f"{short} lines are"
+        own = "its" if short == 1 else "their"
+        fewer = "" if nonces == 1 else f", take a key with fewer than its {nonces:,} nonces"
+        return (
+            f". {are} too short (under {least} tokens) to carry a mark of {own} own: translate "
+            f"whole paragraphs{fewer}, or judge the file as a whole with 'patternmark.combine'"
+        )
+    return "; a larger delta=X marks more of them" if missed else ""
+
+
+def _open(folder: PathLike[str] | str | None, device: str, marker: Marker | None) -> Translator:
+    """Load the model; refuse a key that is not for its tokens."""
+    from patternmark.translation.translator import Translator  # noqa: PLC0415  # needs torch
+
+    translator = Translator.open(None if folder is None else Path(folder), device)
+    if marker is not None:
+        try:
+            translator.check_fit(marker)
+        except ParameterError as error:
+            raise ParameterError(f"{error} (see patternmark.alphabet)") from None
+    return translator
+
+
+def kept_lines(output: Path, *, overwrite: bool, resume: bool) -> list[str]:
+    """Return the lines of the output that stay; refuse to overwrite it unasked."""
+    if overwrite and resume:
+        raise ParameterError("give overwrite=True or resume=True, not both")
+    if str(output) == "-" or not output.exists() or overwrite:
+        return []
+    if not resume:
+        raise InputError(
+            f"{output}: already exists: use overwrite=True to replace it, or resume=True to "
+            "continue it"
+        )
+    try:
+        content = output.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
+        if len(whole) < len(content):
+            output.write_bytes(whole)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be continued: {error.strerror}") from None
+    return whole.decode("utf-8", errors="ignore").split("\n")[:-1]
+
+
+def lines_to_translate(file: Path, output: Path | None, warn: Warn) -> list[str]:
+    """Read the lines of a file, which must not be the output."""
+    if output is not None:
+        refuse_own_input(file, output)
+    return read_lines(file, "its translation is left empty", warn)
+
+
+class TranslateOptions(TypedDict, total=False):
+    """What `translate` can be told; `translate` explains each."""
+
+    output: PathLike[str] | str | None
+    overwrite: bool
+    resume: bool
+    delta: float | None
+    payload: int | None
+    passes: int
+    temperature: float
+    iterations: int
+    length_beam: int
+    seed: int | None
+    weights: PathLike[str] | str | None
+    device: str
+    warn: Warn
+    progress: Progress
+
+
+@overload
+def translate(  # type: ignore[overload-overlap]  # a str is many letters, and yet one text
+    texts: str, key: GivenKey | None, **options: Unpack[TranslateOptions]
+) -> TranslatedText: ...
+@overload
+def translate(
+    texts: GivenTexts, key: GivenKey | None, **options: Unpack[TranslateOptions]
+) -> Translations: ...
+def translate(
+    texts: GivenTexts, key: GivenKey | None, **options: Unpack[TranslateOptions]
+) -> TranslatedText | Translations:
+    """Translate German texts into English that carries the mark of a key.
+
+    `texts` is one text, many of them, or a file with one text per line (`Path`). `key` is a `Key`
+    for the model's tokenizer or the name of its file; None leaves the mark out. A translation is
+    one line, without the line breaks of its source. Options:
+
+    - `output`: write the translations to this file, line by line; `overwrite=True` replaces it,
+      `resume=True` continues a run that was stopped;
+    - `delta`, `payload`: the strength of the mark, and a number that it carries;
+    - `passes`: translate up to so many times, from a weak mark to `delta`, until it is clear (5);
+    - `temperature`, `iterations`, `length_beam`, `seed`: how the model decodes;
+    - `weights`: the folder of another model; `device`;
+    - `warn`, `progress`: functions that hear of bad lines, and of how far the work is.
+    """
+    import patternmark.translation  # noqa: F401, PLC0415  # an error that names the extra
+
+    asked = dict(options)
+    warn: Warn = options.get("warn", warn_in_python)
+    output = None if options.get("output") is None else Path(str(options["output"]))
+    delta, payload = options.get("delta"), options.get("payload")
+    names = TranslateRequest.__dataclass_fields__
+    request = TranslateRequest(**{name: asked[name] for name in names if name in asked})  # type: ignore[arg-type]
+    if key is None and (delta is not None or payload is not None):
+        raise ParameterError("delta=X and payload=N need a key")
+    file = Path(texts) if isinstance(texts, PathLike) else None
+    if isinstance(texts, PathLike):
+        sources = lines = lines_to_translate(Path(texts), output, warn)
+    else:
+        sources = [texts] if isinstance(texts, str) else list(texts)
+        lines = _lines_of(sources)
+    job = Translating(
+        lines,
+        None if key is None else Marker(key_of(key), delta=delta, payload=payload),
+        request,
+        file=file,
+        key_file=key_file_of(key),
+        output=output,
+        overwrite=options.get("overwrite", False),
+        resume=options.get("resume", False),
+        warn=warn,
+    )
+    job.run(options.get("progress", no_progress))
+    verdicts = job.verdicts()
+    judged: Iterable[Verdict | None] = [None] * len(lines) if verdicts is None else verdicts
+    rows = zip(sources, job.texts, judged, strict=True)
+    found = [TranslatedText(str(n), *row) for n, row in enumerate(rows, start=1)]
+    return found[0] if isinstance(texts, str) else Translations(found, job.summary(verdicts))
+
+
+def _lines_of(texts: list[str]) -> list[str]:
+    """Return texts as lines: what breaks lines must not do so in the output."""
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise ParameterError(f"text {number} is a {type(text).__name__}: give texts as str")
+    return [" ".join(text.split()) for text in texts]

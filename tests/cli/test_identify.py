@@ -49,7 +49,7 @@ def test_what_has_no_sub_keys_is_refused(
     public = run("key", "derive", tmp_path / "public.key", "--id", "a", "-o", out)
     blank = run("key", "derive", master, "--id", "a ", "-o", out)
     assert [adopted.status, public.status, blank.status] == [2, 2, 2]
-    assert "adopted parts, which no secret determines" in adopted.err
+    assert "adopted parts, which do not depend on the secret" in adopted.err
     assert "public half" in public.err
     assert "no name for a sub-key" in blank.err
     assert not out.exists()

@@ -170,9 +170,9 @@ def test_sixteen_bits_come_back_from_vllm(
         (65536, "carries payloads from 0 to 65535, not 65536: make one with more nonces"),
         (-1, "carries payloads from 0 to 65535, not -1"),
         (2**70, "carries payloads from 0 to 65535, not 1180591620717411303424"),
-        (3.7, "a payload is a whole number, not 3.7"),
-        ("3", "a payload is a whole number, not '3'"),
-        (True, "a payload is a whole number, not True"),
+        (3.7, "a payload must be a whole number, not 3.7"),
+        ("3", "a payload must be a whole number, not '3'"),
+        (True, "a payload must be a whole number, not True"),
     ],
 )
 def test_what_no_key_carries_is_refused(key: Key, payload: Any, message: str) -> None:

@@ -214,7 +214,7 @@ def test_a_server_that_was_told_to_mark_does_not_start_unmarked(
     parent.algorithm = SimpleNamespace(algo_name_to_cls={})  # type: ignore[attr-defined]
     for module in (ModuleType("sglang"), ModuleType("sglang.srt"), parent):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    with pytest.raises(SystemExit, match="there is this key file does not exist"):
+    with pytest.raises(SystemExit, match="this key file does not exist"):
         plugin()
 
 

@@ -48,7 +48,7 @@ def test_sglang_runs_the_plugin(
     plain = dict(package.algo_name_to_cls)
     monkeypatch.setattr(package, "algo_name_to_cls", dict(plain))
     monkeypatch.setenv("PATTERNMARK_KEY", str(tmp_path / "text.key"))
-    with pytest.raises(SystemExit, match="there is this key file does not exist"):
+    with pytest.raises(SystemExit, match="this key file does not exist"):
         plugins.load_plugins()
     save_key(words_key(secret), tmp_path / "text.key")
     monkeypatch.setattr(plugins, "_plugins_loaded", False)

@@ -155,7 +155,7 @@ def test_keys_it_is_not_made_for(
     save_key(Key.of(secret, Profile(tokens)), tmp_path / "turns.key")
     done = run("audit", designs, "--key", tmp_path / "turns.key")
     assert done.status == 2
-    assert "of the schemes paper and blocks" in done.err
+    assert "with the schemes paper and blocks" in done.err
     empty = tmp_path / "x.fa"
     empty.write_text(">a\nXXXX\n")
     nothing = run("audit", empty, "--scheme", "paper")

@@ -52,7 +52,7 @@ def test_what_has_no_sub_keys_is_refused(
     assert [adopted.status, public.status, blank.status] == [2, 2, 2]
     assert "adopted parts, which do not depend on the secret" in adopted.err
     assert "public half" in public.err
-    assert "no name for a sub-key" in blank.err
+    assert "cannot be the name of a sub-key" in blank.err
     assert not out.exists()
     assert secret.reveal_hex()[:8] not in adopted.err + public.err + blank.err
 

@@ -22,13 +22,13 @@ from patternmark.combination import (
     Rule,
     combine,
     shared_log_ratios,
-    similar_groups,
     spread_log_ratio,
 )
 from patternmark.core.reading import read_many
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
 from patternmark.evidence import fisher
+from patternmark.masks.similar import similar_groups
 from patternmark.statistics.block_ratio import BlockStatistic
 from tests.conftest import Outcome
 from tests.synthetic import marked, plain, text, vocabulary, write_fasta

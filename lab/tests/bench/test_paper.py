@@ -18,7 +18,7 @@ from patternmark.attacks import round_trip
 from patternmark.cli.output import STOPPED
 from patternmark_lab.bench.paper import plan
 from patternmark_lab.bench.paper.figures import _STYLES, draw_all
-from patternmark_lab.bench.paper.merge import merged
+from patternmark_lab.bench.paper.merge import merge
 from patternmark_lab.bench.paper.page import to_markdown
 from patternmark_lab.bench.paper.plan import OURS, PUBLISHED, SIZES, num_steps
 from patternmark_lab.bench.paper.run import TASKS, Setup, run_paper_benchmark
@@ -113,7 +113,7 @@ def test_one_scheme_is_measured_again(
     assert len(steps.heard) == num_steps(("protein",), SIZES["smoke"], (OURS,))
     assert {row["judge"] for row in part["protein"]["detection"]} == {OURS}
     # Its designs, keys and attacks are those that it has among all schemes.
-    again = merged(whole, part, (OURS,))
+    again = merge(whole, part, (OURS,))
     (rerun,) = again["protein"].pop("reruns")
     assert rerun["schemes"] == [OURS]
     assert as_text(again) == as_text(whole)
@@ -136,7 +136,7 @@ def test_translation_from_the_command_line(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == STOPPED
-    assert f"stopped: what is finished is in {file.parent}" in said
+    assert f"stopped: finished work is in {file.parent}" in said
     kept = file.read_bytes()
     done = run(*command)
     assert done.status == 0, done.err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from patternmark.errors import InputError
-from patternmark_lab.bench.paper.merge import merged
+from patternmark_lab.bench.paper.merge import merge
 from patternmark_lab.bench.paper.page import to_markdown
 from patternmark_lab.bench.paper.plan import NONE, OURS, PUBLISHED
 
@@ -51,7 +51,7 @@ def rerun_of(result: Result, schemes: tuple[str, ...], shift: float = 0.125) -> 
 
 def test_rows_of_one_scheme_are_replaced(measured: Result) -> None:
     before = copy.deepcopy(measured)
-    found = merged(measured, rerun_of(measured, (OURS,)), (OURS,))
+    found = merge(measured, rerun_of(measured, (OURS,)), (OURS,))
     assert measured == before  # nothing of it was changed
     assert found["version"] == before["version"]
     assert found["translation"] == before["translation"]
@@ -78,7 +78,7 @@ def test_rows_of_one_scheme_are_replaced(measured: Result) -> None:
 
 
 def test_quality_without_a_mark_stays_and_that_of_the_rerun_is_said(measured: Result) -> None:
-    found = merged(measured, rerun_of(measured, (OURS,)), (OURS,))["protein"]
+    found = merge(measured, rerun_of(measured, (OURS,)), (OURS,))["protein"]
     pairs = zip(measured["protein"]["quality"], found["quality"], strict=True)
     moved = {old["cell"] for old, new in pairs if old != new}
     assert moved == {f"{OURS}/{delta:g}" for delta in (0.5, 0.75, 1, 1.25, 1.5)}
@@ -90,15 +90,15 @@ def test_quality_without_a_mark_stays_and_that_of_the_rerun_is_said(measured: Re
 
 def test_the_page_says_which_rows_are_of_a_later_run(measured: Result) -> None:
     assert "of a later run" not in to_markdown(measured)
-    page = to_markdown(merged(measured, rerun_of(measured, (OURS,)), (OURS,)))
-    assert "**Proteins: rows and curves of `default` are of a later run**" in page
+    page = to_markdown(merge(measured, rerun_of(measured, (OURS,)), (OURS,)))
+    assert "**Proteins: rows and curves of `default` are from a later run**" in page
     assert "(marks: `scheme:new`)" in page
     assert "--task protein --schemes default --into docs/results/paper.json" in page
     assert "with patternmark 9.9" in page
 
 
 def test_a_scheme_takes_its_second_detector_along(measured: Result) -> None:
-    found = merged(measured, rerun_of(measured, (PUBLISHED,)), (PUBLISHED,))["protein"]
+    found = merge(measured, rerun_of(measured, (PUBLISHED,)), (PUBLISHED,))["protein"]
     changed = {judge for judge, own in found["thresholds"].items() if own == at_both(0.125)}
     assert changed == {PUBLISHED, "pattern-auto"}
     assert found["ablation_m"] == []  # what the rerun did not measure is no longer there
@@ -106,8 +106,8 @@ def test_a_scheme_takes_its_second_detector_along(measured: Result) -> None:
 
 def test_a_second_rerun_takes_the_place_of_the_first(measured: Result) -> None:
     both = (PUBLISHED, OURS)
-    first = merged(measured, rerun_of(measured, both), both)
-    second = merged(first, rerun_of(measured, (OURS,), 0.25), (OURS,))["protein"]
+    first = merge(measured, rerun_of(measured, both), both)
+    second = merge(first, rerun_of(measured, (OURS,), 0.25), (OURS,))["protein"]
     assert [run["schemes"] for run in second["reruns"]] == [[PUBLISHED], [OURS]]
     assert second["thresholds"][OURS] == at_both(0.25)
     assert second["thresholds"][PUBLISHED] == at_both(0.125)
@@ -118,12 +118,15 @@ def test_rows_on_other_material_are_refused(measured: Result, fact: str) -> None
     rerun = rerun_of(measured, (OURS,))
     rerun["protein"][fact] = [] if fact == "backbones" else 1
     with pytest.raises(InputError, match=rf"\({fact} differs\)"):
-        merged(measured, rerun, (OURS,))
+        merge(measured, rerun, (OURS,))
 
 
 def test_a_scheme_without_rows_is_named_and_its_first_rows_are_taken_in(measured: Result) -> None:
     new = "denmark-lexical"
-    assert f"there are no rows of `umr`, `{new}`; `{new}` only where" in to_markdown(measured)
+    assert (
+        f"these schemes were not measured: `umr`, `{new}`; `{new}` is measured only"
+        in to_markdown(measured)
+    )
     rerun = copy.deepcopy(measured)
     summary = rerun["translation"]
     for table in ("detection", "robustness", "lengths", "false_positives", "quality"):
@@ -137,10 +140,10 @@ def test_a_scheme_without_rows_is_named_and_its_first_rows_are_taken_in(measured
     for table in ("thresholds", "reached"):
         summary[table] = {new: summary[table]["lr-dwm"]}
     del rerun["protein"]
-    found = merged(measured, rerun, (new,))
+    found = merge(measured, rerun, (new,))
     before, after = (result["translation"]["detection"] for result in (measured, found))
     assert after[: len(before)] == before
     assert {row["judge"] for row in after[len(before) :]} == {new}
     page = to_markdown(found)
-    assert "there are no rows of `umr` (" in page
+    assert "these schemes were not measured: `umr` (" in page
     assert f"| `{new}`" in page

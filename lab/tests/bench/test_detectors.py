@@ -77,7 +77,7 @@ def test_designs_of_other_parameters_are_refused(
     with pytest.raises(InputError, match="marked with other parameters"):
         detector_designs.read_designs(file)
     file.write_text("[]")
-    with pytest.raises(InputError, match=r"designs\.json: no designs can be read"):
+    with pytest.raises(InputError, match=r"designs\.json: cannot be read as designs"):
         detector_designs.read_designs(file)
     assert "name structures to design on" in run("bench", "detectors").err
     refused = run("bench", "detectors", tmp_path, "--designs", file)

@@ -297,7 +297,7 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
     (folder / "scan-gpu.json").write_text(json.dumps(GPU))
     page = to_markdown(result_of(folder, natural=NATURAL, designs=designs | {"rows": rows}))
     assert "On a GPU, computed from [`results/scan-gpu.json`]" in page
-    assert "| two parts | 5.6 (5.6 to 5.8) | 33 min | $28 |" in page
+    assert "| paper's scheme | 5.6 (5.6 to 5.8) | 33 min | $28 |" in page
     assert "Repeats are not chance" in page
     assert "`auto` finds 45 designs, of which the first stage loses 15" in page
     assert all(len(line.split("|")) != 2 for line in page.splitlines())

@@ -77,7 +77,7 @@ def test_choices_that_do_not_exist(run: Run, data: Path) -> None:
     for option, value in (("--size", "huge"), ("--task", "music")):
         done = paper(run, data, option, value)
         assert done.status == 2
-        assert f"{option} is one of " in done.err
+        assert f"{option} must be one of " in done.err
         assert repr(value) in done.err
 
 

@@ -79,7 +79,7 @@ def test_designs_of_other_parameters_are_refused(
     file.write_text("[]")
     with pytest.raises(InputError, match=r"designs\.json: cannot be read as designs"):
         detector_designs.read_designs(file)
-    assert "name structures to design on" in run("bench", "detectors").err
+    assert "give structures to design on" in run("bench", "detectors").err
     refused = run("bench", "detectors", tmp_path, "--designs", file)
     assert "exists already" in refused.err
     assert "--designs FILE" in run("bench", "detectors", tmp_path, "--design-only").err

@@ -89,7 +89,7 @@ def test_quality_without_a_mark_stays_and_that_of_the_rerun_is_said(measured: Re
 
 
 def test_the_page_says_which_rows_are_of_a_later_run(measured: Result) -> None:
-    assert "of a later run" not in to_markdown(measured)
+    assert "from a later run" not in to_markdown(measured)
     page = to_markdown(merge(measured, rerun_of(measured, (OURS,)), (OURS,)))
     assert "**Proteins: rows and curves of `default` are from a later run**" in page
     assert "(marks: `scheme:new`)" in page

@@ -289,7 +289,7 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
     assert "`patternmark bench scale --proteins 1000000 --sample 8 -o docs`" in page
     assert "10,000,000,000 tests" in page
     assert "GPU" not in page
-    assert "Repeats are not chance" not in page
+    assert "Repeats pass the first stage" not in page
     assert "spread" not in page
     made = [(s, d, n, int(0.8 * n), -20.0) for s in SCHEMES for d in DELTAS for n in (90, 250, 450)]
     rows = [_row(s, d, made, -12.0, 9) for s in SCHEMES for d in DELTAS]
@@ -298,7 +298,7 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
     page = to_markdown(result_of(folder, natural=NATURAL, designs=designs | {"rows": rows}))
     assert "On a GPU, computed from [`results/scan-gpu.json`]" in page
     assert "| paper's scheme | 5.6 (5.6 to 5.8) | 33 min | $28 |" in page
-    assert "Repeats are not chance" in page
+    assert "Repeats pass the first stage" in page
     assert "`auto` finds 45 designs, of which the first stage loses 15" in page
     assert all(len(line.split("|")) != 2 for line in page.splitlines())
 

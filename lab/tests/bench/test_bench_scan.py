@@ -13,7 +13,7 @@ from patternmark.errors import PatternmarkError
 from patternmark_lab.bench import scan_gpu_page
 from patternmark_lab.bench.pages import page_of
 from patternmark_lab.bench.scan import in_turns, row
-from patternmark_lab.bench.scan_input import SCHEMES, gzipped, made_fasta
+from patternmark_lab.bench.scan_input import SCHEMES, compress_member, make_fasta
 from patternmark_lab.bench.scan_page import is_met, to_markdown
 from tests.conftest import Outcome
 
@@ -93,23 +93,23 @@ def test_a_gpu_that_counts_otherwise_is_found_out(monkeypatch: pytest.MonkeyPatc
 
     keys = numbered_keys("a test", SCHEMES["paper"], 40)
     screen = KeySet(keys, gpu.TORCH_ON_CPU)
-    found = same_on_both(made_fasta(100, 1), screen)
+    found = same_on_both(make_fasta(100, 1), screen)
     assert found["pairs"] == found["tally"][found["level"] - 1] > 0
     assert screen.passing == KeySet(keys).passing
     right = gpu.reaching
     monkeypatch.setattr(gpu, "reaching", lambda off, *rest: right(off + 2, *rest))
-    with pytest.raises(PatternmarkError, match=r"100 sequences, 40 keys: .* is not that of the"):
-        same_on_both(made_fasta(100, 1), screen)
+    with pytest.raises(PatternmarkError, match=r"100 sequences, 40 keys: .* differs from the"):
+        same_on_both(make_fasta(100, 1), screen)
 
 
 def test_input_is_the_same_for_a_seed() -> None:
-    content = made_fasta(50, 3)
-    assert content == made_fasta(50, 3) != made_fasta(50, 4)
+    content = make_fasta(50, 3)
+    assert content == make_fasta(50, 3) != make_fasta(50, 4)
     assert content.count(b">") == content.count(b"\n>") + 1 == 50
     lines = content.split(b"\n")
     assert {len(line) for line in lines if line.startswith(b">")} <= set(range(55, 66))
     assert max(len(line) for line in lines if not line.startswith(b">")) == 60
-    assert gzipped(content)[:2] == b"\x1f\x8b"
+    assert compress_member(content)[:2] == b"\x1f\x8b"
 
 
 def test_bare_passes_find_every_record() -> None:
@@ -117,7 +117,7 @@ def test_bare_passes_find_every_record() -> None:
     from patternmark.scanning.segments import padded
     from patternmark_lab.bench.scan_loops import boundaries, boundaries_by_lanes
 
-    content = made_fasta(30, 1) + b">a > b\n>\nAC>D\n>last"
+    content = make_fasta(30, 1) + b">a > b\n>\nAC>D\n>last"
     wanted = [0] + [i + 1 for i in range(len(content)) if content[i : i + 2] == b"\n>"]
     for find in (boundaries, boundaries_by_lanes):
         offsets = np.zeros(100, dtype=np.int64)

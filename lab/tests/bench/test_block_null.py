@@ -20,9 +20,9 @@ from patternmark.statistics.block_draws import random_words
 from patternmark.statistics.block_paths import num_blocks
 from patternmark.statistics.block_ratio import BACKBONE_MIXTURE, MIXTURE
 from patternmark_lab.bench.block_batch import likely_words, mixed_log_ratios
-from patternmark_lab.bench.block_null import Job, grid, jobs_of, measured, raised_c, table_of
+from patternmark_lab.bench.block_null import Job, grid, jobs_of, measure_jobs, raised_c, table_of
 from patternmark_lab.bench.block_null_page import to_markdown
-from patternmark_lab.bench.hard_sequences import CLASSES, made, windows
+from patternmark_lab.bench.hard_sequences import CLASSES, make_sequences, windows
 from tests.conftest import Outcome
 from tests.synthetic import plain, write_fasta
 
@@ -71,7 +71,7 @@ def test_likely_keys_show_what_fair_keys_show(letters: str, rng: np.random.Gener
 def test_classes_have_as_many_scored_letters_as_asked_for(rng: np.random.Generator) -> None:
     for name in CLASSES:
         for n in (30, 60, 101):
-            letters = made(name, n, 2, rng)
+            letters = make_sequences(name, n, 2, rng)
             assert ((pair_of_letter()[letters] >= 0).sum(axis=1) == n).all(), name
     chains = [PROTEIN.encode(plain(50, rng)), PROTEIN.encode(plain(20, rng))]
     texts = PROTEIN.decode(chains[0])
@@ -91,7 +91,7 @@ def test_the_table_is_the_largest_raised_c_of_any_length() -> None:
 def test_the_largest_c_is_found_between_the_values_that_are_shown(rng: np.random.Generator) -> None:
     """One letter has few values of E: the largest C is at one of them."""
     job = Job("R alone", 60, np.repeat(PROTEIN.encode("R" * 60)[None], 200, axis=0), 1, grid(60))
-    (row,) = measured([job], 1, lambda what: None)
+    (row,) = measure_jobs([job], 1, lambda what: None)
     assert row["largest"] > max(row["c"])
     log_e = mixed_log_ratios(job.letters, likely_words(job.letters, 3, rng), 3)
     at = row["largest_at"]
@@ -135,6 +135,6 @@ def test_jobs_repeat_and_seeds_differ(rng: np.random.Generator) -> None:
 
     def rows(seed: int) -> list[dict]:
         jobs = jobs_of(natural, [30], 4, seed, lambda n: np.array([0.0, 4.0]))[:3]
-        return measured(jobs, 1, lambda what: None)
+        return measure_jobs(jobs, 1, lambda what: None)
 
     assert rows(1) == rows(1) != rows(2)

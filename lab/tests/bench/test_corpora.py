@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from patternmark.errors import InputError
-from patternmark_lab.bench.corpora import BROWN, EUROPARL, INAUGURAL, cut, read_corpora
+from patternmark_lab.bench.corpora import BROWN, EUROPARL, INAUGURAL, cut_texts, read_corpora
 
 
 def write_zip(file: Path, content: dict[str, bytes]) -> None:
@@ -43,7 +43,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nltk_brown\.zip.*europarl\.de-en\.train\.tsv"):
         read_corpora(tmp_path)
     (tmp_path / "europarl.de-en.test.tsv").write_text("Ja.\tYes.\nNein. No.\n")
-    with pytest.raises(InputError, match="line 2: no tab"):
+    with pytest.raises(InputError, match="line 2: there is no tab"):
         read_corpora(tmp_path)
     (tmp_path / "nltk_brown.zip").write_bytes(b"no zip")
     with pytest.raises(InputError, match=r"nltk_brown\.zip: cannot be read as a zip file"):
@@ -56,10 +56,10 @@ def test_texts_follow_each_other(rng: np.random.Generator) -> None:
 
     documents = [" ".join(map(str, range(start, start + 205))) for start in (0, 1000)]
     documents.append("5 6 7")  # shorter than any text
-    texts = cut(documents, encode, (20, 30), 100, rng)
+    texts = cut_texts(documents, encode, (20, 30), 100, rng)
     assert all(20 <= len(text) <= 30 for text in texts)
     for start in (0, 1000):
         own = np.concatenate([text for text in texts if text[0] // 1000 == start // 1000])
         assert np.array_equal(own, np.arange(start, start + len(own)))
         assert 205 - 20 < len(own) <= 205
-    assert len(cut(documents, encode, (20, 30), 3, rng)) == 3
+    assert len(cut_texts(documents, encode, (20, 30), 3, rng)) == 3

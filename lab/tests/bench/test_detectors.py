@@ -74,20 +74,20 @@ def test_designs_of_other_parameters_are_refused(
 ) -> None:
     file = tmp_path / "designs.json"
     detector_designs.write_designs(synthetic(rng) | {"schemes": {"paper": "0"}}, file)
-    with pytest.raises(InputError, match="marked under other parameters"):
+    with pytest.raises(InputError, match="marked with other parameters"):
         detector_designs.read_designs(file)
     file.write_text("[]")
-    with pytest.raises(InputError, match=r"designs\.json: no designs can be read"):
+    with pytest.raises(InputError, match=r"designs\.json: cannot be read as designs"):
         detector_designs.read_designs(file)
-    assert "name structures to design on" in run("bench", "detectors").err
+    assert "give structures to design on" in run("bench", "detectors").err
     refused = run("bench", "detectors", tmp_path, "--designs", file)
-    assert "is there already" in refused.err
+    assert "exists already" in refused.err
     assert "--designs FILE" in run("bench", "detectors", tmp_path, "--design-only").err
 
 
 def test_windows_are_cut_to_their_name(rng: np.random.Generator) -> None:
     ids, host = np.arange(300) % 20, np.zeros(500, dtype=int)
     for length in (50, 100):
-        assert len(detectors.attacked(f"window of {length}", ids, host, rng)) == length
-    assert len(detectors.attacked("150 inside 450", ids, host, rng)) == 450
-    assert not np.array_equal(detectors.attacked("10 % indels", ids, host, rng), ids)
+        assert len(detectors.attack_design(f"window of {length}", ids, host, rng)) == length
+    assert len(detectors.attack_design("150 inside 450", ids, host, rng)) == 450
+    assert not np.array_equal(detectors.attack_design("10 % indels", ids, host, rng), ids)

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from patternmark_lab.bench.exchanges import agreement_after, pair_weights, shown_by, tournament
+from patternmark_lab.bench.exchanges import agreement_after, effect_of, pair_weights, tournament
 from patternmark_lab.bench.matchings import (
     best_matching,
     certain_share,
@@ -21,7 +21,7 @@ LOGITS = np.log([[0.4, 0.3, 0.2, 0.1]])  # the law of one position
 
 def test_two_letters_by_hand() -> None:
     """Laws 3:1, tripled: 9:1 for heads and 3:3 for tails, so 0.9 + 0.5 of the first letter."""
-    shown = shown_by(
+    shown = effect_of(
         np.log([[0.75, 0.25]]),
         np.array([[0, 1]]),
         np.array([[True]]),
@@ -40,7 +40,7 @@ def test_evidence_is_information_on_the_coin() -> None:
     pairs = np.array([[0, 2], [1, 3]])
     coins = np.array(list(product([True, False], repeat=2)))
     laws = np.repeat(LOGITS, len(coins), axis=0)
-    shown = shown_by(laws, pairs, coins, delta=0.2, temperature=0.1)
+    shown = effect_of(laws, pairs, coins, delta=0.2, temperature=0.1)
     joint = np.zeros((2, 2, 4))  # coin of each pair, letter
     for first, second in product([0, 1], repeat=2):
         raised = LOGITS[0].copy()
@@ -55,7 +55,7 @@ def test_evidence_is_information_on_the_coin() -> None:
 
 
 def test_no_mark_shows_and_costs_nothing() -> None:
-    shown = shown_by(LOGITS, np.array([[0, 1], [2, 3]]), np.array([[True, False]]), delta=0.0)
+    shown = effect_of(LOGITS, np.array([[0, 1], [2, 3]]), np.array([[True, False]]), delta=0.0)
     assert shown.rates == pytest.approx([0.5] * 4)
     assert shown.evidence == pytest.approx([0.0] * 4)
     assert shown.lost == pytest.approx(0.0)
@@ -63,7 +63,7 @@ def test_no_mark_shows_and_costs_nothing() -> None:
 
 def test_certain_positions_show_nothing() -> None:
     """A letter far ahead of all others comes out under either coin, and costs nothing."""
-    shown = shown_by(np.array([[9.0, 0.0]]), np.array([[0, 1]]), np.array([[True]]))
+    shown = effect_of(np.array([[9.0, 0.0]]), np.array([[0, 1]]), np.array([[True]]))
     assert shown.evidence == pytest.approx([0.0, 0.0], abs=1e-9)
     assert shown.lost == pytest.approx(0.0, abs=1e-9)
 

@@ -17,7 +17,7 @@ from patternmark.attacks import round_trip
 from patternmark.cli.output import STOPPED
 from patternmark_lab.bench.paper import plan
 from patternmark_lab.bench.paper.figures import _STYLES, draw_all
-from patternmark_lab.bench.paper.merge import merged
+from patternmark_lab.bench.paper.merge import merge
 from patternmark_lab.bench.paper.page import to_markdown
 from patternmark_lab.bench.paper.plan import OURS, PUBLISHED, SIZES, num_steps
 from patternmark_lab.bench.paper.run import TASKS, Setup, run_paper_benchmark
@@ -113,7 +113,7 @@ def test_one_scheme_is_measured_again(
     assert len(steps.heard) == num_steps(("protein",), SIZES["smoke"], (OURS,))
     assert {row["judge"] for row in part["protein"]["detection"]} == {OURS}
     # Its designs, keys and attacks are those that it has among all schemes.
-    again = merged(whole, part, (OURS,))
+    again = merge(whole, part, (OURS,))
     (rerun,) = again["protein"].pop("reruns")
     assert rerun["schemes"] == [OURS]
     assert as_text(again) == as_text(whole)
@@ -129,7 +129,7 @@ def test_translation_from_the_command_line(
     # Ctrl-C once: the same command goes on.
     stopped = run_stopped(signal.SIGINT, "patternmark.io.kept:Kept.add", 3, *command)
     assert stopped.returncode == STOPPED
-    assert f"stopped: what is finished is in {file.parent}" in stopped.stderr
+    assert f"stopped: finished work is in {file.parent}" in stopped.stderr
     kept = file.read_bytes()
     assert kept.count(b"\n") == 3
     done = run(*command)

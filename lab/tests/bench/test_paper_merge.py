@@ -89,9 +89,9 @@ def test_quality_without_a_mark_stays_and_that_of_the_rerun_is_said(measured: Re
 
 
 def test_the_page_says_which_rows_are_of_a_later_run(measured: Result) -> None:
-    assert "of a later run" not in to_markdown(measured)
+    assert "from a later run" not in to_markdown(measured)
     page = to_markdown(merge(measured, rerun_of(measured, (OURS,)), (OURS,)))
-    assert "**Proteins: rows and curves of `default` are of a later run**" in page
+    assert "**Proteins: rows and curves of `default` are from a later run**" in page
     assert "(marks: `scheme:new`)" in page
     assert "--task protein --schemes default --into docs/results/paper.json" in page
     assert "with patternmark 9.9" in page
@@ -123,7 +123,10 @@ def test_rows_on_other_material_are_refused(measured: Result, fact: str) -> None
 
 def test_a_scheme_without_rows_is_named_and_its_first_rows_are_taken_in(measured: Result) -> None:
     new = "denmark-lexical"
-    assert f"there are no rows of `umr`, `{new}`; `{new}` only where" in to_markdown(measured)
+    assert (
+        f"these schemes were not measured: `umr`, `{new}`; `{new}` is measured only"
+        in to_markdown(measured)
+    )
     rerun = copy.deepcopy(measured)
     summary = rerun["translation"]
     for table in ("detection", "robustness", "lengths", "false_positives", "quality"):
@@ -142,5 +145,5 @@ def test_a_scheme_without_rows_is_named_and_its_first_rows_are_taken_in(measured
     assert after[: len(before)] == before
     assert {row["judge"] for row in after[len(before) :]} == {new}
     page = to_markdown(found)
-    assert "there are no rows of `umr` (" in page
+    assert "these schemes were not measured: `umr` (" in page
     assert f"| `{new}`" in page

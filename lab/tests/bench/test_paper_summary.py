@@ -10,7 +10,7 @@ from patternmark_lab.bench.paper.conclusions import in_short
 from patternmark_lab.bench.paper.findings import (
     against,
     agreements,
-    claimed,
+    compare_with_baselines,
     false_alarms,
     gains,
     tallies,
@@ -233,7 +233,7 @@ def test_the_page_names_every_attack_under_which_another_finds_more() -> None:
     summary["reached"] = {OURS: {"0.01": 0.002}}
     text = "\n".join(in_short([summary]))
     assert "Under attack" in text
-    assert "ahead in 2, not told apart in 1, behind in 2 of 5 cells." in text
+    assert "ahead in 2, no clear difference in 1, behind in 2 of 5 cells." in text
     assert "| insert 0.1 | 10.0 [8.2, 12.0] | `soft` 30.0, `pattern-auto` 80.0 |" in text
     assert "ours 0.110, `soft` 0.120, `pattern-mark` 0.100." in text
     assert "In windows" not in text
@@ -258,9 +258,9 @@ def test_agreement_with_the_paper() -> None:
     assert (published.agree, published.cells) == (sum(c.agrees for c in own.values()), 5)
     assert unigram.agree == 0
     assert unigram.most == pytest.approx(0.5 - 0.8514)
-    assert claimed(summary, "nominal") == (1, [])
+    assert compare_with_baselines(summary, "nominal") == (1, [])
     better = summary_of({(PUBLISHED, 1.5): (0.2, 0.4), ("unigram", 1.5): (0.1, 0.5)})
-    cells_of, against = claimed(better, "matched")
+    cells_of, against = compare_with_baselines(better, "matched")
     assert (cells_of, [r["judge"] for r in against]) == (1, ["unigram"])
 
 

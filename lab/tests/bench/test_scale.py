@@ -98,7 +98,7 @@ def test_tests_are_counted_in_whole_numbers() -> None:
 
 def test_the_p_values_of_both_corrections() -> None:
     setting = Setting(fpr=0.01, fdr=0.05)
-    rows = scale.needed(setting, scale.passing_level(setting.keys))
+    rows = scale.needed_p_values(setting, scale.passing_level(setting.keys))
     bonferroni = Fraction(1, 100) / (24 * 10**12)
     assert 10 ** rows[0]["log10_p"] == pytest.approx(float(bonferroni), rel=1e-12)
     assert rows[0]["log10_p"] == pytest.approx(-15.380211241711606, abs=1e-12)
@@ -163,7 +163,7 @@ def test_a_bill_by_hand() -> None:
 
 def test_packed_files_have_one_core_each() -> None:
     bills = [{"scheme": "paper", "total": {"median": 97.0}}]
-    found = scale.packed(Setting(files=5), scale.rates_of(SCAN), 10**9, bills)
+    found = scale.unpacking_times(Setting(files=5), scale.rates_of(SCAN), 10**9, bills)
     assert found["one_process"] == pytest.approx(3.0)
     assert found["process_a_file"] == pytest.approx(0.6)
     assert found["ray"]["paper"] == pytest.approx(20.0)
@@ -289,16 +289,16 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
     assert "`patternmark bench scale --proteins 1000000 --sample 8 -o docs`" in page
     assert "10,000,000,000 tests" in page
     assert "GPU" not in page
-    assert "Repeats are not chance" not in page
+    assert "Repeats pass the first stage" not in page
     assert "spread" not in page
     made = [(s, d, n, int(0.8 * n), -20.0) for s in SCHEMES for d in DELTAS for n in (90, 250, 450)]
     rows = [_row(s, d, made, -12.0, 9) for s in SCHEMES for d in DELTAS]
     designs = {"backbones": 3, "keys": 1, "model": "m", "temperature": 0.1, "log10_p": -12.0}
     (folder / "scan-gpu.json").write_text(json.dumps(GPU))
     page = to_markdown(result_of(folder, natural=NATURAL, designs=designs | {"rows": rows}))
-    assert "On a GPU, by [`results/scan-gpu.json`]" in page
-    assert "| two parts | 5.6 (5.6 to 5.8) | 33 min | $28 |" in page
-    assert "Repeats are not chance" in page
+    assert "On a GPU, computed from [`results/scan-gpu.json`]" in page
+    assert "| paper's scheme | 5.6 (5.6 to 5.8) | 33 min | $28 |" in page
+    assert "Repeats pass the first stage" in page
     assert "`auto` finds 45 designs, of which the first stage loses 15" in page
     assert all(len(line.split("|")) != 2 for line in page.splitlines())
 
@@ -321,9 +321,9 @@ def test_lengths_use_what_was_measured(folder: Path) -> None:
 
 
 def test_results_that_are_missing_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="make it by `patternmark bench scan`"):
+    with pytest.raises(InputError, match="make it with `patternmark bench scan`"):
         result_of(tmp_path)
-    assert scale.kept_from(tmp_path / "scale.json") == {}
+    assert scale.read_measured(tmp_path / "scale.json") == {}
 
 
 def test_the_command_writes_page_and_numbers(

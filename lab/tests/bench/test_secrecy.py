@@ -112,7 +112,7 @@ def test_with_structures_the_attacker_has_the_model(
     none = run(*options)  # their chains are too short
     assert none.status == 2
     assert "3 structures or more" in none.err
-    assert "0 of the given 3 have one" in none.err
+    assert "0 of the 3 given structures have such a chain" in none.err
     monkeypatch.setattr(
         secrecy_model, "suitable_chains", lambda files, most: suitable_chains(files, most, 40)
     )

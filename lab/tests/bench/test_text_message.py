@@ -118,7 +118,7 @@ def test_page(result: dict[str, Any], tmp_path: Path) -> None:
     assert "### 8 bits (delta 8)" in page
     assert "| intact | 100.0 (15.8 to 100.0) |" in page
     assert "| | found | p_any | right | wrong | not printed |" in page
-    assert "`identify` over 30 fresh keys" in page
+    assert "`identify` looks for one text at a time among 30 fresh keys" in page
     keep(json.loads(json.dumps(result)), page, tmp_path)
     assert page_of(tmp_path / "text-message.json")[1] == page
 
@@ -128,7 +128,7 @@ def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
         measure(tmp_path, skip=9)
     with pytest.raises(InputError, match="no paragraph can be cut to 500 to 600 tokens"):
         measure(tmp_path, tokens=(500, 600))
-    with pytest.raises(ParameterError, match="--keys 0 are too few"):
+    with pytest.raises(ParameterError, match="--keys 0 is too small"):
         measure(tmp_path, keys=0)
 
 
@@ -157,7 +157,7 @@ def test_printed_probabilities_are_held_against_errors(verdict: Verdict) -> None
 def test_a_probability_that_is_too_small_is_named(result: dict[str, Any]) -> None:
     wrong = {"hits": 50, "n": 100, "rate": 0.5, "low": 0.4, "high": 0.6}
     row = {"from": 0.0, "to": 1.0, "stated": 0.1, "wrong": wrong}
-    for stated, word in ((0.1, "**too small**"), (0.5, "| true |"), (0.9, "**too large**")):
+    for stated, word in ((0.1, "**too small**"), (0.5, "| right |"), (0.9, "**too large**")):
         page = to_markdown(result | {"calibration": [row | {"stated": stated}]})
         assert word in page
 

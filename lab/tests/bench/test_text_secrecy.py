@@ -96,7 +96,7 @@ def test_forgeries_are_counted(result: dict[str, Any]) -> None:
 def test_page(result: dict[str, Any], tmp_path: Path) -> None:
     page = to_markdown(result)
     assert "--texts 30 --keys 2 --forgeries 10 --translated 4 --skip 1200 --delta 3" in page
-    assert "| words in no order | frequencies | **more than 30** (more than 30) |" in page
+    assert "| words in random order | frequencies | **more than 30** (more than 30) |" in page
     assert "| attack | passes by | 1 text | 3 texts | 10 texts | 30 texts |" in page
     keep(json.loads(json.dumps(result)), page, tmp_path)
     assert page_of(tmp_path / "text-secrecy.json")[1] == page
@@ -104,7 +104,7 @@ def test_page(result: dict[str, Any], tmp_path: Path) -> None:
 
 def test_too_few_paragraphs_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_secrecy, "open_texts", lambda *_, **__: SyntheticTexts())
-    with pytest.raises(InputError, match="no 41 paragraphs"):
+    with pytest.raises(InputError, match="fewer than 41 paragraphs"):
         run_text_secrecy_benchmark(Path("none"), Path("none"), size=Size(texts=41, keys=1))
 
 

@@ -15,7 +15,12 @@ from patternmark.null.mixture import GRID, MixtureNull
 from patternmark.statistics.likelihood import TEXT_MIXTURE
 from patternmark_lab.bench import text_null, text_validity
 from patternmark_lab.bench.text_edits_page import to_markdown as edits_page
-from patternmark_lab.bench.text_null import for_checks, for_table, table_of_corpora, upper_tail
+from patternmark_lab.bench.text_null import (
+    check_documents,
+    table_documents,
+    table_of_corpora,
+    upper_tail,
+)
 from patternmark_lab.bench.text_validity import (
     LENGTHS,
     LEVELS,
@@ -104,7 +109,7 @@ def test_the_command_reads_a_folder(
     assert (out / "text-validity.md").read_text() == to_markdown(json.loads(done.out))
     nowhere = run("bench", "text-validity", out, *reader)
     assert nowhere.status != 0
-    assert "none of the corpora is here" in nowhere.err.replace("\n", " ")
+    assert "holds none of the corpora" in nowhere.err.replace("\n", " ")
     monkeypatch.setattr(text_null, "PAIRS", {20: 400, 40: 400})
     table = run("bench", "text-null", tmp_path, *reader, "-o", tmp_path / "table.json")
     assert table.status == 0, table.err
@@ -130,8 +135,8 @@ def test_a_table_bounds_what_was_counted(
 
 def test_tables_and_checks_share_no_document() -> None:
     documents = [f"document {i}" for i in range(7)]
-    assert sorted(for_table(documents) + for_checks(documents)) == documents
-    assert not set(for_table(documents)) & set(for_checks(documents))
+    assert sorted(table_documents(documents) + check_documents(documents)) == documents
+    assert not set(table_documents(documents)) & set(check_documents(documents))
 
 
 def test_missed_goals_and_lost_cells_are_named() -> None:
@@ -142,7 +147,7 @@ def test_missed_goals_and_lost_cells_are_named() -> None:
             rate["found"], rate["interval"] = row["n"], [0.99, 1.0]
     page = edits_page(result)
     assert "**missed**" not in page
-    assert "fewer in 0 of" in page
+    assert "finds fewer marks in 0 of" in page
     lost = next(row for row in result["rows"] if row["scheme"] == "paper")
     lost["rates"]["auto"] |= {"found": 0, "interval": [0.0, 0.1]}
-    assert "beyond sampling error (intervals that do not meet) in 2" in edits_page(result)
+    assert "In 2 of them the difference is larger than sampling error" in edits_page(result)

@@ -45,7 +45,7 @@ def test_what_is_missing_is_named_before_anything_is_done(
     shutil.rmtree(place) if place.is_dir() else place.unlink()
     done = paper(run, data, "--size", "smoke", "--work", tmp_path / "work")
     assert done.status == 2
-    assert f"{place}: not there" in done.err
+    assert f"{place}: does not exist" in done.err
     assert "structures/, proteins/ and parallel/" in done.err
     assert not (tmp_path / "work").exists()
 
@@ -53,7 +53,7 @@ def test_what_is_missing_is_named_before_anything_is_done(
 def test_a_folder_that_is_not_there(run: Run, tmp_path: Path) -> None:
     done = paper(run, tmp_path / "nowhere", "--task", "translation", "-o", tmp_path / "out")
     assert done.status == 2
-    assert f"{tmp_path / 'nowhere' / PARAGRAPHS}: not there" in done.err
+    assert f"{tmp_path / 'nowhere' / PARAGRAPHS}: does not exist" in done.err
 
 
 def test_unreadable_data(run: Run, data: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_choices_that_do_not_exist(run: Run, data: Path) -> None:
     for option, value in (("--size", "huge"), ("--task", "music")):
         done = paper(run, data, option, value)
         assert done.status == 2
-        assert f"{option} is one of " in done.err
+        assert f"{option} must be one of " in done.err
         assert repr(value) in done.err
 
 
@@ -88,7 +88,7 @@ def test_work_of_another_version_stays(run: Run, data: Path, tmp_path: Path) -> 
     (work / "designs-smoke.jsonl").write_text("kept\n")
     done = paper(run, data, "--task", "translation", "--size", "smoke", "--work", work)
     assert done.status == 2
-    assert f"holds work of patternmark 0.0.1, this is {__version__}" in done.err
+    assert f"holds work of patternmark 0.0.1, but this is {__version__}" in done.err
     assert {file.name: file.read_text() for file in work.iterdir()} == {
         "version.txt": "0.0.1\n",
         "designs-smoke.jsonl": "kept\n",
@@ -149,8 +149,8 @@ def test_some_schemes_need_a_result_to_stand_in(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"size": "full"}, "it has size full, this run has smoke"),
-        ({"seed": 7}, "it has seed 7, this run has 1"),
+        ({"size": "full"}, "it has size full, but this run has smoke"),
+        ({"seed": 7}, "it has seed 7, but this run has 1"),
         ({"layout": 0}, "it has layout 0"),
         ({"amounts": {}}, "it has amounts {}"),
         ({}, "it has no rows of protein"),
@@ -217,7 +217,7 @@ def test_pages_are_made_anew_and_checked(run: Run, tmp_path: Path) -> None:
         ("{", "is not JSON"),
         ("[1]", "is not a result of"),
         ('{"benchmark": "other"}', "is not a result of"),
-        ('{"benchmark": "paper", "version": "9.9"}', "of patternmark 9.9 that this version"),
+        ('{"benchmark": "paper", "version": "9.9"}', "cannot read a result of patternmark 9.9"),
         ('{"benchmark": "paper", "layout": 1, "version": "9.9"}', "is incomplete"),
         ('{"benchmark": "speed", "version": "9.9"}', "is incomplete"),
     ],

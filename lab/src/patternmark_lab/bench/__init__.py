@@ -1,1 +1,1 @@
-"""Benchmarks: commands that print ratios measured in one run and keep their results as JSON."""
+"""Benchmarks: commands that measure ratios within one run and write their results as JSON."""

@@ -1,6 +1,6 @@
 """`patternmark bench agreement`: how often marked residues agree with their keys, letter by letter.
 
-Measured on every third backbone: those that `patternmark bench detectors` leaves out.
+It uses every third backbone, which `patternmark bench detectors` leaves out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from patternmark.io.structures import Backbone
 from patternmark.statistics.rates import DELTAS
 from patternmark_lab.bench.protein import design_all, numbered_keys
 
-_PRIOR = 5.0  # hits and misses added to each letter's: a rare letter is not overrated
+_PRIOR = 5.0  # added to the hits and to the misses of each letter, so that rare ones stay near 1/2
 _LETTERS = "ACDEFGHIKLMNPQRSTVWY"
 PROFILES = {s.name: Profile(scheme=s) for s in (Paper(), Blocks(nonces=1))}
 
@@ -35,7 +35,7 @@ def measure_agreement(
     device: str = "cpu",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Return what `patternmark.statistics.rates` ships."""
+    """Return the rates that ship with the package (`patternmark.statistics.rates`)."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     keys = {

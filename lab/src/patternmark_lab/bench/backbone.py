@@ -1,8 +1,8 @@
-"""`patternmark bench backbone`: how much weaker a mark is found by who has the backbone.
+"""`patternmark bench backbone`: how much weaker marks are found with the backbone.
 
-Every backbone gets one design for each key, scheme and delta, judged with the backbone and without,
-and unmarked designs that are judged by many fresh keys: false positives are counted. Backbones on
-which anything was chosen (every third) are left out.
+Every backbone gets one design for each key, scheme and delta, judged with and without the backbone.
+To count false positives, it also gets an unmarked design that is judged by many fresh keys. Every
+third backbone is left out, because defaults were chosen on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.io.structures import Backbone
 from patternmark.statistics import BACKBONE, make_backbone
-from patternmark_lab.bench.detectors import reported
+from patternmark_lab.bench.detectors import reported_backbones
 from patternmark_lab.bench.protein import TEMPERATURE, design_all, numbered_keys
 from patternmark_lab.bench.report import environment
 
@@ -46,7 +46,7 @@ def run_backbone_benchmark(
     device: str = "cpu",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Design and detect; `step` hears of every finished backbone."""
+    """Design and detect; `step` is called with the name of each finished backbone."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     label = f"bench backbone {seed}"
@@ -58,7 +58,7 @@ def run_backbone_benchmark(
     model = ProteinMPNN.load(weights, device)
     marked: LogPs = {}
     unmarked: LogPs = {}
-    chosen = reported(backbones)
+    chosen = reported_backbones(backbones)
     for backbone in chosen:
         made = design_all(model, backbone, [*conditions, (None, 0.0)], seed)["sequences"]
         judge = _Judge(model, backbone)
@@ -85,7 +85,7 @@ def run_backbone_benchmark(
 
 
 class _Judge:
-    """Judges designs on one backbone, with and without it."""
+    """Judges designs of one backbone, with and without the backbone."""
 
     def __init__(self, model: Any, backbone: Backbone) -> None:
         from patternmark.designing.plan import plan_design  # noqa: PLC0415
@@ -94,7 +94,7 @@ class _Judge:
         self._prepared = model.prepare(model.encode(backbone))
 
     def log10_ps(self, keys: Sequence[Key], sequence: NDArray[np.int64]) -> dict[str, list[float]]:
-        """Return log10 p of one sequence by keys of one scheme, for both detectors."""
+        """Return log10 p of one sequence for keys of one scheme and both detectors."""
         from patternmark.designing.expected import expected_rates  # noqa: PLC0415
 
         rates = expected_rates(
@@ -145,15 +145,15 @@ def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     count = len(result["backbones"])
     lines = [
-        "# Detection by who has the backbone",
+        "# Detection with the backbone",
         "",
         f"Made by `patternmark bench backbone STRUCTURES --most {result['chains_read']} --keys "
         f"{result['num_keys']} --null-keys {result['null_keys']} -o docs/results` with "
         f"patternmark {result['version']}: ProteinMPNN {result['model']}, "
         f"T = {result['temperature']}, {count} PoseBusters chains of 300 to 500 "
-        f"residues, {result['num_keys']} keys each, {result['orders']} decoding orders that are "
-        "not those of the designs. In brackets the 95 % interval (Clopper-Pearson). Chains on "
-        "which anything was chosen are left out.",
+        f"residues, {result['num_keys']} keys each, {result['orders']} decoding orders, which "
+        "differ from those of the designs. 95 % intervals (Clopper-Pearson) are in brackets. "
+        "Chains on which defaults were chosen are left out.",
         "",
         "## True positive rate in percent at p <= 0.1 %",
         "",
@@ -174,8 +174,9 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         "## False positive rate in percent: unmarked designs, fresh keys",
         "",
-        f"One design on each backbone, judged by {result['null_keys']} keys: the trials of a "
-        "design are alike, and the intervals, which count them as independent, are too narrow.",
+        f"One design on each backbone, judged by {result['null_keys']} keys. The trials of one "
+        "design depend on each other, so these intervals, which assume independent trials, are too "
+        "narrow.",
         "",
         "| scheme | nominal | trials | `auto` | `--backbone` |",
         "|---|---:|---:|---|---|",

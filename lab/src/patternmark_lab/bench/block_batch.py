@@ -1,7 +1,7 @@
-"""Exact ratios of many chains of one length, each under a key of its own: for simulations.
+"""Exact likelihood ratios of many chains of one length, each under its own key, for simulations.
 
-Keys have one nonce. They are drawn at random, or with probability proportional to the ratio that
-they give a chain (see `statistics.block_draws`).
+Keys have one nonce. They are drawn at random, or with probability proportional to the ratio of the
+chain under them (see `statistics.block_draws`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def likely_words(
     rng: np.random.Generator,
     mixture: Mixture = MIXTURE,
 ) -> NDArray[np.uint16]:
-    """Draw keys with probability proportional to the ratio that they give each chain: [B, J]."""
+    """Draw a key for each chain, with probability proportional to the chain's ratio: [B, J]."""
     batch, n = letters.shape
     blocks = num_blocks(n, block, mixture.every)
     words = random_words(batch, blocks, rng)
@@ -52,7 +52,7 @@ def likely_words(
 
 
 def _log_weights(letters: NDArray[np.int64], mixture: Mixture) -> NDArray[np.float64]:
-    """Return ln of the weights of components for each chain: [B, C]; X does not count."""
+    """Return ln of the component weights of each chain: [B, C]; X does not count as a residue."""
     scored = (pair_of_letter()[letters] >= 0).sum(axis=1)
     return np.stack([mixture.log_weights(count) for count in scored.tolist()])
 
@@ -63,7 +63,7 @@ def mixed_log_ratios(
     block: int,
     mixture: Mixture = MIXTURE,
 ) -> NDArray[np.float64]:
-    """Return ln of the mixed ratio of chains [B, n] under keys of one nonce [B, J]: [B]."""
+    """Return ln of the mixed ratio of chains [B, n] under keys [B, J] with one nonce: [B]."""
     log_weights = _log_weights(letters, mixture)
     found = np.empty(len(letters))
     for row, (ids, own) in enumerate(zip(letters, words, strict=True)):

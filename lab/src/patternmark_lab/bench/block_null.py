@@ -1,10 +1,10 @@
 """`patternmark bench block-null`: the factor C between Markov's bound and the truth, by class.
 
 For one sequence, C(t) = t P(E >= t) over random keys. Keys are drawn with probability proportional
-to E, so that C(t) is an average of numbers between 0 and 1 (see `statistics.block_exact`): a few
-thousand keys show P of 1e-7 as well as of 1e-2. The largest C over all classes, all lengths and all
-t from 20 on is what `auto` reads. It is one number for chains of any length: whoever writes a
-sequence makes a short one long with letters that say nothing.
+to E, so that C(t) is an average of numbers between 0 and 1 (see `statistics.block_exact`). A few
+thousand keys measure P = 1e-7 as well as P = 1e-2. The detector `auto` uses the largest C over all
+classes, all lengths and all t from 20 on. It is one number for chains of any length, because an
+author can make a short sequence longer with letters that carry almost no evidence.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from patternmark.core.schemes import DEFAULT_BLOCK
 from patternmark.null.block_bound import RARE
 from patternmark.statistics.block_ratio import MIXTURE
 from patternmark_lab.bench.block_batch import likely_words, mixed_log_ratios
-from patternmark_lab.bench.hard_sequences import CLASSES, made, windows
+from patternmark_lab.bench.hard_sequences import CLASSES, make_sequences, windows
 from patternmark_lab.bench.jobs import run_all
 from patternmark_lab.bench.report import environment
 
 LENGTHS = (30, 40, 50, 60, 100, 200, 400, 800)
 STEP = 0.5  # between values of ln t in the result
-_FINE = 0.02  # ... and where the largest C is looked for: E of one sequence may have few values
-SMALLEST, PER_RESIDUE = 14.0, 0.4  # ln t goes up to the larger of 14 and 0.4 for each residue
+_FINE_STEP = 0.02  # of ln t, to find the largest C; fine, as E of one sequence may have few values
+SMALLEST, PER_RESIDUE = 14.0, 0.4  # ln t goes up to 14 or 0.4 for each residue, whichever is larger
 NATURAL = "natural chains"
 _STANDARD_ERRORS = 2.0
-MARGIN = 1.1  # classes and searches are finite: someone else may find a larger C
-_LONG, _FEWER = 400, 2  # from this length on fewer sequences are drawn
+MARGIN = 1.1  # a longer search, or other classes, may find a larger C
+_LONG_CHAIN = 400  # residues, from which on fewer sequences are drawn, to save time
+_LONG_CHAIN_DIVISOR = 2  # of the number of sequences of long chains
 
 
 class Job(NamedTuple):
-    """One class of sequences at one length, and the values of ln t that are asked for."""
+    """One class of sequences at one length, and the values of ln t at which to measure C."""
 
     name: str
     length: int  # scored residues
@@ -45,12 +46,12 @@ class Job(NamedTuple):
 
 
 def grid(length: int) -> NDArray[np.float64]:
-    """Return the values of ln t at which C of chains of a length is measured: 0, 0.5, ..."""
+    """Return the values of ln t at which C is measured for chains of a length: 0, 0.5, ..."""
     return np.arange(0.0, max(SMALLEST, PER_RESIDUE * length) + STEP / 2, STEP)
 
 
 def num_classes() -> int:
-    """Return how many classes of sequences are measured."""
+    """Return the number of classes of sequences."""
     return 1 + len(CLASSES)
 
 
@@ -66,7 +67,7 @@ def measure_c(
     """Return C of every class and length, and the table that ships with the package."""
     lengths = lengths or LENGTHS
     jobs = jobs_of(natural, lengths, draws, seed, grid)
-    rows = measured(jobs, workers, step)
+    rows = measure_jobs(jobs, workers, step)
     return {
         "benchmark": "block-null",
         **environment(),
@@ -86,26 +87,26 @@ def jobs_of(
     seed: int,
     log_t: Callable[[int], NDArray[np.float64]],
 ) -> list[Job]:
-    """Return a job for every class and length; `log_t` gives the values asked for at a length."""
+    """Return a job for every class and length; `log_t(length)` gives the values of ln t."""
     jobs = []
     for number, name in enumerate((NATURAL, *CLASSES)):
         for n in lengths:
             rng = np.random.default_rng([seed, number, n])
-            batch = max(2, draws // _FEWER if n >= _LONG else draws)
+            batch = max(2, draws // _LONG_CHAIN_DIVISOR if n >= _LONG_CHAIN else draws)
             if name != NATURAL:
-                letters = made(name, n, batch, rng)
+                letters = make_sequences(name, n, batch, rng)
             elif any(len(chain) >= n for chain in natural):
                 letters = windows(natural, n, batch, rng)
             else:
-                continue  # no natural chain is as long
+                continue  # no natural chain is long enough
             jobs.append(Job(name, n, letters, seed, log_t(n)))
     return jobs
 
 
-def measured(
+def measure_jobs(
     jobs: Sequence[Job], workers: int, step: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Return C(t) of every job, in order; `step` hears of each that is finished."""
+    """Return C(t) of every job, in order; `step` is called for each finished job."""
     found = {}
     for row in run_all(_measure, jobs, workers):
         found[row["class"], row["length"]] = row
@@ -131,11 +132,11 @@ def _measure(job: Job) -> dict[str, Any]:
 
 
 def _largest(log_e: NDArray[np.float64], last: float) -> dict[str, float]:
-    """Return the largest C at t from RARE on with its standard error, and ln t where it is."""
+    """Return the largest C for t >= RARE, its standard error, and its ln t."""
     descending = -np.sort(-log_e)
-    log_t = np.arange(log(RARE), last, _FINE)
+    log_t = np.arange(log(RARE), last, _FINE_STEP)
     reached = np.searchsorted(-descending, -log_t, side="right")  # how many have E >= t
-    # Sums of 1 / E and of its square over the keys that reach t, in units of t.
+    # Sums of 1 / E, and of its square, over the keys with E >= t.
     sums = [np.append(0.0, np.cumsum(np.exp(-power * descending)))[reached] for power in (1, 2)]
     mean = np.exp(log_t) * sums[0] / len(log_e)
     spread = np.maximum(np.exp(2.0 * log_t) * sums[1] / len(log_e) - mean**2, 0.0)
@@ -148,7 +149,7 @@ def _largest(log_e: NDArray[np.float64], last: float) -> dict[str, float]:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the largest C over all classes and lengths, raised by its error and a margin."""
+    """Return the largest C over all classes and lengths, with two standard errors and a margin."""
     return {
         "about": "the largest t P(E >= t) over all classes of `patternmark bench block-null`",
         "block": DEFAULT_BLOCK,
@@ -159,5 +160,5 @@ def table_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def raised_c(row: dict[str, Any]) -> float:
-    """Return the largest C of a class and length plus its standard errors."""
+    """Return the largest C of a class and length plus two standard errors."""
     return float(row["largest"] + _STANDARD_ERRORS * row["largest_error"])

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from patternmark.null.block_bound import RARE
 from patternmark_lab.bench.block_null import MARGIN, raised_c
 
-_SHOWN = 12  # classes of each length in the table
-_DRAWN = 6  # classes in each panel of the picture
+_TABLE_CLASSES = 12  # for each length
+_PANEL_CLASSES = 6  # in each panel of the picture
 
 
 def to_markdown(result: dict[str, Any]) -> str:
@@ -22,7 +22,7 @@ def to_markdown(result: dict[str, Any]) -> str:
     classes = len({row["class"] for row in result["rows"]})
     draws = [row["draws"] for row in result["rows"]]
     lines = [
-        "# How far below Markov's bound is the e-value of block marks?",
+        "# How far are p-values of block keys below Markov's bound?",
         "",
         f"Made by `patternmark bench block-null NATURAL.fa --draws {max(draws)} -o docs/results` "
         f"with patternmark {result['version']}, Python {result['python']}, numpy "
@@ -31,12 +31,13 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         "For one sequence, P(E >= t) over random keys is C(t) / t, and C(t) is at most 1. "
         f"C was measured for {classes} classes of sequences at {len(lengths)} lengths, "
-        f"with {min(draws)} to {max(draws)} sequences each and a key for each sequence, drawn with "
-        f"probability proportional to E. *Largest C* is that over all t from {RARE:g} on, with its "
-        "standard error. The p-value of `auto` uses the largest of all classes and lengths plus "
-        f"two standard errors, times {MARGIN:g} for what a longer search may find: "
-        f"**{largest:.3f}**, for chains of any length from {min(lengths)} on. Whoever writes a "
-        "sequence makes a short one long with letters that say nothing.",
+        f"with {min(draws)} to {max(draws)} sequences each and one key for each sequence, drawn "
+        f"with probability proportional to E. *Largest C* is the largest C(t) for t of {RARE:g} or "
+        "more, with its standard error. The p-value of `auto` uses the largest C of all classes "
+        f"and lengths plus two standard errors, times {MARGIN:g}, because a longer search may find "
+        f"a larger C: **{largest:.3f}**, for chains of any length from {min(lengths)} on. It does "
+        "not depend on the length, because an author can make a short sequence longer with letters "
+        "that carry almost no evidence.",
         "",
         "![C against t](block-null.png)",
     ]
@@ -57,7 +58,7 @@ def _sorted_rows(result: dict[str, Any], length: int) -> list[dict[str, Any]]:
 def _largest(result: dict[str, Any], length: int) -> list[str]:
     rows = _sorted_rows(result, length)
     lines = [
-        f"The {min(_SHOWN, len(rows))} largest of {len(rows)} classes:",
+        f"The {min(_TABLE_CLASSES, len(rows))} largest of {len(rows)} classes:",
         "",
         "| class | sequences | largest C | at ln t |",
         "|---|---:|---|---:|",
@@ -65,7 +66,7 @@ def _largest(result: dict[str, Any], length: int) -> list[str]:
     lines += [
         f"| {row['class']} | {row['draws']:,} | {row['largest']:.3f} ± {row['largest_error']:.3f} "
         f"| {row['largest_at']:g} |"
-        for row in rows[:_SHOWN]
+        for row in rows[:_TABLE_CLASSES]
     ]
     return lines
 
@@ -75,7 +76,7 @@ def _log_t(result: dict[str, Any], row: dict[str, Any]) -> NDArray[np.float64]:
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw C(t) of the largest classes, a panel for each length."""
+    """Draw C(t) of the classes with the largest C, in one panel for each length."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
 
     lengths = _lengths(result)
@@ -83,7 +84,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(4 * len(lengths), 4.5), layout="constrained", dpi=120)
     panels = figure.subplots(1, len(lengths), squeeze=False, sharey=True)[0]
     for axes, n in zip(panels, lengths, strict=True):
-        for row in _sorted_rows(result, n)[:_DRAWN]:
+        for row in _sorted_rows(result, n)[:_PANEL_CLASSES]:
             axes.plot(_log_t(result, row), row["c"], label=row["class"], linewidth=1)
         axes.axhline(largest, color="black", linestyle=":", linewidth=0.8)
         axes.set(title=f"{n} scored residues", xlabel="ln t", ylim=(0, 1))

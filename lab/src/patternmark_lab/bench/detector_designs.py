@@ -1,7 +1,7 @@
-"""The designs of `patternmark bench detectors`, in a file between designing and judging.
+"""The designs of `patternmark bench detectors`, and the file that keeps them until they are judged.
 
-Designing is fast on a GPU and judging needs none, so that the two may be done on two machines. The
-keys are no secrets: they are made again from the seed, the scheme's name and the backbone's.
+Designing is fast on a GPU and judging needs none, so the two may run on different machines. The
+keys are not secret: they are made again from the seed, the scheme's name and the backbone's name.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from patternmark_lab.bench.protein import TEMPERATURE, design_all, numbered_keys
 SCHEMES = {
     "paper": Profile(scheme=Paper()),
     "blocks R=1": Profile(scheme=Blocks(nonces=1)),
-    "blocks": Profile(),  # what keygen makes
+    "blocks": Profile(),  # the default of keygen
 }
 UNMARKED = "unmarked"
 _FORMAT = 1
 
 
 def fresh_keys(backbone: str, num_keys: int, seed: int) -> dict[str, list[Key]]:
-    """Return keys that no other backbone has: single keys differ, and chains of one are alike."""
+    """Return the keys of a backbone. Other backbones have other keys, because keys differ much."""
     return {
         name: numbered_keys(f"bench detectors {seed} {name} {backbone}", profile, num_keys)
         for name, profile in SCHEMES.items()
@@ -43,7 +43,7 @@ def fresh_keys(backbone: str, num_keys: int, seed: int) -> dict[str, list[Key]]:
 
 
 def case_name(scheme: str, delta: float) -> str:
-    """Return the name of designs that were made alike.
+    """Return the name of designs with one scheme and delta.
 
     >>> case_name("paper", 0.5), case_name(UNMARKED, 0.0)
     ('paper, delta 0.5', 'unmarked')
@@ -61,7 +61,7 @@ def make_designs(
     device: str = "cpu",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Return designs on backbones, as `write_designs` keeps them; `step` hears of each backbone."""
+    """Return designs on backbones, for `write_designs`; `step` is called for each backbone."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     model = ProteinMPNN.load(weights, device)
@@ -113,7 +113,7 @@ def _letters(symbols: NDArray[np.int64]) -> str:
 
 
 def _digests() -> dict[str, str]:
-    """Return what tells the parameters of each scheme from others."""
+    """Return a hash of the parameters of each scheme."""
     return {
         name: sha256(profile.canonical.encode()).hexdigest()[:16]
         for name, profile in SCHEMES.items()
@@ -121,20 +121,20 @@ def _digests() -> dict[str, str]:
 
 
 def write_designs(made: dict[str, Any], file: Path) -> None:
-    """Keep designs in a file."""
+    """Write designs to a file."""
     write_text(file, json.dumps(made, indent=1) + "\n")
 
 
 def read_designs(file: Path) -> dict[str, Any]:
-    """Read what `write_designs` wrote; refuse designs that keys of this version did not mark."""
+    """Read the file of `write_designs`; refuse designs with other parameters than this version."""
     try:
         made = json.loads(file.read_text(encoding="utf-8"))
         is_known, schemes = made["format"] == _FORMAT, made["schemes"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file}: no designs can be read from it: {error}") from None
+        raise InputError(f"{file}: cannot be read as designs: {error}") from None
     if not is_known or schemes != _digests():
         raise InputError(
-            f"{file}: these designs were marked under other parameters than those of this version: "
+            f"{file}: these designs were marked with other parameters than this version has: "
             "design again into a new file"
         )
     return dict(made)

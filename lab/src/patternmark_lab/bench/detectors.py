@@ -1,8 +1,8 @@
-"""`patternmark bench detectors`: how weak a mark each detector finds, intact and attacked.
+"""`patternmark bench detectors`: the weakest marks that each detector finds, intact and attacked.
 
-Every backbone gets keys of its own, and one design for each key, scheme and delta. Backbones on
-which agreement rates and mixture weights were chosen (every third) are left out of what is
-reported. Designs may be made on another machine than they are judged on: see `detector_designs`.
+Every backbone gets its own keys, and one design for each key, scheme and delta. Every third
+backbone is left out, because agreement rates and mixture weights were chosen on it. Designs may be
+made on one machine and judged on another: see `detector_designs`.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ CASES = (
 DELTAS = sorted({case.delta for case in CASES})
 
 
-def reported(backbones: Sequence[Backbone]) -> list[Backbone]:
-    """Return the backbones on which nothing was chosen."""
+def reported_backbones(backbones: Sequence[Backbone]) -> list[Backbone]:
+    """Return the backbones on which no defaults were chosen."""
     return [backbone for number, backbone in enumerate(backbones) if number % 3]
 
 
-def attacked(
+def attack_design(
     attack: str, ids: NDArray[np.int64], host: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Apply an attack by its name."""
@@ -86,10 +86,11 @@ def run_detector_benchmark(
     workers: int = 1,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Attack and judge what `make_designs` made; `step` hears of every scheme and backbone."""
+    """Attack and judge the designs of `make_designs`; `step` is called for each finished job."""
     rows = made["backbones"]
     jobs = [
-        # The next backbone's host: on its own, a stretch would repeat what stands around it.
+        # The host is of the next backbone: in a host of its own backbone, a stretch would look like
+        # a repeat of its surroundings.
         Job(name, own, rows[(at + 1) % len(rows)]["designs"][UNMARKED][-1], made["seed"])
         for name in SCHEMES
         for at, own in enumerate(rows)
@@ -114,7 +115,7 @@ class Job:
 
     scheme: str
     made: dict[str, Any]  # of the backbone
-    host: str  # what a stretch is put into
+    host: str  # the unmarked design that a marked stretch is inserted into
     seed: int
 
 
@@ -131,7 +132,7 @@ def _measure(job: Job) -> tuple[str, Measured]:
         detectors = {detector: Detector(key, detector) for detector in DETECTORS[job.scheme]}
         for case in CASES:
             letters = designs[case_name(job.scheme, case.delta)][number]
-            ids = attacked(case.attack, PROTEIN.encode(letters), host, rng)
+            ids = attack_design(case.attack, PROTEIN.encode(letters), host, rng)
             for detector, judge in detectors.items():
                 log_p = judge.detect(ids).log10_p
                 found.setdefault((case.attack, case.delta, detector), []).append(log_p)
@@ -142,7 +143,7 @@ def _rates(
     found: dict[tuple[str, str, float, str], list[NDArray[np.float64]]],
 ) -> list[dict[str, Any]]:
     rows = []
-    order = list(SCHEMES)  # processes finish in any
+    order = list(SCHEMES)  # processes finish in any order
     for (scheme, attack, delta, detector), by_backbone in sorted(
         found.items(), key=lambda item: order.index(item[0][0])
     ):

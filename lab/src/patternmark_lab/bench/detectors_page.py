@@ -14,14 +14,14 @@ def to_markdown(result: dict[str, Any]) -> str:
     at = _reported(result)
     count = len(result["backbones"])
     lines = [
-        "# Detectors: how weak a mark is found",
+        "# Detectors: the weakest marks that they find",
         "",
         f"Made by `patternmark bench detectors STRUCTURES --keys {result['num_keys']} -o "
         f"docs/results` with patternmark {result['version']}, numpy {result['numpy']}. Real "
         f"ProteinMPNN ({result['model']}), T = 0.1, {count} PoseBusters chains of 300 to 500 "
-        f"residues, {result['num_keys']} fresh keys each, which no other has: TPR in percent at "
-        "p <= 0.1 %, with its 95 % interval (Clopper-Pearson). Chains on which rates and weights "
-        "were chosen are left out.",
+        f"residues, each with {result['num_keys']} fresh keys of its own. The tables have the true "
+        "positive rate in percent at p <= 0.1 %, with its 95 % interval (Clopper-Pearson). Chains "
+        "on which rates and weights were chosen are left out.",
         "",
         "![Marks found by each detector, and the goals](detectors.png)",
         "",
@@ -68,7 +68,7 @@ Place = tuple[str, str, float, str]  # scheme, attack, delta, detector
 
 
 def _reported(result: dict[str, Any]) -> dict[Place, dict[str, Any]]:
-    """Return the rates at the level that pages and goals are about."""
+    """Return the rates at the FPR of the page and of the goals."""
     return {
         (r["scheme"], r["attack"], r["delta"], r["detector"]): r
         for r in result["rates"]
@@ -77,7 +77,7 @@ def _reported(result: dict[str, Any]) -> dict[Place, dict[str, Any]]:
 
 
 def _missed(at: dict[Place, dict[str, Any]]) -> list[str]:
-    """Say which goals `auto` misses, and which of these by more than sampling explains."""
+    """List the goals that `auto` misses, and whether sampling error explains each miss."""
     goals = [(scheme, case) for case in CASES for scheme in case.goals]
     lines = []
     for scheme, case in goals:
@@ -90,8 +90,8 @@ def _missed(at: dict[Place, dict[str, Any]]) -> list[str]:
     if not lines:
         return [f"All {len(goals)} goals are reached."]
     return [
-        f"{len(goals) - len(lines)} of {len(goals)} goals are reached. `auto` misses (*within "
-        "error*: the goal lies inside the interval):",
+        f"{len(goals) - len(lines)} of {len(goals)} goals are reached. `auto` misses these "
+        "(*within error*: the goal is inside the interval):",
         "",
         *lines,
     ]
@@ -109,18 +109,20 @@ def _percent(row: dict[str, Any]) -> str:
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw the rate of every detector for each attack, a panel for each scheme, and the goals."""
+    """Draw the rates of all detectors for each attack, and the goals; one panel for each scheme."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
 
     at = _reported(result)
     figure = Figure(figsize=(9, 8.5), layout="constrained", dpi=150)
-    heights = [len(DETECTORS[scheme]) + 2 for scheme in SCHEMES]  # a lone series needs less
+    heights = [
+        len(DETECTORS[scheme]) + 2 for scheme in SCHEMES
+    ]  # a panel with one series needs less
     grid = figure.subplots(len(SCHEMES), 1, sharex=True, sharey=True, height_ratios=heights)
     series = {name: number for number, name in enumerate(DETECTORS["paper"])}
     for axes, scheme in zip(grid, SCHEMES, strict=True):
         for name in DETECTORS[scheme]:
             number = series[name]
-            shift = 0.12 * (number - (len(series) - 1) / 2)  # beside each other
+            shift = 0.12 * (number - (len(series) - 1) / 2)  # puts the series side by side
             rows = [at[scheme, case.attack, case.delta, name] for case in CASES]
             places = [i + shift for i in range(len(CASES))]
             _draw_rates(axes, places, rows, name, f"C{number}")

@@ -1,7 +1,7 @@
-"""Which letters ProteinMPNN exchanges: what a mark gains from each pair of amino acids.
+"""`patternmark bench exchanges`: how much evidence of a mark each pair of amino acids carries.
 
-A key promotes one letter of each pair of a matching. A pair is worth what its coin shows in the
-letters that come out. Measured on unmarked designs of every third backbone: those that
+A key promotes one letter of each pair of a matching. The weight of a pair is the information about
+its coin in the sampled letters. It is measured on unmarked designs of every third backbone, which
 `patternmark bench detectors` leaves out.
 """
 
@@ -29,7 +29,9 @@ from patternmark_lab.bench.report import environment
 
 NUMBERS = (1, 2, 4, 8)  # of matchings in a set
 SPREADING = (0.1, 0.2, 0.4, 0.55, 0.7, 1.0, 5.0)
-_NEAR = 1.0  # below the best other logit: a swap that a model finds about as good
+_SIMILAR_LOGITS = (
+    1.0  # below the best other logit; such letters are about equally good to the model
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,7 @@ class Unmarked:
     """Unmarked designs, and the logits from which each of their letters was drawn."""
 
     sequences: dict[str, list[str]]  # by the name of the backbone
-    logits: NDArray[np.float64]  # [n, 20] of the scored letters, as they are before temperature
+    logits: NDArray[np.float64]  # [n, 20] of the scored letters, before division by the temperature
 
     @property
     def frequencies(self) -> NDArray[np.float64]:
@@ -95,12 +97,12 @@ def measure_set(
     matchings: NDArray[np.int64],
     seed: int,
 ) -> dict[str, Any]:
-    """Return what a set of matchings [M, 10, 2] shows, costs and betrays."""
+    """Return the evidence, the cost and the secrecy of a set of matchings [M, 10, 2]."""
     rng = np.random.default_rng([seed, 1])
     coins = rng.random((len(made.logits), matchings.shape[1])) < 0.5
-    shown = [shown_by(made.logits, pairs, coins) for pairs in matchings]
+    effects = [effect_of(made.logits, pairs, coins) for pairs in matchings]
     best = best_matching(weights)
-    most = shown_by(made.logits, best, coins).evidence.sum()
+    most = effect_of(made.logits, best, coins).evidence.sum()
     return {
         "matchings": [
             ["".join(PROTEIN.letters[i] for i in PROTEIN.scored[pair]) for pair in pairs]
@@ -109,10 +111,10 @@ def measure_set(
         "relative_weight": float(
             total_weight(weights, matchings).mean() / total_weight(weights, best[None])[0]
         ),
-        "relative_evidence": float(np.mean([own.evidence.sum() for own in shown]) / most),
-        "lost": float(np.mean([own.lost for own in shown])),
+        "relative_evidence": float(np.mean([own.evidence.sum() for own in effects]) / most),
+        "lost": float(np.mean([own.lost for own in effects])),
         "max_share": certain_share(matchings, made.frequencies),
-        "rates": [own.rates.round(4).tolist() for own in shown],
+        "rates": [own.rates.round(4).tolist() for own in effects],
         "agree_after": agreement_after(made.logits, matchings, weights, rng),
     }
 
@@ -126,7 +128,7 @@ def unmarked_designs(
     device: str = "cpu",
     step: Callable[[str], None] = lambda what: None,
 ) -> Unmarked:
-    """Design without a mark on every third backbone; `step` hears of each finished one."""
+    """Design without a mark on every third backbone; `step` is called for each one."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     model = ProteinMPNN.load(weights, device)
@@ -143,7 +145,7 @@ def unmarked_designs(
 def _design(
     model: Any, backbone: Backbone, designs: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the designed letters [designs, n] and the logits they came from [designs, n, 21]."""
+    """Return the designed letters [designs, n] and the logits they are from [designs, n, 21]."""
     import torch  # noqa: PLC0415
 
     from patternmark.designing.plan import plan_design  # noqa: PLC0415
@@ -154,7 +156,7 @@ def _design(
     task = unmarked_task(plan, seed, range(designs), TEMPERATURE)
     prepared = model.prepare(model.encode(backbone))
     sequences = sample(prepared, task).sequences
-    # Residues that are not designed are known from the start: their rank is 0.
+    # Residues that are not designed are known from the start, so their rank is 0.
     ranks = np.zeros((designs, plan.length), dtype=np.int64)
     order = task.steps[:, :, 0]
     np.put_along_axis(ranks, order, 1 + np.arange(order.shape[1])[None, :], axis=1)
@@ -164,34 +166,34 @@ def _design(
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """What a mark on one matching shows in the letters, in nats a residue."""
+class MatchingEffect:
+    """Evidence and cost of a mark with one matching, in nats per residue."""
 
-    evidence: NDArray[np.float64]  # [V] what each letter tells of its coin
-    rates: NDArray[np.float64]  # [V] how often a letter that came out was the promoted one
+    evidence: NDArray[np.float64]  # [V] information on its coin in each letter
+    rates: NDArray[np.float64]  # [V] share of promoted ones among the draws of each letter
     lost: float  # log-likelihood that the mark costs
 
 
-def shown_by(
+def effect_of(
     logits: NDArray[np.float64],
     pairs: NDArray[np.int64],
     coins: NDArray[np.bool_],
     *,
     delta: float = 1.0,
     temperature: float = TEMPERATURE,
-) -> Shown:
-    """Measure a matching on the laws of positions: logits [n, V], pairs [V / 2, 2].
+) -> MatchingEffect:
+    """Measure a matching, given the logits of positions [n, V] and pairs [V / 2, 2].
 
-    `coins` [n, V / 2] say which positions promote the first letter of a pair; each position is
-    measured under its coins and under their opposites.
+    `coins` [n, V / 2] say whether a position promotes the first letter of each pair. Each position
+    is measured with its coins and with the opposite coins.
 
-    The evidence is the mean log-ratio for a detector that knows the rate of each letter, but not
-    the law of the position: the information on a coin in one letter. Two letters of one coin tell
-    less than twice as much, which is not counted here.
+    The evidence is the information on a coin in one letter: the mean log-ratio of a detector that
+    knows the rate of each letter, but not the probabilities at the position. Two letters of one
+    coin carry less than twice as much, which is not counted here.
 
     >>> laws = np.zeros((1, 2))  # two letters, equally likely
     >>> heads = np.ones((1, 1), dtype=bool)
-    >>> shown_by(laws, np.array([[0, 1]]), heads, delta=np.log(3), temperature=1.0).rates
+    >>> effect_of(laws, np.array([[0, 1]]), heads, delta=np.log(3), temperature=1.0).rates
     array([0.75, 0.75])
     """
     promoted = np.empty(logits.shape, dtype=bool)
@@ -209,11 +211,11 @@ def shown_by(
     rates = agreed / (agreed + missed)
     evidence = agreed * np.log(2 * rates) + missed * np.log(2 * (1 - rates))
     before = float((unmarked * log_p).sum()) / len(logits)
-    return Shown(evidence / drawn, rates, before - likelihood / drawn)
+    return MatchingEffect(evidence / drawn, rates, before - likelihood / drawn)
 
 
 def _log_sum(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ln of the sum of exponentials along the last axis, which is kept."""
+    """Return ln of the sum of exponentials along the last axis, kept with length 1."""
     highest = logits.max(axis=-1, keepdims=True)
     return np.asarray(highest + np.log(np.exp(logits - highest).sum(axis=-1, keepdims=True)))
 
@@ -227,14 +229,14 @@ def agreement_after(
     delta: float = 1.0,
     temperature: float = TEMPERATURE,
 ) -> dict[str, float]:
-    """Return how often letters agree with their coins, as marked and after each is swapped.
+    """Return how often letters agree with their coins, as marked and after each one is swapped.
 
-    Swaps that need no key: for the `partner` in most matchings (the heavier of two), for the
-    model's `second` choice, for the partner in most matchings among letters that the model finds
-    about as good as its second choice (`both`), and for `any` other letter.
+    An attacker without the key may swap a letter for: its `partner` in most matchings (the heavier
+    pair in a tie), the model's `second` choice, the partner in most matchings among letters that
+    the model finds about as good as its second choice (`both`), or `any` other letter.
 
-    A letter that the model likes, and that yet did not come out, was probably not promoted. So
-    the second choice disagrees more often than it agrees, under any matching.
+    A letter that the model likes but that was not drawn was probably not promoted. So the second
+    choice disagrees more often than it agrees, under any matching.
     """
     rows = np.arange(len(logits))
     drawn = matchings[rng.integers(len(matchings), size=len(logits))]  # [n, V / 2, 2]
@@ -246,9 +248,9 @@ def agreement_after(
     letter = ((logits + delta * promoted) / temperature + noise).argmax(axis=1)
     others = logits.copy()
     others[rows, letter] = -np.inf
-    # Weights are below 1, so they decide between equal counts alone.
+    # Weights are below 1, so they only decide between equal counts.
     likely = (partners(matchings, logits.shape[1]) + weights)[letter]
-    near = others > others.max(axis=1, keepdims=True) - _NEAR
+    near = others > others.max(axis=1, keepdims=True) - _SIMILAR_LOGITS
     swaps = {
         "none": letter,
         "partner": likely.argmax(axis=1),
@@ -262,7 +264,7 @@ def agreement_after(
 def pair_weights(
     logits: NDArray[np.float64], rng: np.random.Generator, *, rounds: int = 4, delta: float = 1.0
 ) -> NDArray[np.float64]:
-    """Return what the coin of each two letters shows, whatever the other letters' pairs: [V, V].
+    """Return the weight of each pair of letters, averaged over pairings of the others: [V, V].
 
     Each of the `rounds` shuffles the letters and plays a tournament: V - 1 matchings in which
     every two letters are a pair once.
@@ -274,13 +276,13 @@ def pair_weights(
         for pairs in tournament(size):
             coins = rng.random((len(logits), len(pairs))) < 0.5
             first, second = order[pairs].T
-            evidence = shown_by(logits, order[pairs], coins, delta=delta).evidence
+            evidence = effect_of(logits, order[pairs], coins, delta=delta).evidence
             weights[first, second] += (evidence[first] + evidence[second]) / rounds
     return np.asarray(weights + weights.T)
 
 
 def tournament(size: int) -> list[NDArray[np.int64]]:
-    """Return size - 1 matchings of an even number of players, which share no pair.
+    """Return size - 1 matchings of an even number of players that share no pair.
 
     >>> [pairs.tolist() for pairs in tournament(4)]
     [[[3, 0], [1, 2]], [[3, 1], [2, 0]], [[3, 2], [0, 1]]]

@@ -1,7 +1,7 @@
-"""Texts of lines that are alike: what people keep in lists, tables, files and forms.
+"""Texts whose lines are alike: lists, tables, files and forms.
 
-Every class has a shape of its own that comes again with each line; the words in it are new. Words
-and names come from natural English.
+All lines of a class have the same form, filled with new words. Words and names come from natural
+English.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TypeVar
 import numpy as np
 
 Make = Callable[[np.random.Generator], str]
-_LINES = 60  # of a text before it is cut to its length
+_LINES = 60  # in a text, before it is cut to its length
 _T = TypeVar("_T")
 
 
 class Draws:
-    """Words, names and numbers at random."""
+    """Draws random words, names and numbers."""
 
     def __init__(self, words: Sequence[str], rng: np.random.Generator) -> None:
         self._words, self._rng = words, rng
 
     def words(self, least: int, most: int | None = None) -> str:
-        """Return so many words."""
+        """Return `least` to `most` words (default: exactly `least`)."""
         number = self.number(least, (most or least) + 1)
         return " ".join(self._words[self.number(len(self._words))] for _ in range(number))
 
@@ -31,7 +31,7 @@ class Draws:
         return self.words(1).capitalize()
 
     def number(self, low: int, high: int | None = None) -> int:
-        """Return a number below `low`, or from `low` to below `high`."""
+        """Return a number from 0 to below `low`, or from `low` to below `high`."""
         return int(self._rng.integers(low, high))
 
     def one(self, *things: _T) -> _T:
@@ -41,7 +41,9 @@ class Draws:
         return f"{self.number(24):02d}:{self.number(60):02d}"
 
 
-Line = Callable[[Draws, Sequence[str]], str]  # a new line, with names that stay the same
+Line = Callable[
+    [Draws, Sequence[str]], str
+]  # makes a new line, given names that are the same in all lines
 
 LINES: dict[str, Line] = {
     "tasks": lambda d, _: f"[ ] {d.words(2, 5)}",
@@ -93,7 +95,7 @@ LINES: dict[str, Line] = {
 
 
 def of_lines(words: Sequence[str]) -> dict[str, Make]:
-    """Return what makes one text of each class."""
+    """Return a function for each class that makes one text."""
 
     def maker(line: Line) -> Make:
         def make(rng: np.random.Generator) -> str:

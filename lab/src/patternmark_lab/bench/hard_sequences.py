@@ -1,7 +1,7 @@
-"""Sequences that no key marked, made to look like a mark: repeats, odd compositions, and attacks.
+"""Unmarked sequences that are made to look marked: repeats, odd compositions, and attacks.
 
-Each class is written by someone who knows everything but the key: the public pairs of letters,
-where blocks begin, which letters follow a mark most. A p-value holds only if it holds for all.
+The author of a class knows everything but the key: the public pairs of letters, where blocks begin,
+and which letters follow a mark most. A p-value is valid only if it is valid for all classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FREQUENT = np.array(PROTEIN_BACKGROUND[:20], dtype=float) / sum(PROTEIN_BACKGRO
 
 
 def natural_letters(n: int, rng: np.random.Generator) -> Symbols:
-    """Draw independent letters as frequent as in nature."""
+    """Draw independent letters with their natural frequencies."""
     return rng.choice(20, size=n, p=_FREQUENT)
 
 
@@ -36,45 +36,45 @@ def _of(letters: str) -> Maker:
 
 
 def _stretches(n: int, rng: np.random.Generator) -> Symbols:
-    """Write one strong letter, and its partner from a random place to another: one coin a block."""
+    """Write one strong letter, but its partner between two random places: one coin per block."""
     first, last = np.sort(rng.integers(n + 1, size=2))
     letter = rng.choice(PROTEIN.encode("KRESM"))
     is_between = (np.arange(n) >= first) & (np.arange(n) < last)
     return np.asarray(np.where(is_between, _PARTNER[letter], letter))
 
 
-def _climbed(n: int, rng: np.random.Generator) -> Symbols:
-    """Write what a search for the largest C found: letters of one pair, two X and a weak letter."""
+def _search_result(n: int, rng: np.random.Generator) -> Symbols:
+    """Write a result of a search for the largest C: one pair's letters, two X, a weak letter."""
     before, after = round(0.35 * n), round(0.4 * n)
     text = "K" * before + "RRRRXX" + "K" * after + "G"
     return PROTEIN.encode(text + "K" * max(0, n - before - after - 5))
 
 
-def _headed(letters: str, count: int, filler: str) -> Maker:
-    """Write strong letters some times, then others: long, with few coins."""
+def _heads_then(letters: str, count: int, filler: str) -> Maker:
+    """Write strong letters `count` times, then a long filler: a long sequence with few coins."""
 
     def make(n: int, rng: np.random.Generator) -> Symbols:
         del rng
         ids = PROTEIN.encode(letters * count + filler * n)
-        return ids[: int(np.searchsorted(np.cumsum(ids < 20), n)) + 1]  # n that are scored
+        return ids[: int(np.searchsorted(np.cumsum(ids < 20), n)) + 1]  # n scored letters
 
     return make
 
 
-def _repeated(unit: str) -> Maker:
+def _repeat_unit(unit: str) -> Maker:
     return lambda n, rng: np.resize(np.roll(PROTEIN.encode(unit), rng.integers(len(unit))), n)
 
 
-def _mutated(ids: Symbols, share: float, rng: np.random.Generator) -> Symbols:
+def _mutate(ids: Symbols, share: float, rng: np.random.Generator) -> Symbols:
     return np.where(rng.random(len(ids)) < share, natural_letters(len(ids), rng), ids)
 
 
 def _tandem(period: int, share: float) -> Maker:
-    return lambda n, rng: _mutated(np.resize(natural_letters(period, rng), n), share, rng)
+    return lambda n, rng: _mutate(np.resize(natural_letters(period, rng), n), share, rng)
 
 
-def _held(times: int, letters: str = "") -> Maker:
-    """Hold each letter for some positions, beginning where blocks begin."""
+def _hold(times: int, letters: str = "") -> Maker:
+    """Repeat each letter a few times, starting where blocks begin."""
 
     def make(n: int, rng: np.random.Generator) -> Symbols:
         units = -(-n // times)
@@ -85,7 +85,7 @@ def _held(times: int, letters: str = "") -> Maker:
 
 
 def _pairs_in_blocks(pattern: str) -> Maker:
-    """Write blocks such as XYXY: X and Y are the letters of a random pair, each block anew."""
+    """Write blocks such as XYXY: each block draws a random pair for X and Y."""
 
     def make(n: int, rng: np.random.Generator) -> Symbols:
         blocks = -(-n // len(pattern))
@@ -98,7 +98,7 @@ def _pairs_in_blocks(pattern: str) -> Maker:
 
 
 def _partners(share: float) -> Maker:
-    """Write natural letters of which some are the partner of the letter before."""
+    """Write natural letters, a share of them replaced by the partner of the letter before."""
 
     def make(n: int, rng: np.random.Generator) -> Symbols:
         ids = natural_letters(n, rng)
@@ -110,18 +110,18 @@ def _partners(share: float) -> Maker:
 
 
 def _pairs_in_turn(n: int, rng: np.random.Generator) -> Symbols:
-    """Let no two neighbours share a pair: as many different coins as possible."""
+    """Write neighbours of different pairs, to use as many different coins as possible."""
     order = np.resize(rng.permutation(10), n)
     return _PAIRS[order, rng.integers(2, size=n)]
 
 
 def _same_block(n: int, rng: np.random.Generator) -> Symbols:
-    """Show every block the same letters, of different pairs, those that follow a mark most."""
+    """Write the same letters in every block: of different pairs, those that follow a mark most."""
     return np.resize(rng.permutation(PROTEIN.encode("KESRQMND"))[:DEFAULT_BLOCK], n)
 
 
-def marked_by_another(delta_level: int) -> Maker:
-    """Mark natural letters with a random key that nobody will test."""
+def mark_by_another(delta_level: int) -> Maker:
+    """Mark natural letters with a random key that is not tested."""
 
     def make(n: int, rng: np.random.Generator) -> Symbols:
         words = rng.integers(2**10, size=-(-n // DEFAULT_BLOCK), dtype=np.uint16)
@@ -135,8 +135,8 @@ def marked_by_another(delta_level: int) -> Maker:
 
 
 def _copies(parts: int, share: float) -> Maker:
-    """Glue copies of one chain together, some of their letters changed."""
-    return lambda n, rng: _mutated(np.resize(natural_letters(-(-n // parts), rng), n), share, rng)
+    """Join copies of one chain, with a share of the letters changed."""
+    return lambda n, rng: _mutate(np.resize(natural_letters(-(-n // parts), rng), n), share, rng)
 
 
 CLASSES: dict[str, Maker] = {
@@ -153,31 +153,31 @@ CLASSES: dict[str, Maker] = {
     "four copies, 30% changed": _copies(4, 0.3),
     "one strong letter": lambda n, rng: np.full(n, rng.choice(PROTEIN.encode("KRESM"))),
     "one strong letter, then its partner, then it again": _stretches,
-    "found by a search": _climbed,
-    **{f"{letter} alone": _repeated(letter) for letter in "KRM"},
+    "found by a search": _search_result,
+    **{f"{letter} alone": _repeat_unit(letter) for letter in "KRM"},
     **{
-        f"{count} R, then {filler}": _headed("R", count, filler)
+        f"{count} R, then {filler}": _heads_then("R", count, filler)
         for filler in ("GP", "GPX")
         for count in (12, 18, 21, 24, 30, 36, 48, 54, 66)
     },
-    **{f"24 {letter}, then GP": _headed(letter, 24, "GP") for letter in "KM"},
-    "A and X in turn": lambda n, rng: _repeated("AX")(2 * n, rng),
+    **{f"24 {letter}, then GP": _heads_then(letter, 24, "GP") for letter in "KM"},
+    "A and X in turn": lambda n, rng: _repeat_unit("AX")(2 * n, rng),
     "GS linker": _of("GGGGS"),
     "KR-rich": _of("KKRR"),
     "ST-rich": _of("SSTTP"),
-    "heptads": _repeated("LKALEEK"),
-    "collagen": _repeated("GPAGPK"),
+    "heptads": _repeat_unit("LKALEEK"),
+    "collagen": _repeat_unit("GPAGPK"),
     "strands: hydrophobic and polar in turn": lambda n, rng: np.where(
         np.arange(n) % 2, _of("VILF")(n, rng), _of("KERSTQ")(n, rng)
     ),
     "letters that follow a mark most": _of("KERQSM"),
     "both letters of the best pairs": _of("KRSTAEDN"),
-    "one letter held for 2": _held(2),
-    "one letter held for 3": _held(3),
-    "one letter held for 4": _held(4),
-    "one letter held for 6": _held(6),
-    "best letters held for 3": _held(3, "KERQSMN"),
-    "best letters held for 2": _held(2, "KERQSMN"),
+    "one letter held for 2": _hold(2),
+    "one letter held for 3": _hold(3),
+    "one letter held for 4": _hold(4),
+    "one letter held for 6": _hold(6),
+    "best letters held for 3": _hold(3, "KERQSMN"),
+    "best letters held for 2": _hold(2, "KERQSMN"),
     "XYX in every block": _pairs_in_blocks("XYX"),
     "XXY in every block": _pairs_in_blocks("XXY"),
     "XXX in every block": _pairs_in_blocks("XXX"),
@@ -186,22 +186,22 @@ CLASSES: dict[str, Maker] = {
     "30% partners of the letter before": _partners(0.3),
     "all pairs in turn": _pairs_in_turn,
     "every block the same letters": _same_block,
-    "marked by another key, delta 1": marked_by_another(2),
-    "marked by another key, delta 1.5": marked_by_another(3),
+    "marked by another key, delta 1": mark_by_another(2),
+    "marked by another key, delta 1.5": mark_by_another(3),
     **{
-        f"{count} K, 10 R, then K": _headed("K" * count + "R" * 10, 1, "K")
+        f"{count} K, 10 R, then K": _heads_then("K" * count + "R" * 10, 1, "K")
         for count in (8, 11, 14, 17, 20)
     },
 }
 
 
-def made(name: str, n: int, batch: int, rng: np.random.Generator) -> Symbols:
-    """Return some sequences of a class with n scored letters each: [B, n], longer where X is."""
+def make_sequences(name: str, n: int, batch: int, rng: np.random.Generator) -> Symbols:
+    """Return sequences of a class with n scored letters each: [B, n], longer if they contain X."""
     return np.stack([CLASSES[name](n, rng) for _ in range(batch)])
 
 
 def windows(chains: Sequence[Symbols], n: int, batch: int, rng: np.random.Generator) -> Symbols:
-    """Return windows of natural chains that are long enough: [B, n]."""
+    """Return random windows of natural chains with at least n letters: [B, n]."""
     long_enough = [chain for chain in chains if len(chain) >= n]
     rows = []
     for number in rng.integers(len(long_enough), size=batch).tolist():

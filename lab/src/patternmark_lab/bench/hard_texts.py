@@ -1,8 +1,8 @@
-"""Texts that are hard for a detector which counts every token: they repeat themselves in some way.
+"""Texts that repeat themselves, which are hard for a detector that counts every token.
 
-Words come from natural English; the ways to arrange them are ours. Code is that of Python's own
-library, other languages are what a corpus has, or letters at random. Texts whose lines are alike,
-from JSON to contracts, are made in `hard_records`.
+Words come from natural English; we chose how to arrange them. Code comes from Python's standard
+library, other languages from a corpus or from random letters. `hard_records` makes texts whose
+lines are alike, from JSON to contracts.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from patternmark_lab.bench.hard_records import Make, of_lines
 
 _CODE = ("argparse", "json.decoder", "csv", "textwrap", "heapq", "configparser", "calendar")
-_LINES = 60  # of a text before it is cut to its length
+_LINES = 60  # in a text, before it is cut to its length
 _SCRIPTS = {"Cyrillic letters": (0x430, 0x450), "Chinese characters": (0x4E00, 0x5000)}
 _SYLLABLES = [consonant + vowel for consonant in "kstnm" for vowel in "aiueo"]
 _PARTICLES = ["wa", "no", "ga", "wo", "ni", "to", "de", "mo"]
 
 
 def makers(sentences: Sequence[str], others: dict[str, Sequence[str]]) -> dict[str, Make]:
-    """Return what makes one text of each class.
+    """Return a function for each class that makes one text.
 
-    `sentences` are of natural English, `others` of other languages, by their name.
+    `sentences` are natural English; `others` are sentences of other languages, by language.
     """
     words = sorted({word.strip(".,;:!?()\"'").lower() for s in sentences for word in s.split()})
     words = [word for word in words if word.isalpha()]
@@ -53,7 +53,7 @@ def makers(sentences: Sequence[str], others: dict[str, Sequence[str]]) -> dict[s
         )
 
     def form(rng: np.random.Generator) -> str:
-        """One sentence, each time with a fifth of its words replaced."""
+        """Repeat one sentence, each time with a fifth of its words replaced."""
         wording = sentence(rng).split()
         return " ".join(
             word if rng.random() > 0.2 else some(rng, 1)[0] for _ in range(40) for word in wording
@@ -110,7 +110,7 @@ def _code(rng: np.random.Generator) -> str:
 
 
 def _syllables(rng: np.random.Generator) -> str:
-    """Like transliterated Japanese: short words of few syllables, each followed by a particle."""
+    """Write words of a few syllables, each followed by a particle, as in romanised Japanese."""
     return " ".join(
         f"{''.join(rng.choice(_SYLLABLES, rng.integers(2, 4)))} {rng.choice(_PARTICLES)}"
         for _ in range(200)
@@ -118,7 +118,10 @@ def _syllables(rng: np.random.Generator) -> str:
 
 
 def _letters(low: int, high: int) -> Make:
-    """Return what makes texts of eighty words of a script that the tokens were not learned on."""
+    """Return a maker of texts in a script that the tokenizer was not trained on.
+
+    Each text draws from 80 random words.
+    """
 
     def make(rng: np.random.Generator) -> str:
         words = [

@@ -1,4 +1,4 @@
-"""Long benchmarks: jobs shared among processes."""
+"""Run the jobs of long benchmarks in several processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def run_all(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
-    """Yield what `work` makes of jobs, in any order; it is handed to each process once."""
+    """Yield `work(job)` for all jobs, in any order; `work` is sent to each process only once."""
     if workers <= 1:
         yield from map(work, jobs)
         return
@@ -35,15 +35,15 @@ def run_all(work: Callable[[Job], Result], jobs: Iterable[Job], workers: int) ->
             ):
                 yield future.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # or all the others would be done first
+            pool.shutdown(wait=False, cancel_futures=True)  # do not wait for the other jobs
             raise
 
 
-_work: Callable[[Any], Any] | None = None  # of this process
+_work: Callable[[Any], Any] | None = None  # the function that this process runs on jobs
 
 
 def _begin(work: bytes) -> None:
-    global _work  # noqa: PLW0603  # it may hold much: handed over once, not with every job
+    global _work  # noqa: PLW0603  # it may be large, so it is sent once and not with every job
     _work = pickle.loads(work)  # noqa: S301  # from the process that started this one
 
 
@@ -55,9 +55,9 @@ def _do(job: bytes) -> Any:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Keep the matrix products of processes from fighting for the cores.
+    """Give each process one thread for matrix products, so that they do not compete for cores.
 
-    It is set before the children import numpy, which is why they are spawned.
+    The variables must be set before the child processes import numpy, so these are spawned.
     """
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))

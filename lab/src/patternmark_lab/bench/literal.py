@@ -1,7 +1,7 @@
-"""Algorithm 3 of the paper, transcribed line by line: a yardstick, not the product.
+"""Algorithm 3 of the paper, transcribed line by line, for comparison only.
 
-States are strings of m - 1 keys, every sum is written out, nothing is vectorised. With
-``one=Fraction(1)`` its arithmetic is exact, which makes it the tests' reference as well.
+States are strings of m - 1 keys, every sum is written out, and nothing is vectorised. With
+``one=Fraction(1)`` its arithmetic is exact, so that tests use it as a reference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 def algorithm_3(
     n: int, m: int, targets: Collection[tuple[int, ...]], num_keys: int, one: Any = 1.0
 ) -> list[list[Any]]:
-    """Return P_{T,i}(c) for i = m - 1, ..., n, one row each; `one` sets the kind of number."""
+    """Return P_{T,i}(c) for i = m - 1, ..., n, one row each; `one` sets the type of numbers."""
     keys = range(num_keys)
     states = list(product(keys, repeat=m - 1))
     uniform = one / num_keys

@@ -1,7 +1,7 @@
-"""Sets of good matchings that share few pairs: which pairs of letters a key may draw in secret.
+"""Sets of good matchings that share few pairs, from which a key could draw one in secret.
 
-With one matching, whoever swaps a letter for its partner turns its vote for certain. With several
-of which a key draws one in secret, nobody knows which letter is the partner.
+With a single public matching, an attacker who swaps a letter for its partner certainly reverses its
+vote. If a key draws one of several matchings in secret, the attacker does not know the partner.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDS = 40  # each matching is improved so often, or until none changes
+_MAX_ROUNDS = 40  # of improving each matching; ends earlier if no matching changes
 
 
 def best_matching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the perfect matching of greatest weight: weights [V, V], V even, to pairs [V / 2, 2].
 
-    Exact, by dynamic programming over the sets of letters that are already paired: the first free
-    letter takes each other free one in turn. For V = 20 these are 10,945 sets.
+    It is exact, by dynamic programming over the sets of letters that are already paired: the first
+    free letter is paired with each other free letter in turn. For V = 20 there are 10,945 sets.
 
     >>> best_matching(np.array([[0, 3, 2, 0], [3, 0, 0, 2], [2, 0, 0, 0], [0, 2, 0, 0]])).tolist()
     [[0, 2], [1, 3]]
@@ -30,14 +30,14 @@ def best_matching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
         best = np.full(len(paired), -np.inf)
         for second in range(1, size):
             free = np.flatnonzero((paired >> second & 1 == 0) & (first < second))
-            joined = paired[free] | 1 << first[free] | 1 << second
-            best[free] = np.maximum(best[free], value[joined] + weights[first[free], second])
+            after = paired[free] | 1 << first[free] | 1 << second
+            best[free] = np.maximum(best[free], value[after] + weights[first[free], second])
         value[paired] = best
-    return _followed(weights, value)
+    return _read_pairs(weights, value)
 
 
-def _followed(weights: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Read the best pairs off the value of every set."""
+def _read_pairs(weights: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Find the best pairs, given the value of every set."""
     size, paired = len(weights), 0
     pairs: list[tuple[int, int]] = []
     while len(pairs) < size // 2:
@@ -51,10 +51,10 @@ def _followed(weights: NDArray[np.float64], value: NDArray[np.float64]) -> NDArr
 
 @cache
 def _sets(size: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the sets of letters reached after 0, 1, ... pairs, as bits, and their first free one.
+    """Return the sets of letters after 0, 1, ... pairs, as bits, and the first free letter of each.
 
-    Each pair began at the letter that was then the first free one, so after k pairs at least k
-    letters stand below the first free one.
+    Each pair starts with the letter that is the first free one at that time, so after k pairs at
+    least k letters are below the first free one.
     """
     numbers = np.arange(2**size - 1)
     count = np.zeros(len(numbers), dtype=np.int64)
@@ -79,15 +79,16 @@ def spread_matchings(
     rng: np.random.Generator,
     starts: int = 12,
 ) -> NDArray[np.int64]:
-    """Return matchings of great weight that share few pairs: [number, V / 2, 2].
+    """Return matchings of large weight that share few pairs: [number, V / 2, 2].
 
-    They make great
+    They maximise
+
 
         mean weight / weight of the best matching
             - spreading * sum over letters a, b of frequency(a) * share(a, b)^2
 
-    where share(a, b) is the part of the matchings that pair a with b. Each matching in turn is
-    replaced by the best one beside the others, which is exact; from the best of several starts.
+    where share(a, b) is the share of the matchings that pair a with b. Each matching in turn is
+    replaced by the exact best one, given the others. The best result of several starts is returned.
     """
     most = total_weight(weights, best_matching(weights)[None])[0]
     cost = frequencies[:, None] + frequencies
@@ -97,7 +98,7 @@ def spread_matchings(
         found = np.array(
             [best_matching(rng.random(weights.shape) * weights) for _ in range(number)]
         )
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before = found.copy()
             for at in range(number):
                 others = partners(np.delete(found, at, axis=0), len(weights))
@@ -114,7 +115,7 @@ def spread_matchings(
 
 
 def partners(matchings: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Count how many of the matchings [M, V / 2, 2] pair each two letters: [V, V]."""
+    """Count the matchings [M, V / 2, 2] that contain each pair of letters: [V, V]."""
     counts = np.zeros((size, size), dtype=np.int64)
     np.add.at(counts, (matchings[..., 0], matchings[..., 1]), 1)
     return counts + counts.T
@@ -126,9 +127,10 @@ def total_weight(weights: NDArray[np.float64], matchings: NDArray[np.int64]) -> 
 
 
 def certain_share(matchings: NDArray[np.int64], frequencies: NDArray[np.float64]) -> float:
-    """Return how often a letter's likeliest partner is its partner, for letters as they occur.
+    """Return how often a letter's likeliest partner is its partner, weighted by frequencies.
 
-    So often a swap for that letter turns a vote for certain; else the vote is a new coin.
+    This is how often a swap for that letter certainly reverses a vote; otherwise the new vote is
+    random.
     """
     share = partners(matchings, len(frequencies)) / len(matchings)
     return float(frequencies @ share.max(axis=1))

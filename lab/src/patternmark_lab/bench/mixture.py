@@ -1,6 +1,6 @@
-"""`patternmark bench mixture-null`: the table behind `auto`'s p-values for proteins of paper keys.
+"""`patternmark bench mixture-null`: the null of `auto` for proteins and keys of the paper's scheme.
 
-Blocks have an exact ratio and a null of their own, texts one that is counted (`text_null`).
+Block keys have another null (`block_null`), and so have texts (`text_null`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def simulate_tables(
     workers: int = 1,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Return what `patternmark.null.mixture` ships."""
+    """Return the table that ships with the package (`patternmark.null.mixture`)."""
     found = {}
     for job, log_p in run_all(_simulate, jobs, workers):
         found[job] = log_p.round(3).tolist()

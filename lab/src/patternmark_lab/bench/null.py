@@ -1,4 +1,4 @@
-"""`patternmark bench null`: speed, growth and accuracy of the null, as ratios of one run."""
+"""`patternmark bench null`: speed, growth and accuracy of the null, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REPEATS = 7
 
 
 def run_null_benchmark(step: Callable[[str], None]) -> dict[str, Any]:
-    """Measure everything; `step` hears what is being measured."""
+    """Measure everything; `step` is called with the name of each part."""
     chain = PatternNull(_alternating(PATTERN_LENGTH)).chain
     result: dict[str, Any] = {"benchmark": "null", **environment(), "m": PATTERN_LENGTH}
     step("the paper's Algorithm 3, line by line")
@@ -60,15 +60,15 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         f"Made by `patternmark bench null -o docs/results` with patternmark {result['version']}, "
         f"Python {result['python']}, numpy {result['numpy']}, {result['machine']}. "
-        "All speeds are ratios measured in one run; numbers in this page come from `null.json`.",
+        "All speeds are ratios within one run; the numbers on this page come from `null.json`.",
         "",
         f"**Table of P(T, n) for all n up to {table['n']}, m = {result['m']}**: "
         f"{table['speedup']:,.0f} times faster than Algorithm 3 of the paper transcribed line by "
-        f"line (one run of it yields every n as well), with {table['states']} states instead of "
-        f"{table['literal_states']}; largest relative difference {table['max_difference']:.1g} "
-        f"over {table['entries']:,} probabilities.",
+        f"line (one run of which also gives all n), with {table['states']} states instead of "
+        f"{table['literal_states']}. The largest relative difference over {table['entries']:,} "
+        f"probabilities is {table['max_difference']:.1g}.",
         "",
-        f"**One tail** (p-value of a count), time relative to n = {LENGTHS[0]:,}:",
+        f"**One tail** (the p-value of one count), with times relative to n = {LENGTHS[0]:,}:",
         "",
         "| n | time | n log n | n^2 | peak memory (KiB) | log10 p |",
         "|---:|---:|---:|---:|---:|---:|",
@@ -82,11 +82,12 @@ def to_markdown(result: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        f"Fitted growth: n^{result['growth_exponent']:.2f} from {LENGTHS[0]:,} to {last['n']:,}; "
-        f"the dynamic programme for all n grows as n^{result['direct_growth_exponent']:.2f} from "
-        f"{DIRECT_LENGTHS[0]:,} to {DIRECT_LENGTHS[-1]:,}.",
+        f"The fitted growth is n^{result['growth_exponent']:.2f} from {LENGTHS[0]:,} to "
+        f"{last['n']:,}. The dynamic programme for all n grows as "
+        f"n^{result['direct_growth_exponent']:.2f} from {DIRECT_LENGTHS[0]:,} to "
+        f"{DIRECT_LENGTHS[-1]:,}.",
         "",
-        "**Accuracy** against whole-number arithmetic (m = 2, where the count is binomial):",
+        "**Accuracy** compared with whole-number arithmetic (m = 2, where the count is binomial):",
         "",
         "| n | count | log10 p | relative error |",
         "|---:|---:|---:|---:|",
@@ -129,7 +130,7 @@ def _table_against_literal(chain: CountingChain) -> dict[str, Any]:
 
 
 def _growth(chain: CountingChain) -> Iterator[dict[str, float]]:
-    """Time one tail well above the mean at each length, next to the first length's."""
+    """Time one tail well above the mean at each length, relative to the first length."""
     times = {n: _time(lambda n=n: _one_tail(chain, n)) for n in LENGTHS}  # type: ignore[misc]
     for n in LENGTHS:
         tracemalloc.start()
@@ -149,7 +150,7 @@ def _one_tail(chain: CountingChain, n: int) -> float:
 
 
 def _accuracy() -> Iterator[dict[str, float]]:
-    """With m = 2 the count is Binomial(n - 1, 1/2): exact tails from whole numbers."""
+    """Compare with exact tails for m = 2, where the count is Binomial(n - 1, 1/2)."""
     chain = PatternNull(_alternating(2)).chain
     for n in (1_000, 10_000, 100_000):
         for share in (0.51, 0.6, 0.9, 1.0):
@@ -164,7 +165,7 @@ def _accuracy() -> Iterator[dict[str, float]]:
 
 
 def _log_binomial_tail(trials: int, count: int) -> float:
-    """Return ln P(Bin(trials, 1/2) >= count), its terms summed as whole numbers."""
+    """Return ln P(Bin(trials, 1/2) >= count), summed in whole numbers."""
     term, total = 1, 0  # from the far end: C(trials, trials), C(trials, trials - 1), ...
     for k in range(trials, count - 1, -1):
         total += term

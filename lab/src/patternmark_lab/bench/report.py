@@ -1,4 +1,4 @@
-"""What every benchmark result says about where it was measured, and how it is kept."""
+"""The facts about versions and machine in every benchmark result, and how results are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patternmark.io.files import make_folder, write_text
 
 
 def environment() -> dict[str, str]:
-    """Return the versions and the kind of machine behind a measurement."""
+    """Return the versions and the type of machine of a measurement."""
     return {
         "version": __version__,
         "python": platform.python_version(),
@@ -25,7 +25,7 @@ def environment() -> dict[str, str]:
 
 
 def keep(result: dict[str, Any], page: str, folder: Path) -> None:
-    """Write a result as JSON and as the page made from it."""
+    """Write a result as JSON, and its page."""
     name = result["benchmark"]
     make_folder(folder)
     write_text(folder / f"{name}.json", json.dumps(result, indent=1) + "\n")

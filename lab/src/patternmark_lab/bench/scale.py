@@ -1,8 +1,8 @@
-"""`patternmark bench scale`: what a scan of billions of proteins for thousands of keys takes.
+"""`patternmark bench scale`: the time and cost of a scan of billions of proteins for many keys.
 
-No such scan is run. What one takes follows from rates that `patternmark bench scan` has measured on
-fewer sequences and keys, from a few that are measured here, and from assumptions (`Setting`), of
-which each is an option of the command.
+No such scan is run. Time and cost are computed from rates that `patternmark bench scan` measured on
+fewer sequences and keys, from a few rates that are measured here, and from assumptions (`Setting`),
+each of which is an option of the command.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from patternmark.errors import InputError
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scale_length import fewer_tests, length_rows, screen_of
 from patternmark_lab.bench.scale_setting import SAMPLE, Setting
-from patternmark_lab.bench.scan import MANY, VERY_MANY
+from patternmark_lab.bench.scan import MANY_KEYS, VERY_MANY_KEYS
 from patternmark_lab.bench.scan_input import BLOCK_SCHEMES, SCHEMES
 
 NAME = "scale"
 SOURCE, GPU_SOURCE = "scan.json", "scan-gpu.json"
 MACHINES = (1, 10, 100, 1000)
-HITS = (1, 1_000, 1_000_000)  # for which the false discovery rate is worked out
+HITS = (1, 1_000, 1_000_000)  # numbers of hits for which the p-value at the FDR is computed
 RATE_OF = {"paper": "two_part", "blocks R=1": "blocks_1", "blocks": "blocks"}
 GPU_NAMES = {
     "paper": "two_parts",
@@ -34,7 +34,7 @@ GPU_NAMES = {
     "blocks": "blocks_32_nonces",
 }
 _MEGA, _HOUR = 1e6, 3600.0
-_MEASURED = ("natural", "designs")  # what takes long, and is kept until it is measured anew
+_MEASURED = ("natural", "designs")  # slow measurements, kept until they are measured again
 
 _SPREAD = ("median", "low", "high")
 
@@ -48,15 +48,15 @@ def run_scale(
     sample: int = SAMPLE,
     measured: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Work all out from the results in a folder and what else was measured.
+    """Compute the result from the results in a folder and from further measurements.
 
-    `pairs` tells what either stage takes for a pair of a sequence and a key of each scheme.
+    `pairs` has the time of each stage for a pair of a sequence and a key of each scheme.
     """
     scan = read_source(folder)
     measured = measured or {}
     rates = rates_of(scan)
     passing = passing_level(setting.keys)
-    corrections = needed(setting, passing)
+    corrections = needed_p_values(setting, passing)
     wanted = corrections[0]["log10_p"]
     size = bytes_of(setting, scan)
     natural = _by_scheme(measured.get("natural"))
@@ -88,7 +88,7 @@ def run_scale(
         "of_pairs": pairs,
         "sample": sample,
         "bills": bills,
-        "packed": packed(setting, rates, size, bills),
+        "packed": unpacking_times(setting, rates, size, bills),
         "gpu": gpu_bills(setting, folder),
         "lengths": length_rows(setting, wanted, measured.get("designs")),
         "fewer": fewer_tests(setting, corrections, measured.get("designs")),
@@ -101,8 +101,8 @@ def read_source(folder: Path) -> dict[str, Any]:
     return _read(folder / SOURCE)
 
 
-def kept_from(file: Path) -> dict[str, Any]:
-    """Return what an earlier result holds of what takes long to measure."""
+def read_measured(file: Path) -> dict[str, Any]:
+    """Return the slow measurements in an earlier result."""
     if not file.exists():
         return {}
     before = _read(file)
@@ -114,10 +114,10 @@ def _read(file: Path) -> dict[str, Any]:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(
-            f"{file}: cannot be read: {error.strerror}: make it by `patternmark bench scan`"
+            f"{file}: cannot be read: {error.strerror}: make it with `patternmark bench scan`"
         ) from None
     except ValueError as error:
-        raise InputError(f"{file}: is no JSON: {error}") from None
+        raise InputError(f"{file}: is not JSON: {error}") from None
 
 
 def _by_scheme(block: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
@@ -125,15 +125,15 @@ def _by_scheme(block: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def passing_level(keys: int) -> int:
-    """Return which power of ten the first stage lets pass, by the rule of scans themselves."""
+    """Return -log10 of the largest p-value that passes the first stage, as scans set it."""
     return int(screen_of("paper", keys).passing)
 
 
-def needed(setting: Setting, passing: int) -> list[dict[str, Any]]:
-    """Return the p-value that a test must have, by either correction.
+def needed_p_values(setting: Setting, passing: int) -> list[dict[str, Any]]:
+    """Return the largest p-value of a hit, for each correction.
 
-    Of the rate of false discoveries it depends on how many hits there are: with that many, the
-    last of them may have so large a p-value.
+    With the false discovery rate it depends on the number of hits: it is the largest p-value that
+    the last of so many hits may have.
     """
     all_tests = log10(setting.num_tests)
     rows: list[dict[str, Any]] = [
@@ -143,43 +143,46 @@ def needed(setting: Setting, passing: int) -> list[dict[str, Any]]:
         {"correction": "fdr", "hits": n, "log10_p": log10(setting.fdr) + log10(n) - all_tests}
         for n in HITS
     ]
-    # A p-value that the first stage does not let pass is of no use.
+    # The first stage cuts off p-values above 10^-passing.
     return [row | {"is_cut": row["log10_p"] > -passing} for row in rows]
 
 
 def shared_splits(keys: int) -> dict[str, float]:
-    """Return how alike that many keys of two parts are; parts of one key may be swapped."""
+    """Return how many keys of the paper's scheme have equal or similar splits of the letters.
+
+    A split has no order: swapping the two parts of a key gives the same split.
+    """
     half = len(PROTEIN.scored) // 2
     splits = comb(2 * half, half) // 2
     return {
         "splits": splits,
         "equal_pairs": comb(keys, 2) / splits,  # expected
-        "share": 1.0 - (1.0 - 1.0 / splits) ** (keys - 1),  # of keys whose split another has
-        "one_swap": (keys - 1) * half**2 / splits,  # others that differ in a letter of each part
+        "share": 1.0 - (1.0 - 1.0 / splits) ** (keys - 1),  # of keys that share their split
+        "one_swap": (keys - 1) * half**2 / splits,  # other keys that swap one letter of each part
     }
 
 
 def rates_of(scan: dict[str, Any]) -> dict[str, Rate]:
     """Return seconds per byte, pair or residue: medians over rounds, smallest, largest.
 
-    What a key takes is the time with many keys less that of reading with one, by round. Of block
-    keys there are too few in it: see `scale_measured.first_stage`.
+    The time of a key is the time with many keys minus the time with one key, in each round. For
+    block keys that result has too few keys: see `scale_measured.first_stage`.
     """
     times, sizes = scan["times"], scan["sizes"]
     sequences = sizes["sequences"]
-    few = max(1, sequences // sizes["share"])
+    timed = max(1, sequences // sizes["share"])  # sequences that many keys were timed on
     copied = sizes["bytes"] * sizes["copies"]
 
     def of_keys(name: str, per_sequence: float) -> Rate:
         rounds = zip(times["keys"][name], times["keys"]["one"], strict=True)
-        return _rate([max(0.0, m / few - one / sequences) / per_sequence for m, one in rounds])
+        return _rate([max(0.0, m / timed - one / sequences) / per_sequence for m, one in rounds])
 
     workers = next(row for row in scan["rows"] if row["name"] == "workers")
     return {
         "read": _rate([one / copied for one in times["workers"]["one"]]),
         "unpack": _rate([one / copied for one in times["gzip"]["bare"]]),
-        "two_part": of_keys("very_many", VERY_MANY - 1),
-        "blocks_1": of_keys("block_keys", MANY * sizes["mean_length"]),
+        "two_part": of_keys("very_many", VERY_MANY_KEYS - 1),
+        "blocks_1": of_keys("block_keys", MANY_KEYS * sizes["mean_length"]),
         "blocks": of_keys("block_key", sizes["mean_length"]),
         "workers": {"median": workers["ratio"], "low": workers["low"], "high": workers["high"]},
     }
@@ -190,7 +193,7 @@ def _rate(values: Sequence[float]) -> Rate:
 
 
 def bytes_of(setting: Setting, scan: dict[str, Any]) -> int:
-    """Return the size of all records as FASTA, with headers like those that were measured."""
+    """Return the size of all records as FASTA, with headers as long as in the measurement."""
     sizes = scan["sizes"]
     header = sizes["bytes"] / sizes["sequences"] - sizes["mean_length"]
     return int(setting.proteins * (setting.mean_length + header))
@@ -200,12 +203,12 @@ def bill(
     scheme: str,
     setting: Setting,
     rates: dict[str, Rate],
-    sizes: tuple[int, int],  # all bytes, and those of a piece
+    sizes: tuple[int, int],  # all bytes, and the bytes of a piece
     passing: int,
-    of_pair: dict[str, Rate],  # what each stage takes for one
+    of_pair: dict[str, Rate],  # seconds of each stage for a pair
     natural: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return what a scan takes, in seconds of one core, by stage, and on several machines."""
+    """Return the time of a scan, in seconds of one core by stage, and on several machines."""
     seconds = {
         "read": {name: sizes[0] * value for name, value in rates["read"].items()},
         "first": {name: setting.num_tests * of_pair["first"][name] for name in _SPREAD},
@@ -231,8 +234,8 @@ def bill(
 
 
 def _by_source(scheme: str, setting: Setting, rates: dict[str, Rate]) -> float:
-    """Return what a pair takes in the first stage, from fewer keys and other lengths."""
-    # Two parts cost a key the same for any length; block keys every residue.
+    """Return the time of a pair in the first stage, from a run with fewer keys."""
+    # A key of the paper's scheme takes the same time for any length; a block key scales with it.
     each = setting.mean_length if scheme in BLOCK_SCHEMES else 1
     return each * rates[RATE_OF[scheme]]["median"]
 
@@ -242,7 +245,7 @@ def _same(value: float) -> Rate:
 
 
 def _of_repeats(seconds: float, natural: dict[str, Any]) -> Rate:
-    """Return the time of pairs that passed, by the interval of the segments that they are of."""
+    """Return the time of pairs that passed, with the interval of the share of their segments."""
     share = natural["segments_passed"] / natural["segments"]
     low, high = (seconds * natural[end] / share for end in ("low", "high"))
     return {"median": seconds, "low": low, "high": high}
@@ -255,11 +258,11 @@ def wall(
     sizes: tuple[int, int],
     machines: int,
 ) -> dict[str, Any]:
-    """Return how long machines take together, and the price of their cores meanwhile.
+    """Return how long several machines take together, and the price of their cores.
 
-    A piece of a file is work for one core: with nearly as many cores as pieces some get two, and
-    the others wait. Two workers are not twice as fast as one; no number of them is here taken to be
-    used better than two were.
+    A piece of a file is work for one core. With nearly as many cores as pieces, some cores get two
+    pieces and the others wait. Two workers are not twice as fast as one; we assume the efficiency
+    of two workers for any number.
     """
     size, piece = sizes
     cores = machines * setting.cores
@@ -275,12 +278,12 @@ def wall(
     }
 
 
-def packed(
+def unpacking_times(
     setting: Setting, rates: dict[str, Rate], size: int, bills: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return how long .gz files take at least: each of them is unpacked by one thread.
+    """Return the least time for .gz files, each of which is unpacked by one thread.
 
-    A scan unpacks one file after the other; under Ray a packed file is one task.
+    A scan unpacks one file after the other; with Ray a packed file is one task.
     """
     alone = size * rates["unpack"]["median"]
     share = max(1, setting.files)
@@ -292,7 +295,7 @@ def packed(
 
 
 def gpu_bills(setting: Setting, folder: Path) -> dict[str, Any] | None:
-    """Return the hours and the price of GPUs, where they were measured (`bench scan-gpu`)."""
+    """Return the hours and the price of GPUs, if `bench scan-gpu` has measured them."""
     file = folder / GPU_SOURCE
     if not file.exists():
         return None
@@ -309,10 +312,10 @@ def gpu_bills(setting: Setting, folder: Path) -> dict[str, Any] | None:
 
 
 def gpu_seconds(scheme: str, setting: Setting, row: dict[str, Any]) -> tuple[Rate, float]:
-    """Return what one GPU takes: reading by residues, what is left by pairs, in every round.
+    """Return the seconds of one GPU in every round, and the seconds of a CPU core for a pair.
 
-    And what a core beside it takes for a pair. Of block keys every residue counts, of two parts
-    every sequence.
+    Reading scales with residues, the rest of the time with pairs. The time of a pair scales with
+    its residues for block keys, and is constant for keys of the paper's scheme.
     """
     all_residues = setting.proteins * setting.mean_length
     by_residue = scheme in BLOCK_SCHEMES

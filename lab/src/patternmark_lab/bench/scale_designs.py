@@ -1,7 +1,7 @@
-"""How often the residues of marked designs agree, and which designs stand out at a p-value.
+"""Count how often residues of marked designs agree, and which designs `auto` finds at a p-value.
 
-Every backbone gets keys of its own. What is counted is the agreement with the mark that is there,
-in all residues, and what the detector `auto` says of the design.
+Every backbone gets its own keys. Agreement is counted in all residues, with the position keys that
+marked them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def measure_designs(
     device: str = "cpu",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Return rates of agreement, and what is found at a p-value; the first stage is 10^-passing."""
+    """Return agreement rates, and the designs found at a p-value.
+
+    The first stage of a scan passes p-values up to 10^-passing.
+    """
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     model = ProteinMPNN.load(weights, device)
@@ -67,7 +70,7 @@ def measure_designs(
 
 
 def _designs(model: Any, backbone: Backbone, seed: int) -> Iterator[Design]:
-    """Design with each scheme, key and delta, and count."""
+    """Design with each scheme, key and delta; yield the counts of each design."""
     keys = [
         (scheme, key)
         for scheme, profile in SCHEMES.items()
@@ -88,7 +91,7 @@ def _designs(model: Any, backbone: Backbone, seed: int) -> Iterator[Design]:
 def _row(
     scheme: str, delta: float, made: Sequence[Design], log10_p: float, passing: int
 ) -> dict[str, Any]:
-    """Return the rates of the designs of a scheme and a delta, and classes of their lengths."""
+    """Return the rates of the designs with a scheme and delta, in all and by class of length."""
     own = [design[2:] for design in made if design[:2] == (scheme, delta)]
     residues, agreements, of_auto = (np.array(column) for column in zip(*own, strict=True))
     ways = num_ways(scheme)
@@ -113,10 +116,10 @@ def _row(
 def rate_and_spread(
     residues: NDArray[np.int64], agreements: NDArray[np.int64]
 ) -> tuple[float, float]:
-    """Return the rate of agreement and by how much those of designs differ beyond chance.
+    """Return the rate of agreement, and the standard deviation of designs' rates beyond chance.
 
-    Where a design's rate has mean q and standard deviation s, its count is off n q by
-    n q (1 - q) + n (n - 1) s^2 on average, squared.
+    If the rates of designs have mean q and standard deviation s, the count of a design with n
+    residues has the variance n q (1 - q) + n (n - 1) s^2.
     """
     n = residues.astype(float)
     rate = float(agreements.sum() / n.sum())
@@ -133,7 +136,7 @@ def _class(
     law: tuple[int, float, float],
     log10_p: float,
 ) -> dict[str, Any]:
-    """Return what was found among designs of some lengths, and what was to be expected."""
+    """Return the number of designs found in a class of lengths, and the expected share."""
     own = (residues >= low) & (residues < high)
     trials, hits = int(own.sum()), int(by_auto[own].sum())
     ways, rate, spread = law

@@ -1,9 +1,9 @@
-"""How long a marked design must be for a p-value, by how many of its residues agree.
+"""How long a marked design must be to reach a p-value, given how often its residues agree.
 
-The p-value is that of the first stage of a scan (`scan.keyset`) and of the detector `phase`: of one
-count of fair coins, times the ways in which a key can agree. Marked residues agree at a rate. With
-a `spread`, each design has a rate of its own, drawn from the beta distribution with that mean and
-standard deviation: its count is beta-binomial, with heavier tails than a binomial one.
+The p-value is that of the first stage of a scan and of the detector `phase`: the tail of a count of
+fair coins, times the number of ways in which a key can agree. Marked residues agree at a rate. With
+a `spread`, each design has its own rate, drawn from the beta distribution with that mean and
+standard deviation. The count is then beta-binomial, with heavier tails than a binomial count.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.scale_setting import Setting
 from patternmark_lab.bench.scan_input import BLOCK_SCHEMES, SCHEMES
 
-LENGTHS = np.arange(1, LONGEST + 1)  # of a segment
-HALF, MOST = 0.5, 0.95  # shares of designs
-FEWER_SCHEME, FEWER_DELTAS = "blocks", (1.0, 1.5)  # whose lengths are shown for fewer tests
+LENGTHS = np.arange(1, LONGEST + 1)  # of a segment, in residues
+HALF, NEARLY_ALL = 0.5, 0.95  # shares of designs
+FEWER_SCHEME, FEWER_DELTAS = "blocks", (1.0, 1.5)  # shown in the table of fewer tests
 
 
 def num_ways(scheme: str) -> int:
-    """Return in how many ways a sequence may agree with a key: phases, and nonces."""
+    """Return the number of ways in which a sequence may agree with a key: phases and nonces."""
     return SCHEMES[scheme].scheme.nonces * (PHASES if scheme in BLOCK_SCHEMES else 2)
 
 
 def screen_of(scheme: str, keys: int) -> KeySet:
-    """Return a screen for that many keys; how many there are matters here, not which."""
+    """Return a screen for a number of keys; only the number matters here, not which keys."""
     return KeySet(numbered_keys("bench scale", SCHEMES[scheme], 1) * keys)
 
 
 def shares_found(log10_p: float, ways: int, rate: float, spread: float = 0.0) -> NDArray[Any]:
-    """Return which share of designs of every length has so small a p-value: [LONGEST]."""
+    """Return the share of designs of every length that reach a p-value: [LONGEST]."""
     least = least_count(LENGTHS, log10_p * log(10.0), ways)
     if spread == 0.0:
         return np.exp(binomial_log_tail(least, LENGTHS, rate))
@@ -51,7 +51,7 @@ def shares_found(log10_p: float, ways: int, rate: float, spread: float = 0.0) ->
 def _beta_binomial_tail(
     least: NDArray[np.int64], rate: float, spread: float
 ) -> NDArray[np.float64]:
-    """Return P(A >= least) for every length, A of a rate drawn anew for each design."""
+    """Return P(A >= least) for every length; the rate of A is drawn for each design."""
     size = rate * (1.0 - rate) / spread**2 - 1.0
     a, b = rate * size, (1.0 - rate) * size
     factorial, of_a, of_b, of_both = (_log_rising(x) for x in (1.0, a, b, a + b))
@@ -69,9 +69,9 @@ def _log_rising(x: float) -> NDArray[np.float64]:
 
 
 def least_length(shares: NDArray[np.float64], wanted: float) -> int | None:
-    """Return the length from which on no share is smaller; None: there is none in a segment.
+    """Return the length from which on all shares are at least `wanted`, or None if none is.
 
-    Shares go up and down by a little from one length to the next, as counts are whole numbers.
+    Shares go slightly up and down from one length to the next, because counts are whole numbers.
     """
     short = np.flatnonzero(shares < wanted)
     length = int(LENGTHS[short[-1]]) + 1 if len(short) else 1
@@ -79,9 +79,9 @@ def least_length(shares: NDArray[np.float64], wanted: float) -> int | None:
 
 
 def lengths(log10_p: float, ways: int, rate: float, spread: float = 0.0) -> dict[str, int | None]:
-    """Return from which length on half and nearly all designs have so small a p-value."""
+    """Return the lengths from which on half and nearly all designs reach a p-value."""
     shares = shares_found(log10_p, ways, rate, spread)
-    return {"half": least_length(shares, HALF), "most": least_length(shares, MOST)}
+    return {"half": least_length(shares, HALF), "most": least_length(shares, NEARLY_ALL)}
 
 
 def length_rows(
@@ -89,8 +89,8 @@ def length_rows(
 ) -> list[dict[str, Any]]:
     """Return the length that half and nearly all designs need, by scheme and delta.
 
-    By the rates that ship with the package, which `patternmark power` uses, and by those of designs
-    that were measured for this.
+    They are computed twice: with the rates that ship with the package, which `patternmark power`
+    uses, and with those of the designs that were made for this benchmark.
     """
     measured = {(row["scheme"], row["delta"]): row for row in designs["rows"]} if designs else {}
     deltas = sorted({*DELTAS, *(delta for _, delta in measured)})
@@ -111,7 +111,7 @@ def length_rows(
 
 
 def shipped_rate(scheme: str, delta: float) -> float:
-    """Return how often residues agree, over letters with their natural frequencies."""
+    """Return how often residues agree, averaged over letters with natural frequencies."""
     rates = rates_at(delta, PROTEIN, SCHEMES[scheme].scheme.name)
     return float(rates @ natural_frequencies(PROTEIN))
 
@@ -119,7 +119,7 @@ def shipped_rate(scheme: str, delta: float) -> float:
 def _lengths(
     screen: KeySet, log10_p: float, ways: int, rate: float, spread: float
 ) -> dict[str, Any]:
-    """Return the lengths, and what the first stage loses of designs that are half found."""
+    """Return the lengths, and the share that the first stage loses where half are found."""
     found = lengths(log10_p, ways, rate, spread)
     half = found["half"]
     lost = screen.lost(rate, half) if half is not None else None
@@ -129,7 +129,7 @@ def _lengths(
 def fewer_tests(
     setting: Setting, corrections: Sequence[dict[str, Any]], designs: dict[str, Any] | None
 ) -> list[dict[str, Any]]:
-    """Return what fewer tests, or another correction, make of the lengths."""
+    """Return the lengths for fewer tests or another correction."""
     p, k = setting.proteins, setting.keys
     asked = [(p, k), (p, 100), (p, 1), (1_000_000, k), (1, k), (1, 1)]
     cases: list[dict[str, Any]] = [
@@ -151,7 +151,7 @@ def fewer_tests(
 
 
 def _law(delta: float, designs: dict[str, Any] | None) -> tuple[float, float]:
-    """Return the rate and its spread, as measured, or else as shipped."""
+    """Return the measured rate and spread, or else the shipped rate without a spread."""
     for row in designs["rows"] if designs else ():
         if (row["scheme"], row["delta"]) == (FEWER_SCHEME, delta):
             return row["rate"], row["spread"]

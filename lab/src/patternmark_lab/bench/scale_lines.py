@@ -1,4 +1,4 @@
-"""How the page of `patternmark bench scale` writes numbers."""
+"""Write the numbers on the page of `patternmark bench scale`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from math import floor, log10
 from patternmark.scanning.keyset import LONGEST
 
 LABELS = {
-    "paper": "two parts",
+    "paper": "paper's scheme",
     "blocks R=1": "blocks, 1 nonce",
     "blocks": "blocks, 32 nonces",
 }
-_LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_NAMED_SIZES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 def table(*heads: str) -> list[str]:
-    """Return the first two lines of a table; columns that end with a colon stand to the right."""
+    """Return the first two lines of a table; columns whose head ends with a colon align right."""
     names = " | ".join(head.removesuffix(":") for head in heads)
     sides = "|".join("---:" if head.endswith(":") else "---" for head in heads)
     return [f"| {names} |", f"|{sides}|"]
@@ -42,14 +42,14 @@ def amount(value: float) -> str:
     >>> amount(2.4e9), amount(24_000)
     ('2.4 billion', '24,000')
     """
-    for size, name in _LARGE:
+    for size, name in _NAMED_SIZES:
         if value >= size:
             return f"{two_digits(value / size)} {name}"
     return two_digits(value)
 
 
 def power_of_ten(log10_value: float) -> str:
-    """Return 10^x as it is read.
+    """Return 10^x as text.
 
     >>> power_of_ten(-15.38), power_of_ten(-0.0001)
     ('4.2 × 10^-16', '1.0 × 10^0')
@@ -78,14 +78,14 @@ def core_hours(seconds: float) -> str:
     return two_digits(seconds / 3600.0)
 
 
-def ranged(seconds: dict[str, float]) -> str:
-    """Return hours with their smallest and largest."""
+def with_range(seconds: dict[str, float]) -> str:
+    """Return the median of hours, with the smallest and the largest."""
     low, high = core_hours(seconds["low"]), core_hours(seconds["high"])
     return f"{core_hours(seconds['median'])} ({low} to {high})"
 
 
 def dollars(value: float) -> str:
-    """Return a price; nobody pays less than a dollar.
+    """Return a price with two digits.
 
     >>> dollars(0.2), dollars(406.0)
     ('under $1', '$410')
@@ -103,5 +103,5 @@ def percent(share: float) -> str:
 
 
 def length(value: int | None) -> str:
-    """Return a length, or that it is more than a segment's."""
+    """Return a length, or text that it is longer than a segment."""
     return f"over {LONGEST:,}" if value is None else f"{value:,}"

@@ -1,4 +1,4 @@
-"""What `patternmark bench scale` measures itself: the second stage, all keys at once, repeats."""
+"""The measurements of `patternmark bench scale`: second stage, first stage, and repeats."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan_input import SCHEMES
 
-TIMES, BEFORE = 200, 60  # pairs that are judged; those before fill the tables of nulls
+TIMES, BEFORE = 200, 60  # pairs that are timed; pairs before them, which fill the tables of nulls
 ROUNDS = 3
-FEW_KEYS = 64  # of many nonces, where all keys would take too long
+MANY_NONCES_KEYS = 64  # number of keys with many nonces, where all keys would take too long
 _LABEL = "bench scale"
 
 Symbols = NDArray[np.int64]
@@ -31,9 +31,9 @@ Step = Callable[[str], None]
 
 
 def second_stage(length: int, seed: int = 1) -> dict[str, dict[str, float]]:
-    """Time `auto` for one random sequence and a key that was not used before: seconds.
+    """Return the seconds of `auto` for one random sequence and a key that was not used before.
 
-    Where keys are many, hardly any pair that passes by chance has the key of one before it.
+    With many keys, hardly any two pairs that pass by chance have the same key.
     """
     rng = np.random.default_rng(seed)
     found = {}
@@ -53,9 +53,9 @@ def second_stage(length: int, seed: int = 1) -> dict[str, dict[str, float]]:
 def first_stage(
     length: int, keys: int, sequences: int, seed: int = 1, step: Step = lambda what: None
 ) -> dict[str, dict[str, float]]:
-    """Time the first stage with all keys at once on random sequences: seconds a pair.
+    """Return the seconds of the first stage for a pair, with all keys together.
 
-    With few keys, what is done once for a sequence would count as theirs.
+    With only a few keys, the work that is done once for each sequence would distort the result.
     """
     content = _fasta(plain_sequences(PROTEIN, sequences, length, np.random.default_rng(seed)))
     raw, found = padded(content), {}
@@ -75,27 +75,27 @@ def first_stage(
 def natural_pairs(
     sequences: Sequence[Symbols], keys: int, level: int, step: Step = lambda what: None
 ) -> dict[str, Any]:
-    """Count which pairs of an unmarked protein and a key pass the first stage, at 10^-level.
+    """Count the pairs of an unmarked protein and a key that pass the first stage, at 10^-level.
 
-    Chance alone lets few of them pass; repeats are not chance.
+    By chance only a few of them would pass; repeats let more pass.
     """
     content = _fasta(sequences)
     rows = []
     for scheme, profile in SCHEMES.items():
         step(f"natural proteins: {scheme}")
-        number = min(keys, FEW_KEYS) if profile.scheme.nonces > 1 else keys
+        number = min(keys, MANY_NONCES_KEYS) if profile.scheme.nonces > 1 else keys
         screen = KeySet(numbered_keys(f"{_LABEL} natural {scheme}", profile, number))
         screen.passing = level
-        rows.append({"scheme": scheme, "keys": number, **_passed(content, screen)})
+        rows.append({"scheme": scheme, "keys": number, **_count_passing(content, screen)})
     lengths = [len(symbols) for symbols in sequences]
     mean = float(np.mean(lengths))
     return {**environment(), "sequences": len(lengths), "mean_length": mean, "rows": rows}
 
 
-def _passed(content: bytes, screen: KeySet) -> dict[str, Any]:
-    """Count pairs that pass by their counts, and those of them that are left to the second stage.
+def _count_passing(content: bytes, screen: KeySet) -> dict[str, Any]:
+    """Count pairs that pass by their counts, and those that also remain after masking repeats.
 
-    What comes after the first stage is timed by itself.
+    Only the time after the first stage is measured.
     """
     _compile(screen)
     raw, texts = padded(content), list[str]()
@@ -118,15 +118,15 @@ def _passed(content: bytes, screen: KeySet) -> dict[str, Any]:
         "left": left,
         "segments_passed": len(texts),
         "masked": _masked(texts, screen),
-        "low": low,  # of the share of such segments
+        "low": low,  # interval of segments_passed / segments
         "high": high,
-        "seconds": seconds / passed if passed else None,  # of a pair
+        "seconds": seconds / passed if passed else None,  # for each pair
         "smallest_log10_p": min(best, default=None),
     }
 
 
 def _masked(texts: Sequence[str], screen: KeySet) -> float | None:
-    """Return the share of residues that the second stage masks as repeats: the median of texts."""
+    """Return the median share of residues that the second stage masks as repeats."""
     if not texts:
         return None
     readings = screen.detector(0).read([PROTEIN.encode(text) for text in texts])
@@ -135,13 +135,13 @@ def _masked(texts: Sequence[str], screen: KeySet) -> float | None:
 
 
 def _compile(screen: KeySet) -> None:
-    """Have the loops compiled and made what a scan makes once, whatever its size."""
+    """Compile the loops and make the tables that a scan makes once, whatever its size."""
     content = b">one\nACDEFGHIKLMNPQRSTVWY\n"
     judging.judge(read_fasta(padded(content), len(content)), screen)
 
 
 def _fasta(sequences: Sequence[Symbols] | NDArray[np.int64]) -> bytes:
-    # What separates chains is -1, and so finds the last.
+    # The separator of chains is -1, and so selects the last letter, "/".
     letters = np.frombuffer(f"{PROTEIN.letters}/".encode(), dtype=np.uint8)
     rows = (b">%d\n%s\n" % (i, letters[row].tobytes()) for i, row in enumerate(sequences))
     return b"".join(rows)

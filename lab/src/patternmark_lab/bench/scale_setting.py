@@ -1,4 +1,4 @@
-"""What `patternmark bench scale` assumes; each field is an option of the command."""
+"""The assumptions of `patternmark bench scale`; each field is an option of the command."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from math import ceil
 
 from patternmark.errors import ParameterError
 
-SAMPLE = 8192  # random sequences on which all keys are timed at once
+SAMPLE = 8192  # number of random sequences on which all keys are timed together
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is assumed."""
+    """The assumptions."""
 
     proteins: int = 2_400_000_000
-    segments: float = 1.0  # of a protein
+    segments: float = 1.0  # per protein
     mean_length: int = 200
     keys: int = 10_000
     fpr: float = 0.01
     fdr: float = 0.01
-    cores: int = 16  # of a machine
+    cores: int = 16  # per machine
     files: int = 25
     disk: float = 500.0  # MB/s that a machine reads
     core_hour: float = 0.05  # US dollars
@@ -30,18 +30,20 @@ class Setting:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if not value > 0:
-                raise ParameterError(f"{name.replace('_', ' ')}: a number above 0, not {value:g}")
+                raise ParameterError(
+                    f"{name.replace('_', ' ')} must be a number above 0, not {value:g}"
+                )
         if self.fpr >= 1.0 or self.fdr >= 1.0:
-            raise ParameterError("--fpr and --fdr lie below 1")
+            raise ParameterError("--fpr and --fdr must be below 1")
         if self.segments < 1.0:
-            raise ParameterError("a protein has at least one segment")
+            raise ParameterError("--segments must be at least 1")
 
     @property
     def num_segments(self) -> int:
-        """How many segments all proteins have; exactly, for a number as it is written."""
+        """The number of segments of all proteins, without rounding error."""
         return ceil(self.proteins * Fraction(str(self.segments)))
 
     @property
     def num_tests(self) -> int:
-        """How many pairs of a segment and a key are tested."""
+        """The number of tested pairs of a segment and a key."""
         return self.num_segments * self.keys

@@ -17,19 +17,20 @@ from patternmark_lab.bench.scale_lines import (
 )
 from patternmark_lab.bench.scan_input import BLOCK_SCHEMES
 
-_SHOWN_DELTAS = (1.0, 1.5)  # of what was measured in classes of length
+_SHOWN_DELTAS = (1.0, 1.5)  # in the table of classes of length
 
 
 def length_lines(result: dict[str, Any]) -> list[str]:
-    """Return the table of lengths, and what it takes for granted."""
+    """Return the table of lengths, and its assumptions."""
     log10_p = result["corrections"][0]["log10_p"]
     has_designs = "designs" in result
     heads = ["keys", "delta:", "agreement:", "half:", "95 %:"]
     if has_designs:
         heads += ["agreement of designs:", "spread:", "half:", "95 %:"]
     lines = [
-        "From which length on half and 95 % of intact marked designs of ProteinMPNN have a p-value "
-        f"of {power_of_ten(log10_p)} or less, by how many of their residues agree:",
+        "The lengths from which on half and 95 % of the intact marked designs of ProteinMPNN have "
+        f"a p-value of {power_of_ten(log10_p)} or less, computed from how often their residues "
+        "agree:",
         "",
         *table(*heads, "lost:"),
     ]
@@ -54,45 +55,46 @@ def _cells(found: dict[str, Any] | None, with_spread: bool) -> list[str]:
 
 def _meaning(has_designs: bool) -> list[str]:
     lines = [
-        "- *Agreement* is how often marked residues agree with their key, as it ships with the "
-        "package: measured by amino acid (`patternmark bench agreement`), here at natural "
-        "frequencies.",
-        "- The p-value is exact: the tail of a binomial count, times the ways to agree (2 phases; "
-        "8 phases; 8 phases of 32 nonces). So is the share of designs. **Residues are taken to "
-        "agree independently of each other, and all designs at one rate**, which "
-        "makes the 95 % too short.",
-        "- From the length given on, no longer one falls below the share. What is longer than "
-        "2,048 residues is judged in segments of 2,048.",
-        "- *Lost* is the chance that a design does not pass the first stage (`Screen.lost`), at "
-        "the length where half are found. By its count it would not have been found anyway. "
-        "Designs that repeat themselves may be lost however long they are ([why](scan.md)).",
+        "- *Agreement* is how often marked residues agree with their key. The rates are those in "
+        "the package, measured for each amino acid (`patternmark bench agreement`) and averaged "
+        "with natural frequencies.",
+        "- The p-value is exact: the tail of a binomial count, times the number of ways to agree "
+        "(2 phases; 8 phases; 8 phases of 32 nonces). The share of designs is exact too, **if "
+        "residues agree independently and all designs have the same rate**. As designs differ, the "
+        "lengths for 95 % are too short.",
+        "- The share is reached at the given length and at all longer ones. Designs of more than "
+        "2,048 residues are judged in segments of 2,048.",
+        "- *Lost* is the chance that a design does not pass the first stage (`KeySet.lost`), at "
+        "the length where half are found. By its count it would not be found anyway. Designs with "
+        "repeats may be lost at any length ([why](scan.md)).",
     ]
     if has_designs:
         lines.insert(
             2,
             "- *Agreement of designs* was counted for this page, with its 95 % interval over "
-            "designs. They differ: *spread* is the standard deviation of their rates beyond "
-            "chance. The lengths beside it are exact for rates that follow a beta distribution (a "
-            "beta-binomial count). **Rely on these.**",
+            "designs. Designs differ: *spread* is the standard deviation of their rates beyond "
+            "chance. The lengths to the right of it are exact if the rates follow a beta "
+            "distribution, so that counts are beta-binomial. **Rely on these.**",
         )
     return lines
 
 
 def design_lines(result: dict[str, Any]) -> list[str]:
-    """Return what was measured on designs, beside what was to be expected."""
+    """Return the shares of designs found, measured and expected."""
     if "designs" not in result:
         return []
     designs = result["designs"]
     rows = {(row["scheme"], row["delta"]): row for row in designs["rows"]}
     lines = [
         "",
-        f"**Held against designs** (`--structures`): {designs['backbones']} chains of "
-        f"{rows['paper', 1.0]['classes'][0]['from']} residues and more, {designs['keys']} keys of "
-        f"each kind for every chain, so {designs['rows'][0]['designs']['n']} designs of a kind and "
-        f"a delta; ProteinMPNN {designs['model']}, T = {designs['temperature']:g}. In percent: "
-        f"designs that `auto` gives {power_of_ten(designs['log10_p'])} or less, which is what a "
-        "scan reports, with the 95 % interval (Clopper-Pearson); behind it what the count was to "
-        "give if designs were alike, and as they differ.",
+        f"**Compared with designs** (`--structures`): {designs['backbones']} chains of "
+        f"{rows['paper', 1.0]['classes'][0]['from']} residues or more, {designs['keys']} keys of "
+        f"each scheme for every chain, so {designs['rows'][0]['designs']['n']} designs for each "
+        f"scheme and delta; ProteinMPNN {designs['model']}, T = {designs['temperature']:g}. The "
+        "table has the percentage of designs that a scan reports, because `auto` gives "
+        f"{power_of_ten(designs['log10_p'])} or less, with the 95 % interval (Clopper-Pearson). "
+        "Then follow two percentages that are expected from the count: if all designs had the same "
+        "rate, and with their spread.",
         "",
         *table("delta:", "residues", "designs:", *(f"{label}:" for label in LABELS.values())),
     ]
@@ -107,8 +109,8 @@ def design_lines(result: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"Of all deltas and kinds together `auto` finds {found:,} designs, of which the first "
-        f"stage loses {lost:,}; the count alone finds {by_count:,}.",
+        f"For all deltas and schemes together, `auto` finds {found:,} designs, of which the first "
+        f"stage loses {lost:,}. The count alone finds {by_count:,}.",
     ]
 
 
@@ -123,7 +125,7 @@ def _found(row: dict[str, Any]) -> str:
 
 
 def natural_lines(result: dict[str, Any]) -> list[str]:
-    """Return what passes the first stage of unmarked proteins that repeat themselves."""
+    """Return how many unmarked proteins pass the first stage because of repeats."""
     if "natural" not in result:
         return []
     natural = result["natural"]
@@ -133,7 +135,7 @@ def natural_lines(result: dict[str, Any]) -> list[str]:
     pairs = sum(row["segments"] * row["keys"] for row in of_blocks)
     return [
         *(_repeats(result, natural, rows["paper"]) if rows["paper"]["passed"] else []),
-        f"Of {amount(pairs)} pairs of the same proteins and block keys "
+        f"Of {amount(pairs)} pairs of these proteins and block keys, "
         f"{f'{passed:,}' if passed else 'none'} passed.",
         "",
     ]
@@ -148,23 +150,23 @@ def _repeats(result: dict[str, Any], natural: dict[str, Any], row: dict[str, Any
     )
     hours = core_hours(paid["second"]["natural"]["median"])
     return [
-        f"**Repeats are not chance.** Of {natural['sequences']:,} natural proteins (`--natural`: "
-        f"{natural['mean_length']:.0f} residues on average) and {row['keys']:,} keys of two parts "
-        f"{row['passed']:,} pairs passed by their counts, {amount(times)} times as many as by "
-        f"chance. They are of {row['segments_passed']} segments ({share} in a thousand; {low} to "
-        f"{high}, 95 % interval, were they unrelated), of which {percent(row['masked'])} are "
-        "repeats (the median). So a scan masks repeats before it judges a segment in full, once "
-        f"for all keys: {_left(row)} It took {1e3 * row['seconds']:.2g} ms a pair. Were the "
-        f"proteins of this page as rich in repeats, {amount(paid['pairs']['natural'])} pairs would "
-        f"pass by their counts, and take {hours} core-hours. That is counted below; metagenomes "
-        "may have more repeats or "
-        "fewer.",
+        f"**Repeats pass the first stage.** Of {natural['sequences']:,} natural proteins "
+        f"(`--natural`: {natural['mean_length']:.0f} residues on average) and {row['keys']:,} keys "
+        f"of the paper's scheme, {row['passed']:,} pairs passed by their counts, {amount(times)} "
+        f"times as many as by chance. They come from {row['segments_passed']} segments ({share} in "
+        f"a thousand; 95 % interval {low} to {high}, if the segments were unrelated). The median "
+        f"of their shares of repeats is {percent(row['masked'])}. So a scan masks "
+        f"repeats once for all keys before `auto` judges a segment: {_left(row)} It took "
+        f"{1e3 * row['seconds']:.2g} ms per pair. If the proteins of this page have as many "
+        f"repeats, {amount(paid['pairs']['natural'])} pairs will pass by their counts, and take "
+        f"{hours} core-hours, which are included below. Metagenomes may have more or fewer "
+        "repeats.",
         "",
     ]
 
 
 def _left(row: dict[str, Any]) -> str:
-    """Say what was left to judge in full, and what came of it."""
+    """Say how many pairs were left for `auto`, and their smallest p-value."""
     if not row["left"]:
         return "no pair was left."
     smallest = row["smallest_log10_p"]
@@ -173,11 +175,11 @@ def _left(row: dict[str, Any]) -> str:
 
 
 def fewer_lines(result: dict[str, Any]) -> list[str]:
-    """Return what fewer tests make of the lengths."""
+    """Return the table of lengths for fewer tests."""
     heads = [f"delta {delta:g}, {share}:" for delta in FEWER_DELTAS for share in ("half", "95 %")]
-    differ = ", as designs differ" if "designs" in result else ""
+    differ = ", with the spread of designs" if "designs" in result else ""
     lines = [
-        f"The fewer tests, the shorter a design may be ({LABELS[FEWER_SCHEME]}{differ}):",
+        f"With fewer tests, shorter designs are found ({LABELS[FEWER_SCHEME]}{differ}):",
         "",
         *table("proteins:", "keys:", "correction", "log10 p:", *heads),
     ]

@@ -1,7 +1,7 @@
-"""`patternmark bench scan`: how fast scans are, as ratios to what is timed beside them.
+"""`patternmark bench scan`: the speed of scans, as ratios to other work that is timed with them.
 
-Machines are noisy. So whatever is compared is timed in turns, a ratio is taken within every turn,
-and the median of these is what is reported, with the smallest and the largest.
+Because machines are noisy, the parts of a ratio are timed in turn. There is one ratio per turn, and
+the median of these ratios is reported, with the smallest and the largest.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from patternmark_lab.bench.scan_input import (
     MEAN_LENGTH,
     SCHEMES,
     WIDTH,
-    gzipped,
-    made_fasta,
+    compress_member,
+    make_fasta,
     write_copies,
 )
 
 SEQUENCES, REPEATS = 150_000, 7
 COPIES = 12  # of the sequences in files: enough pieces that the last one matters little
-MEMORY_COPIES = (7, 70)  # one million sequences and ten
-MANY, VERY_MANY = 64, 5_000
-SHARE = 10  # one sequence in so many is used where keys are very many or have blocks
+MEMORY_COPIES = (7, 70)  # of the sequences: about one million and ten million
+MANY_KEYS, VERY_MANY_KEYS = 64, 5_000  # keys
+SHARE = 10  # one sequence in 10 is used for very many keys and for block keys
 MEMORY_REPEATS = 3
 STEPS = 6
 _LABEL = "bench scan"
@@ -58,13 +58,13 @@ def run_scan_benchmark(
     seed: int = 1,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Measure everything; `step` hears what is being measured."""
+    """Measure everything; `step` is called with the name of each part."""
     for module in ("numba", "isal", "xxhash"):
         needs(module)
     import numba  # noqa: PLC0415  # an extra
 
     step("making sequences")
-    content = made_fasta(sequences, seed)
+    content = make_fasta(sequences, seed)
     result: dict[str, Any] = {
         "benchmark": "scan",
         **environment(),
@@ -99,7 +99,7 @@ def _sizes(content: bytes, sequences: int) -> dict[str, Any]:
 
 
 def _in_memory(content: bytes, sequences: int, repeats: int) -> tuple[Times, list[dict[str, Any]]]:
-    """Time one key and 64 of them beside passes that do less, on bytes in memory."""
+    """Time scans for 1 and for 64 keys, and passes that do less, on bytes in memory."""
     from patternmark_lab.bench.scan_loops import boundaries, boundaries_by_lanes  # noqa: PLC0415
 
     raw, size = padded(content), len(content)
@@ -108,7 +108,7 @@ def _in_memory(content: bytes, sequences: int, repeats: int) -> tuple[Times, lis
         "bare": lambda: boundaries(raw, size, offsets),
         "bare_lanes": lambda: boundaries_by_lanes(raw, size, offsets),
         "one": _judging(content, sequences, SCHEMES["paper"], 1),
-        "many": _judging(content, sequences, SCHEMES["paper"], MANY),
+        "many": _judging(content, sequences, SCHEMES["paper"], MANY_KEYS),
     }
     _expect(sequences, work["bare"](), work["bare_lanes"]())
     if find_spec("Bio") is not None:
@@ -124,8 +124,8 @@ def _in_memory(content: bytes, sequences: int, repeats: int) -> tuple[Times, lis
 
 
 def _biopython(content: bytes) -> Work:
-    """Return what reads all records with Biopython, from text in memory, and drops them."""
-    records_of = import_module("Bio.SeqIO.FastaIO").SimpleFastaParser  # of no extra: may be absent
+    """Return a function that reads all records with Biopython from text in memory."""
+    records_of = import_module("Bio.SeqIO.FastaIO").SimpleFastaParser  # no extra installs it
     stream = io.StringIO(content.decode("ascii"))
 
     def parse() -> None:
@@ -137,29 +137,29 @@ def _biopython(content: bytes) -> Work:
 
 
 def _many_keys(content: bytes, sequences: int, repeats: int) -> tuple[Times, list[dict[str, Any]]]:
-    """Time what takes long on some of the sequences, beside one key on all of them."""
-    few = max(1, sequences // SHARE)
-    part = content[: end_of(content, few)]
+    """Time slow cases on a share of the sequences, and one key on all of them."""
+    some = max(1, sequences // SHARE)
+    part = content[: end_of(content, some)]
     times = in_turns(
         {
             "one": _judging(content, sequences, SCHEMES["paper"], 1),
-            "very_many": _judging(part, few, SCHEMES["paper"], VERY_MANY),
-            "block_key": _judging(part, few, SCHEMES["blocks"], 1),
-            "block_keys": _judging(part, few, SCHEMES["blocks R=1"], MANY),
+            "very_many": _judging(part, some, SCHEMES["paper"], VERY_MANY_KEYS),
+            "block_key": _judging(part, some, SCHEMES["blocks"], 1),
+            "block_keys": _judging(part, some, SCHEMES["blocks R=1"], MANY_KEYS),
         },
         repeats,
     )
-    scale = few / sequences  # what one key would take for as few
+    scale = some / sequences  # turns the time of one key into that for the share of sequences
     one = times["one"]
     return times, [
-        row("very_many", one, times["very_many"], scale=VERY_MANY * scale, least=20.0),
+        row("very_many", one, times["very_many"], scale=VERY_MANY_KEYS * scale, least=20.0),
         row("block_key", times["block_key"], one, scale=1 / scale, most=5.0),
         row("block_keys", times["block_keys"], one, scale=1 / scale),
     ]
 
 
 def end_of(content: bytes, records: int) -> int:
-    """Return where the first so many records end."""
+    """Return the offset of the end of the first `records` records."""
     at = 0
     for _ in range(records):
         at = content.find(b"\n>", at) + 1
@@ -169,7 +169,7 @@ def end_of(content: bytes, records: int) -> int:
 
 
 def _judging(content: bytes, sequences: int, profile: Any, keys: int) -> Work:
-    """Return what reads, counts and judges records in memory; tables of keys are made before."""
+    """Return a function that scans records in memory; the tables of the keys are made before."""
     screen = KeySet(numbered_keys(_LABEL, profile, keys))
     raw, size = padded(content), len(content)
 
@@ -186,7 +186,7 @@ def _files(
     plain, packed = folder / "all.fa", folder / "all.fa.gz"
     step("writing files")
     write_copies(content, COPIES, plain)
-    write_copies(gzipped(content), COPIES, packed)
+    write_copies(compress_member(content), COPIES, packed)
     wanted = sequences * COPIES
     step("files, two workers")
     gzip = in_turns(
@@ -206,7 +206,7 @@ def _files(
 
 
 def _memory(content: bytes, sequences: int, repeats: int, folder: Path) -> Times:
-    """Measure the peak of few sequences and of ten times as many, in one file."""
+    """Measure the peak memory for a file, and for one with ten times as many sequences."""
     memory: Times = {}
     file = folder / "memory.fa"
     for name, copies in zip(("short", "long"), MEMORY_COPIES, strict=True):
@@ -224,7 +224,7 @@ def _decompress(file: Path) -> None:
 
 
 def scan_once(file: Path, workers: int, sequences: int) -> None:
-    """Scan a file for one key, from the beginning: in a new folder, or it would be done already."""
+    """Scan a file for one key; the new work folder keeps it from resuming a finished scan."""
     work = Path(tempfile.mkdtemp(dir=file.parent))
     try:
         screen = KeySet(numbered_keys(_LABEL, SCHEMES["paper"], 1))
@@ -250,9 +250,9 @@ def _peak_kib(file: Path, sequences: int) -> float:
 
 
 def peak_kib() -> int:
-    """Return the most memory that this process has had."""
+    """Return the peak memory of this process."""
     status = Path("/proc/self/status")
-    if status.exists():  # Linux counts the parent's peak into getrusage's; not so here
+    if status.exists():  # on Linux, getrusage includes the parent's peak, but this file does not
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1])
@@ -263,14 +263,14 @@ def peak_kib() -> int:
 
 
 def _expect(sequences: int, *found: int) -> None:
-    """See that what was timed did its work."""
+    """Raise an error if the timed work did not read all sequences."""
     for number in found:
         if number != sequences:
             raise PatternmarkError(f"{number:,} of {sequences:,} sequences were read")
 
 
 def in_turns(work: dict[str, Work], repeats: int) -> Times:
-    """Time each after the other, over and over; the first round, which compiles, is not timed."""
+    """Time each piece of work in turn, several rounds; the first round, which compiles, is not."""
     times: Times = {name: [] for name in work}
     for turn in range(repeats + 1):
         for name, one in work.items():
@@ -290,7 +290,7 @@ def row(
     least: float | None = None,
     most: float | None = None,
 ) -> dict[str, Any]:
-    """Return the ratio of two measures that were taken in turns, and its goal."""
+    """Return the ratio of two measurements that were taken in turn, and its goal."""
     ratios = [scale * a / b for a, b in zip(above, below, strict=True)]
     return {
         "name": name,

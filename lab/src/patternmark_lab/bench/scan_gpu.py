@@ -1,7 +1,7 @@
-"""`patternmark bench scan-gpu`: scans for very many keys on a GPU, beside one thread of a CPU.
+"""`patternmark bench scan-gpu`: scans for very many keys on a GPU, compared with one CPU thread.
 
-Whatever is compared is timed in turns, as in `scan`. Before anything is reported, both must have
-found the same on a part of the work: every number of the tally, every pair that passed.
+GPU and CPU are timed in turn, as in `scan`. Before anything is reported, both must give the same
+result on a part of the work: every number of the tally and every pair that passed.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from patternmark.scanning.segments import padded, read_fasta
 from patternmark_lab.bench.protein import numbered_keys
 from patternmark_lab.bench.report import environment
 from patternmark_lab.bench.scan import Times, Work, end_of, in_turns, row
-from patternmark_lab.bench.scan_input import BLOCK_SCHEMES, MEAN_LENGTH, SCHEMES, made_fasta
+from patternmark_lab.bench.scan_input import BLOCK_SCHEMES, MEAN_LENGTH, SCHEMES, make_fasta
 
 KEYS, BLOCK_KEYS, SEQUENCES, REPEATS = 100_000, 10_000, 1_000_000, 3
-MANY_PAIRS = 10**11  # of a key and a sequence: what times are told for
-CHECKED_LEVEL = 3  # pairs of p-values up to 10^-3 must be the same
-_DISTINCT = 100_000  # sequences that are made; others are copies of them
-_CPU_SHARE = 50  # a CPU is timed on one sequence in so many
+MANY_PAIRS = 10**11  # pairs of a key and a sequence, for which times are reported
+CHECKED_LEVEL = 3  # all pairs with p <= 10^-3 must be the same on both
+_DISTINCT = 100_000  # different sequences; the others are copies of them
+_CPU_SHARE = 50  # the CPU is timed on one sequence in 50
 _LABEL = "bench scan-gpu"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of keys; what takes long is done with one sequence, or one key, in so many."""
+    """A scheme of keys, and the parts of the work that are measured: one in `share` and so on."""
 
     name: str
     scheme: str
-    share: int  # of the sequences
-    cpu_keys: int  # of the keys, where a CPU is timed
-    checked: int  # of the sequences, where both must find the same
+    share: int  # one sequence in `share` is scanned
+    cpu_keys: int  # the CPU is timed with one key in `cpu_keys`
+    checked: int  # results are compared on one sequence in `checked`
 
 
 CASES = (
@@ -65,9 +65,9 @@ def run_gpu_benchmark(
     seed: int = 1,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Measure everything; `step` hears what is being measured.
+    """Measure everything; `step` is called with the name of each part.
 
-    On the device `cpu` torch takes the part of the GPU: slow, and for tests.
+    On the device `cpu`, torch on the CPU replaces the GPU: slow, for tests only.
     """
     needs("numba")
     import numba  # noqa: PLC0415  # an extra
@@ -75,7 +75,7 @@ def run_gpu_benchmark(
     device = pick_device(device)
     step("making sequences")
     copies = -(-sequences // _DISTINCT)
-    content = made_fasta(sequences // copies, seed) * copies
+    content = make_fasta(sequences // copies, seed) * copies
     result: dict[str, Any] = {
         "benchmark": "scan-gpu",
         **environment(),
@@ -99,7 +99,7 @@ def run_gpu_benchmark(
     torch.set_num_threads(1)
     try:
         result["rows"] = [
-            _measured(
+            _measure(
                 case,
                 block_keys if case.scheme in BLOCK_SCHEMES else keys,
                 content,
@@ -115,7 +115,7 @@ def run_gpu_benchmark(
     return result
 
 
-def _measured(
+def _measure(
     case: Case,
     number: int,
     content: bytes,
@@ -124,23 +124,23 @@ def _measured(
     repeats: int,
     step: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Time one kind of keys, and see that the results are right."""
+    """Time the keys of one case, and check that the results are right."""
     what = case.name.replace("_", " ")
     step(f"{what}: making {number:,} keys")
     began = perf_counter()
     keys = numbered_keys(_LABEL, SCHEMES[case.scheme], number)
     making = perf_counter() - began
     screen = KeySet(keys, TORCH_ON_CPU if device == "cpu" else device)
-    step(f"{what}: the same on both?")
+    step(f"{what}: comparing results")
     checked = same_on_both(first_records(content, sequences // case.checked), screen)
     part = first_records(content, sequences // case.share)
-    few_keys = keys[: max(1, number // case.cpu_keys)]
-    few = first_records(content, sequences // _CPU_SHARE)
-    on_device, on_cpu = scanning(part, screen), scanning(few, KeySet(few_keys))
+    cpu_keys = keys[: max(1, number // case.cpu_keys)]
+    cpu_part = first_records(content, sequences // _CPU_SHARE)
+    on_device, on_cpu = make_scan(part, screen), make_scan(cpu_part, KeySet(cpu_keys))
     step(f"{what}: timing")
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    found, of_cpu = on_device(), on_cpu()  # how much there is to do
+    found, of_cpu = on_device(), on_cpu()  # the amounts of work
     times = in_turns({"read": _reading(part), "device": on_device, "cpu": on_cpu}, repeats)
     peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else None
     return {
@@ -149,21 +149,21 @@ def _measured(
         "nonces": SCHEMES[case.scheme].scheme.nonces if case.scheme in BLOCK_SCHEMES else None,
         "making_keys_seconds": making,
         **_work(found, number),
-        "cpu": {"keys": len(few_keys), **_work(of_cpu, len(few_keys))},
+        "cpu": {"keys": len(cpu_keys), **_work(of_cpu, len(cpu_keys))},
         "times": times,
         "peak_mib": peak,
-        **_rates(times, _work(found, number), of_cpu.segments * len(few_keys)),
+        **_rates(times, _work(found, number), of_cpu.segments * len(cpu_keys)),
         "checked": checked,
     }
 
 
 def first_records(content: bytes, records: int) -> bytes:
-    """Return the first so many records, at least one."""
+    """Return the first `records` records, at least one."""
     return content[: end_of(content, max(1, records))]
 
 
-def scanning(content: bytes, screen: KeySet) -> Callable[[], Counts]:
-    """Return what reads and judges records in memory, until the device is done."""
+def make_scan(content: bytes, screen: KeySet) -> Callable[[], Counts]:
+    """Return a function that scans records in memory and waits until the device is done."""
     raw, size = padded(content), len(content)
 
     def work() -> Counts:
@@ -195,7 +195,7 @@ def _work(found: Counts, keys: int) -> dict[str, int]:
 
 
 def _rates(times: Times, work: dict[str, int], cpu_pairs: int) -> dict[str, Any]:
-    """Return how fast it was, and how much of the time reading took."""
+    """Return the speed, and the share of the time that reading took."""
     seconds, cpu_seconds = median(times["device"]), median(times["cpu"])
     return {
         "seconds": seconds,
@@ -209,7 +209,7 @@ def _rates(times: Times, work: dict[str, int], cpu_pairs: int) -> dict[str, Any]
 
 
 def same_on_both(content: bytes, screen: KeySet) -> dict[str, Any]:
-    """See that a screen finds what the compiled loops find; return how much was compared."""
+    """Check that a screen finds the same as the compiled loops; return how much was compared."""
     (pairs, tally), (wanted, wanted_tally) = (
         passing_pairs(content, one) for one in (screen, KeySet(screen.keys))
     )
@@ -217,7 +217,7 @@ def same_on_both(content: bytes, screen: KeySet) -> dict[str, Any]:
     if tally != wanted_tally or not np.array_equal(pairs, wanted):
         raise PatternmarkError(
             f"{records:,} sequences, {len(screen.keys):,} keys: the first stage on {screen.device} "
-            "is not that of the compiled loops: its results cannot be trusted"
+            "differs from the compiled loops, so its results cannot be trusted"
         )
     return {
         "sequences": records,
@@ -229,7 +229,10 @@ def same_on_both(content: bytes, screen: KeySet) -> dict[str, Any]:
 
 
 def passing_pairs(content: bytes, screen: KeySet) -> tuple[NDArray[np.int64], list[int]]:
-    """Return what passes the first stage at a level that much reaches by chance, and the tally."""
+    """Return the pairs that pass the first stage at CHECKED_LEVEL, and the tally.
+
+    Many pairs reach this level by chance, so that there is much to compare.
+    """
     tally, found, segments = np.zeros(LEVELS, dtype=np.int64), [], 0
     usual, screen.passing = screen.passing, CHECKED_LEVEL
     try:

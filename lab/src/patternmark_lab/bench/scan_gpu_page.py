@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _WHAT = {
-    "two_parts": "two parts",
+    "two_parts": "paper's scheme",
     "blocks_1_nonce": "blocks, 1 nonce",
     "blocks_32_nonces": "blocks, 32 nonces",
 }
@@ -23,8 +23,8 @@ def to_markdown(result: dict[str, Any]) -> str:
         f"{result['numba']}, torch {result['torch']}, on {result['gpu']} ({result['machine']}). "
         "Every time is in `scan-gpu.json`.",
         "",
-        f"{first['keys']:,} keys of two parts and {first['sequences']:,} sequences, from bytes in "
-        f"memory to what was found: **{_number(first['seconds'])} seconds**, "
+        f"A scan of {first['sequences']:,} sequences in memory for {first['keys']:,} keys of the "
+        f"paper's scheme takes **{_number(first['seconds'])} seconds**. This is "
         f"{_number(first['ratio']['ratio'])} times as fast as one thread of the CPU. At this rate "
         "10^11 pairs of a key and a residue take "
         f"{_number(1e11 / first['key_residues_per_second'])} seconds.",
@@ -36,17 +36,17 @@ def to_markdown(result: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(_speed(row) for row in rows),
         "",
-        "A pair is a key and a sequence (of a long one a stretch of 2,048 residues); key-residues "
-        "are all residues times all keys. Reading (bytes to counts, on the CPU) is told as its "
-        "share of the time.",
+        "A pair is a key and a sequence, or a stretch of 2,048 residues of a long sequence. "
+        "Key-residues are all residues times all keys. *Reading* is the share of the time that the "
+        "CPU takes to turn bytes into counts.",
         "",
         *_missing(rows),
-        "## Beside one thread of the CPU",
+        "## Compared with one thread of the CPU",
         "",
-        "| keys | number | sequences | 10^11 pairs: seconds | time of a pair: CPU, of GPU "
+        "| keys | number | sequences | 10^11 pairs: seconds | time of a pair: CPU / GPU "
         "| smallest to largest |",
         "|---|---:|---:|---:|---:|---:|",
-        *(_beside(row) for row in rows),
+        *(_comparison(row) for row in rows),
         "",
         "## The same results",
         "",
@@ -54,9 +54,9 @@ def to_markdown(result: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|",
         *(_checked(row) for row in rows),
         "",
-        "The first stage on the GPU and by the compiled loops: the same numbers of pairs at all "
-        f"{len(first['checked']['tally'])} levels of the tally, and the same pairs with p <= "
-        "0.001, each of them. The run ends without a result where that is not so.",
+        "The first stage on the GPU and the compiled loops give the same numbers of pairs at all "
+        f"{len(first['checked']['tally'])} levels of the tally, and exactly the same pairs with "
+        "p <= 0.001. If they differ, the run ends without a result.",
         "",
         "## How it was measured",
         "",
@@ -66,7 +66,7 @@ def to_markdown(result: dict[str, Any]) -> str:
 
 
 def _missing(rows: list[dict[str, Any]]) -> list[str]:
-    """Say which kinds of keys were not measured."""
+    """Name the schemes that were not measured."""
     measured = {row["name"] for row in rows}
     left = [what for name, what in _WHAT.items() if name not in measured]
     return [f"Not measured on this GPU: {'; '.join(left)}.", ""] if left else []
@@ -83,7 +83,7 @@ def _speed(row: dict[str, Any]) -> str:
     )
 
 
-def _beside(row: dict[str, Any]) -> str:
+def _comparison(row: dict[str, Any]) -> str:
     cpu, ratio = row["cpu"], row["ratio"]
     return (
         f"| {_WHAT[row['name']]} | {cpu['keys']:,} | {cpu['sequences']:,} "
@@ -125,17 +125,17 @@ def _method(result: dict[str, Any]) -> list[str]:
         f"- Input: {sizes['copies'] * sizes['made']:,} sequences as FASTA in memory "
         f"({sizes['bytes'] / 2**20:,.0f} MiB), {sizes['made']:,} of them different: drawn letter "
         f"by letter with the frequencies of proteins, about {sizes['mean_length']} residues each. "
-        "None is marked, so that next to nothing is judged in full. Where fewer sequences are "
-        "named, they are the first of these.",
-        "- A time is that of the whole scan: records are read and counted, all pairs are screened, "
-        "what passes is judged in full. It ends when the GPU is done.",
-        f"- GPU, CPU and reading alone are timed in turns, {result['repeats']} rounds after some "
-        "that are not timed. Ratios are taken in every round; the tables have medians.",
-        "- The CPU works on fewer pairs, with the compiled loops in one thread; its time of a pair "
-        "is what is compared. It has fewer block keys and many sequences, so that laying out a "
-        "key's table, once for all of them, takes little of the time.",
-        f"- Keys are made before ({making}), and so is what the first scan derives from them.",
+        "None is marked, so that almost nothing reaches the second stage. If a table has fewer "
+        "sequences, they are the first of these.",
+        "- Times are of the whole scan: it reads and counts records, screens all pairs, and judges "
+        "those that pass with `auto`. They end when the GPU is done.",
+        f"- GPU, CPU and reading alone are timed in turn, {result['repeats']} rounds after some "
+        "that are not timed. There is one ratio per round; the tables have medians.",
+        "- The CPU works on fewer pairs, with the compiled loops in one thread, so the times of a "
+        "pair are compared. It has fewer block keys and many sequences, so that making a key's "
+        "table, once for all sequences, takes little of the time.",
+        f"- Keys, and all that the first scan derives from them, are made before ({making}).",
     ]
     if peaks:
-        lines.append(f"- Memory of the GPU at its peak: {max(peaks) / 1024:.1f} GiB.")
+        lines.append(f"- Peak memory of the GPU: {max(peaks) / 1024:.1f} GiB.")
     return lines

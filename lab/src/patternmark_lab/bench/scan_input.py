@@ -1,4 +1,4 @@
-"""What scans are measured on: kinds of keys, and FASTA that looks like proteins, by a seed."""
+"""The input of scan benchmarks: schemes of keys, and random FASTA that looks like proteins."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 
-# The keys that scans are measured with, by the names of schemes in results.
+# Profiles of the keys, by the names of schemes in results.
 SCHEMES = {
     "paper": Profile(scheme=Paper()),
     "blocks R=1": Profile(scheme=Blocks(nonces=1)),
-    "blocks": Profile(),  # what keygen makes
+    "blocks": Profile(),  # the default of keygen
 }
 BLOCK_SCHEMES = ("blocks R=1", "blocks")
 MEAN_LENGTH = 300
-WIDTH = 60  # residues of a line
-_SHORTEST = 30
-_SPREAD = 4.0  # shape of the gamma law of lengths: as uneven as those of natural proteins
+WIDTH = 60  # residues in a line
+_SHORTEST = 30  # residues
+_LENGTH_SHAPE = 4.0  # of the gamma distribution of lengths, which is like that of natural proteins
 
 
-def made_fasta(sequences: int, seed: int) -> bytes:
-    """Return so many records of unmarked sequences, with headers of about 60 bytes."""
+def make_fasta(sequences: int, seed: int) -> bytes:
+    """Return records of unmarked random sequences, with headers of about 60 bytes."""
     rng = np.random.default_rng(seed)
-    lengths = rng.gamma(_SPREAD, MEAN_LENGTH / _SPREAD, size=sequences).astype(np.int64)
+    lengths = rng.gamma(_LENGTH_SHAPE, MEAN_LENGTH / _LENGTH_SHAPE, size=sequences).astype(np.int64)
     ends = np.cumsum(np.maximum(lengths, _SHORTEST))
     law = np.array(PROTEIN_BACKGROUND, dtype=float)
     bytes_of = np.frombuffer("".join(PROTEIN.letters).encode(), dtype=np.uint8)
@@ -41,13 +41,13 @@ def made_fasta(sequences: int, seed: int) -> bytes:
 
 
 def write_copies(content: bytes, copies: int, file: Path) -> None:
-    """Write the records several times over."""
+    """Write the records to a file several times."""
     with file.open("wb") as stream:
         for _ in range(copies):
             stream.write(content)
 
 
-def gzipped(content: bytes) -> bytes:
-    """Return a member of gzip; copies of it, one after the other, are a file of gzip too."""
+def compress_member(content: bytes) -> bytes:
+    """Return a gzip member; several copies of it in a row are also a gzip file."""
     packer = zlib.compressobj(6, wbits=31)
     return packer.compress(content) + packer.flush()

@@ -1,4 +1,4 @@
-"""Bare passes over FASTA, compiled by numba: what a scan is measured against."""
+"""Plain passes over FASTA, compiled by numba, with which scans are compared."""
 
 # mypy: ignore-errors
 
@@ -13,7 +13,7 @@ _NEWLINE, _HEADER = 10, 62
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def boundaries(raw, size, offsets):
-    """Find where records begin, byte by byte; return how many do."""
+    """Find the start of each record, byte by byte; return the number of records."""
     number = 0
     if size > 0 and raw[0] == _HEADER:
         offsets[0] = 0
@@ -27,7 +27,7 @@ def boundaries(raw, size, offsets):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def boundaries_by_lanes(raw, size, offsets):
-    """Do the same with the vector instructions that the scan itself uses, 64 bytes at once."""
+    """As `boundaries`, but with the vector instructions of the scan itself, 64 bytes at once."""
     number = 0
     if size > 0 and raw[0] == _HEADER:
         offsets[0] = 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 _WHAT = {
-    "bare": "one key: speed, of a bare pass that finds where records begin, byte by byte",
-    "bare_lanes": "the same, of a bare pass with vector instructions",
-    "biopython": "one key: speed, of Biopython's SimpleFastaParser doing nothing",
-    "gzip": ".gz, one key, two workers: speed, of decompression alone (isal)",
-    "many": "64 keys: time, of one key",
-    "very_many": "5,000 keys: speed, of 5,000 scans for one key",
-    "block_key": "one block key of 32 nonces: time, of one key of two parts",
-    "block_keys": "64 block keys of one nonce: time, of one key of two parts",
-    "workers": "two workers: speed, of one worker, plain file",
-    "memory": "memory at its peak: ten times the sequences, of once",
+    "bare": "speed with one key / of a plain pass that finds record starts byte by byte",
+    "bare_lanes": "speed with one key / of a plain pass with vector instructions",
+    "biopython": "speed with one key / of Biopython's SimpleFastaParser alone",
+    "gzip": "speed with one key, two workers, .gz / of decompression alone (isal)",
+    "many": "time with 64 keys / with one key",
+    "very_many": "speed with 5,000 keys / of 5,000 scans for one key",
+    "block_key": "time with one block key of 32 nonces / with one key of the paper's scheme",
+    "block_keys": "time with 64 block keys of one nonce / with one key of the paper's scheme",
+    "workers": "speed with two workers / with one worker, plain file",
+    "memory": "peak memory with ten times the sequences / with the sequences once",
 }
 
 
@@ -28,7 +28,7 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         f"Made by `patternmark bench scan{_options(result)} -o docs/results` with patternmark "
         f"{result['version']}, Python {result['python']}, numpy {result['numpy']}, numba "
-        f"{result['numba']}, on {result['machine']}. All are ratios measured in one run; every "
+        f"{result['numba']}, on {result['machine']}. All numbers are ratios within one run; every "
         "time is in `scan.json`.",
         "",
         f"{len(goals) - len(missed)} of {len(goals)} goals are met.",
@@ -76,7 +76,7 @@ def _options(result: dict[str, Any]) -> str:
 def _method(result: dict[str, Any]) -> list[str]:
     sizes, memory = result["sizes"], result["times"]["memory_kib"]
     number, mebi = sizes["sequences"], 2**20
-    few = max(1, number // sizes["share"])
+    some = max(1, number // sizes["share"])
     low, high = (
         f"{min(memory[name]) / 1024:,.0f} to {max(memory[name]) / 1024:,.0f} MiB"
         for name in ("short", "long")
@@ -84,24 +84,25 @@ def _method(result: dict[str, Any]) -> list[str]:
     return [
         f"- Input: {number:,} sequences drawn letter by letter with the frequencies of proteins, "
         f"about {sizes['mean_length']} residues each, lines of {sizes['line']}, headers of about "
-        f"60 bytes: {sizes['bytes'] / mebi:,.0f} MiB. None is marked, so that next to nothing is "
-        "judged in full.",
-        f"- What is compared is timed in turns, {result['repeats']} rounds after one that is not "
-        "timed. A ratio is taken in every round; the table has their median, and a goal is met "
-        "where the median reaches it.",
+        f"60 bytes: {sizes['bytes'] / mebi:,.0f} MiB. None is marked, so that almost nothing "
+        "reaches the second stage.",
+        f"- The two parts of a ratio are timed in turn, {result['repeats']} rounds after one that "
+        "is not timed. There is one ratio per round; the table has their median, and a goal is met "
+        "if the median reaches it.",
         "- One thread, unless workers are named. In memory, keys and their tables are made before.",
-        "- One key and 64: from bytes in memory to what was found (read, counted, judged). The "
-        "bare passes see the same bytes and write down where records begin; Biopython reads text "
-        "in memory. The bare pass with vector instructions has no goal: it shows what is left.",
-        f"- 5,000 keys and block keys: on the first {few:,} sequences, and scaled by the number "
-        f"of sequences to compare with one key on all {number:,}. 5,000 scans for one key are "
-        "5,000 times the time of one; they were not run.",
+        "- 1 and 64 keys: the whole scan of bytes in memory (read, count, judge). The plain passes "
+        "see the same bytes and write down where records start; Biopython reads text in memory. "
+        "The plain pass with vector instructions has no goal: it shows how much faster a scan "
+        "could be.",
+        f"- 5,000 keys and block keys: on the first {some:,} sequences, scaled by the number of "
+        f"sequences to compare with one key on all {number:,}. The time of 5,000 scans for one key "
+        "is 5,000 times the time of one scan; they were not run.",
         f"- Files hold the sequences {sizes['copies']} times "
         f"({sizes['bytes'] * sizes['copies'] / mebi:,.0f} MiB, {sizes['pieces']} pieces of up to "
         f"{sizes['piece'] / mebi:,.0f} MiB; in .gz every copy is a member). They were read before, "
         "and so come from memory and not from a disk. A scan of a file includes its hashes and the "
         "notes to resume from.",
-        f"- Memory: the peak of a process of its own with one worker, {low} for "
+        f"- Memory: the peak of a separate process with one worker, {low} for "
         f"{number * sizes['memory_copies'][0]:,} sequences and {high} for "
         f"{number * sizes['memory_copies'][1]:,}, Python and its libraries included.",
     ]

@@ -1,9 +1,9 @@
-"""`patternmark bench secrecy`: what marked sequences of one key teach an attacker, as a curve.
+"""`patternmark bench secrecy`: how well an attacker forges and strips after seeing n sequences.
 
-Sequences are synthetic: natural letters tilted by the measured agreement rates under a fresh key.
-For each shape of a block mark (block, nonces) and each strength the attacker sees ever more
-sequences, forges new ones and strips seen ones. Beside it stands how hardy the shape is.
-`secrecy_model` does the same with designs of ProteinMPNN and an attacker who has the model.
+Sequences are synthetic: natural letters, tilted by the measured agreement rates under a fresh key.
+For each shape of a block mark (block size and number of nonces) and each strength, the attacker
+sees more and more sequences of one key, forges new ones and strips those seen. The result also says
+how robust each shape is. `secrecy_model` has an attacker who has ProteinMPNN and the backbone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from patternmark_lab.bench.secrecy_trials import (
     OUTCOMES,
     Draw,
     Trial,
-    attacked,
+    attack,
     block_marked,
     rates_of,
     run_trial,
@@ -54,12 +54,12 @@ __all__ = [
     "trials_of",
 ]
 
-INDELS = 0.1  # the share of lost and inserted residues that a hardy mark survives
+INDELS = 0.1  # share of lost and inserted residues that a robust mark survives
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured: shapes, strengths, sequences seen, keys, and tries with each key."""
+    """The amount of work: shapes, strengths, sequences seen, keys, and tries with each key."""
 
     blocks: tuple[int, ...]
     nonces: tuple[int, ...]
@@ -68,8 +68,8 @@ class Size:
     keys: int
     tries: int
     strips: int
-    keys_of_default: int  # for the default shape, whose rates are small
-    most: tuple[tuple[int, int, int], ...] = ()  # nonces, a larger count, keys: default block
+    keys_of_default: int  # for the default shape, whose small rates need more keys
+    most: tuple[tuple[int, int, int], ...] = ()  # (nonces, larger count, keys) for default blocks
     paper_counts: tuple[int, ...] = (1, 4)
 
 
@@ -95,7 +95,7 @@ def hardiness(
     block: int, delta: float, nonces: Sequence[int], number: int, seed: int
 ) -> list[dict[str, Any]]:
     """Return how many marked sequences are found, intact and after indels, for each R."""
-    # Each sequence has a nonce of its own: as good as a key of its own.
+    # Each sequence has its own nonce, which is as independent as its own key.
     trial = Trial(Blocks(block, number), delta, (number,), "in turn", 0, 0, 0, seed)
     key, rng = trial.key_and_numbers()
     intact = block_marked(key, np.arange(number), rates_of(trial)[0], rng)
@@ -115,7 +115,7 @@ def hardiness(
 
 
 def check_of_judge(keys: int, tries: int, seed: int) -> dict[str, Any]:
-    """Hold the fast judge against the detector, on forgeries and on stripped sequences."""
+    """Compare the fast judge with the detector, on forgeries and on stripped sequences."""
     total = {"n": 0, "same": 0, "fast": 0, "detector": 0}
     for number in range(keys):
         trial = Trial(_DEFAULT, 1.0, (4,), "in turn", tries, tries, number, seed)
@@ -123,14 +123,14 @@ def check_of_judge(keys: int, tries: int, seed: int) -> dict[str, Any]:
         rates = rates_of(trial)
         seen = by_letters(block_marked(key, np.zeros(4, dtype=np.int64), rates[0], rng), rates[0])
         knowledge = learn_coins(seen, _DEFAULT.block, 1, rng)
-        for batch in attacked(trial, seen, knowledge, rates, rng).values():
+        for batch in attack(trial, seen, knowledge, rates, rng).values():
             for name, value in agreement_with_detector(key, batch, [0]).items():
                 total[name] += value
     return total
 
 
 def trials_of(size: Size, seed: int) -> list[Trial]:
-    """Return all keys of a measurement, the slowest first."""
+    """Return the trials of all keys, the slowest first."""
     work = []
     for delta in size.deltas:
         work += [
@@ -157,18 +157,18 @@ def trials_of(size: Size, seed: int) -> list[Trial]:
     return sorted(work, key=lambda trial: (-max(trial.counts), -trial.scheme.nonces))
 
 
-_FEW = 32  # sequences that every key of the default shape is seen with
+_FAST_COUNT = 32  # sequences seen; up to this number, all keys of the default shape are measured
 
 
 def _counts(size: Size, number: int) -> tuple[int, ...]:
-    """Return the counts of a key: after the first few keys, those that are learned fast."""
+    """Return the counts of sequences seen for a key; after the first few keys, only fast ones."""
     if number < size.keys:
         return size.counts
-    return tuple(count for count in size.counts if count <= _FEW)
+    return tuple(count for count in size.counts if count <= _FAST_COUNT)
 
 
 def num_trials(size: Size) -> int:
-    """Return how many keys a measurement of this size takes."""
+    """Return the number of trials, one for each key, at this size."""
     return len(trials_of(size, 0))
 
 
@@ -181,7 +181,7 @@ def secrecy_curve(
 ) -> list[dict[str, Any]]:
     """Return a row for every shape, strength, way of drawing nonces and number of sequences.
 
-    With `partial`, a file that keeps finished trials, a run goes on where another stopped.
+    The file `partial` keeps finished trials, so that a later run can continue.
     """
     kept = Kept(partial, "trial")
     before = {trial.name: kept.get(trial.name) for trial in work}
@@ -192,15 +192,15 @@ def secrecy_curve(
         kept.add(done)
         if step is not None:
             step(f"{done['scheme']}, {done['nonces']} nonces, delta {done['delta']:g}")
-    return _summarised([finished[trial.name] for trial in work])
+    return _summarise([finished[trial.name] for trial in work])
 
 
 _SETTING = ("scheme", "block", "nonces", "delta", "draw")
 _MEANS = ("bits", "largest", "pure")
 
 
-def _summarised(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add up what differs in its key alone; rates get their intervals."""
+def _summarise(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add up trials that differ only in their key; rates get their intervals."""
     curve: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for trial in trials:
         setting = tuple(trial[name] for name in _SETTING)
@@ -231,10 +231,10 @@ def run_secrecy_benchmark(
 ) -> dict[str, Any]:
     """Measure the paper's scheme and every shape of block marks; with structures, also designs."""
     if size_name not in SIZES:
-        raise ParameterError(f"the size is one of {', '.join(SIZES)}, not {size_name!r}")
+        raise ParameterError(f"--size must be one of {', '.join(SIZES)}, not {size_name!r}")
     size = SIZES[size_name]
     with_model = {}
-    if structures:  # first: structures that do not fit are found out at once
+    if structures:  # first, so that unsuitable structures are reported at once
         from patternmark_lab.bench.secrecy_model import run_with_model  # noqa: PLC0415  # torch
 
         with_model["model"] = run_with_model(structures, size_name, seed, step)
@@ -263,7 +263,7 @@ def run_secrecy_benchmark(
 
 
 def _unmarked(keys: int, tries: int, seed: int) -> dict[str, Any]:
-    """Return how often sequences without a mark are called marked by the detector itself."""
+    """Return how often the detector itself calls sequences without a mark marked."""
     counts = []
     for number in range(keys):
         trial = Trial(_DEFAULT, 1.0, (1,), "at random", tries, 0, number, seed)

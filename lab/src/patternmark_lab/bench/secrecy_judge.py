@@ -1,9 +1,9 @@
-"""Judge many sequences of which it is known under which nonces of a key they can be found.
+"""Judge many sequences fast, if it is known under which nonces of a key they can be found.
 
-E of a key is the mean over its R nonces. Of those that have nothing to do with a sequence each
-counts 1 in the mean, so a few nonces give the verdict of all R, for any R. And everything judged
-here begins at the first block: components that begin elsewhere are left out. Both together are a
-hundred times faster than the detector; `agreement_with_detector` says what they cost.
+E of a key is the mean over its R nonces. A nonce that has nothing to do with a sequence adds about
+1 to the sum, so a few nonces give the verdict of all R, for any R. And all sequences judged here
+begin at the first block, so components that begin elsewhere are left out. Together this is a
+hundred times faster than the detector; `agreement_with_detector` counts the verdicts that differ.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from patternmark.statistics.likelihood import log_mean_exp
 
 
 class _SomeNonces:
-    """The coins of a few nonces of a key."""
+    """The coins of only some nonces of a key."""
 
     def __init__(self, key: Key, chosen: Sequence[int]) -> None:
         self._schedule, self._chosen = cast(BlockSchedule, key.schedule), list(chosen)
         self.block, self.nonces = self._schedule.block, len(self._chosen)
 
     def words(self, chain: int, blocks: int) -> NDArray[np.uint16]:
-        """Return the coins of the first blocks of a chain: [blocks, chosen]."""
+        """Return the coins of the first blocks of a chain, for these nonces: [blocks, chosen]."""
         return np.asarray(self._schedule.words(chain, blocks)[:, self._chosen])
 
 
@@ -59,9 +59,9 @@ def log_e_of_nonces(
 
 
 def is_found(log_e: NDArray[np.float64], num_nonces: int, length: int) -> bool:
-    """Return the verdict of a key of so many nonces, given ln E under some of them: [k].
+    """Return the verdict of a key with `num_nonces` nonces, given ln E under some of them: [k].
 
-    The factor C was measured for the default block; it is used for all, to compare them.
+    The factor C was measured for the default block size. It is used for all sizes, to compare them.
     """
     others = num_nonces - len(log_e)
     every = np.append(log_e, log(others)) if others > 0 else log_e
@@ -70,8 +70,10 @@ def is_found(log_e: NDArray[np.float64], num_nonces: int, length: int) -> bool:
     return is_below(float(log_p), DEFAULT_FPR)
 
 
-def judged(key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[int]) -> list[bool]:
-    """Return which sequences the key finds, by the nonces that they may have."""
+def judge_fast(
+    key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[int]
+) -> list[bool]:
+    """Tell which sequences the key finds, given the nonces that they may have."""
     number = key.profile.scheme.nonces
     found = log_e_of_nonces(key, sequences, nonces)
     return [
@@ -82,8 +84,8 @@ def judged(key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[in
 def agreement_with_detector(
     key: Key, sequences: Sequence[NDArray[np.int64]], nonces: Sequence[int]
 ) -> dict[str, Any]:
-    """Return how many verdicts of the detector itself are the same, and how many are "marked"."""
-    fast = judged(key, sequences, nonces)
+    """Return how many verdicts equal those of the detector, and how many are "marked"."""
+    fast = judge_fast(key, sequences, nonces)
     verdicts = [verdict.prediction for verdict in Detector(key).detect_many(sequences)]
     same = sum(a == b for a, b in zip(fast, verdicts, strict=True))
     return {"n": len(fast), "same": same, "fast": sum(fast), "detector": sum(verdicts)}

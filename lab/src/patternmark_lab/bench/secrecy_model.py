@@ -1,8 +1,8 @@
-"""The part of `patternmark bench secrecy` with ProteinMPNN: an attacker who has model and backbone.
+"""`patternmark bench secrecy` with ProteinMPNN: an attacker who has the model and the backbone.
 
 Keys have the default shape, and their nonces are used in turn. Every key marks a few designs on
-every backbone. From each design alone, and from all of a key together, the attacker learns, with
-the model's rates of positions and without, and then designs forgeries on the next backbone.
+every backbone. The attacker learns from each design alone and from all designs of a key together,
+with and without the model's rates of positions, and then designs forgeries on the next backbone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from patternmark.models.mpnn import Prepared, ProteinMPNN
 from patternmark.models.sampler import sample
 from patternmark.models.weights import weights_file
 from patternmark.plan.simulate import natural_frequencies, rates_at
-from patternmark_lab.bench.detectors import reported
+from patternmark_lab.bench.detectors import reported_backbones
 from patternmark_lab.bench.protein import (
     LONGEST,
     SHORTEST,
@@ -40,7 +40,7 @@ from patternmark_lab.bench.protein import (
     numbered_keys,
     suitable_chains,
 )
-from patternmark_lab.bench.secrecy_judge import judged
+from patternmark_lab.bench.secrecy_judge import judge_fast
 from patternmark_lab.bench.secrecy_rates import rate
 from patternmark_lab.bench.secrecy_with_model import (
     Belief,
@@ -53,33 +53,33 @@ from patternmark_lab.generation.batch import designs_of, unmarked_task
 
 DELTA = 1.0  # of the marked designs
 STRENGTHS = {"honest": 1.0, "forced": 3.0}  # of the forgeries
-_FEWEST = 2  # backbones: designs on one, forgeries on the other
-_SURE = 0.9  # expected sign of a coin that counts as known
+_MIN_BACKBONES = 2  # designs on one, forgeries on the other
+_SURE_SIGN = 0.9  # expected sign from which a coin counts as known
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """How much is measured."""
+    """The amount of work."""
 
     backbones: int
     keys: int
     designs: int  # of each key on each backbone
     tries: int  # forgeries of each kind from each design
-    orders: int  # of decoding that the attacker averages
+    orders: int  # decoding orders that the attacker averages over
 
 
 SIZES = {"smoke": ModelSize(2, 1, 1, 1, 2), "full": ModelSize(16, 4, 2, 2, 4)}
 
 
 class _Place(NamedTuple):
-    """A backbone with its plan, ready to be designed on."""
+    """A backbone with its plan, ready for designs."""
 
     plan: DesignPlan
     prepared: Prepared
 
 
 class _Marked(NamedTuple):
-    """One marked design, and what it says to an attacker with and without the model."""
+    """One marked design, as an attacker sees it with and without the model."""
 
     key: int
     nonce: int
@@ -96,13 +96,12 @@ def run_with_model(
     """Design, learn, forge on other backbones, strip, and judge."""
     size = SIZES[size_name]
     suitable = suitable_chains(structures, 3 * size.backbones)
-    chosen = reported(suitable)[: size.backbones]
-    if len(chosen) < _FEWEST:
+    chosen = reported_backbones(suitable)[: size.backbones]
+    if len(chosen) < _MIN_BACKBONES:
         raise InputError(
-            f"forgeries need another backbone than the designs: give 3 structures or more with a "
-            f"chain of {SHORTEST} to {LONGEST} residues (one of three was used to choose the "
-            f"detector's components and is left out); {len(suitable)} of the given "
-            f"{len(structures)} have one"
+            f"give 3 structures or more with a chain of {SHORTEST} to {LONGEST} residues, because "
+            "forgeries need another backbone than the designs, and every third structure is left "
+            f"out; {len(suitable)} of the {len(structures)} given structures have such a chain"
         )
     model = ProteinMPNN.load(weights_file(), "cpu")
     places = []
@@ -134,7 +133,7 @@ def run_with_model(
 def _designs(
     places: Sequence[_Place], number: int, keys: Sequence[Key], size: ModelSize, seed: int
 ) -> list[_Marked]:
-    """Design on one backbone with every key."""
+    """Design on one backbone with all keys."""
     plan, prepared = places[number]
     wanted = []
     for which, key in enumerate(keys):
@@ -172,7 +171,7 @@ def _learn(seen: Sequence[Seen], key: Key, seed: int) -> CoinKnowledge:
 
 
 class _Forgery(NamedTuple):
-    """What a forgery was learned from, and by which nonces it may be found."""
+    """A forgery: what it was learned from, and the nonces under which it may be found."""
 
     source: str
     kind: str
@@ -189,7 +188,7 @@ def _forging(
     seed: int,
     step: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Forge on the backbone after that of a design; with all designs of a key, on every one."""
+    """Forge from one design on the next backbone, and from all designs of a key on every one."""
     wanted: dict[int, list[_Forgery]] = {number: [] for number in range(len(places))}
     for one in marked:
         knowledge = _learn([one.with_model], keys[one.key], seed)
@@ -204,7 +203,7 @@ def _forging(
         nonces = sorted({own[i].nonce for i in best})
         for number, target in wanted.items():
             if number in {own[i].place for i in best}:
-                continue  # there the forger would write the design again
+                continue  # the forger would copy its own design there
             for kind, strength in STRENGTHS.items():
                 target.append(_Forgery("all", kind, which, nonces, Belief(knowledge, strength)))
     hits: dict[tuple[str, str], list[bool]] = {}
@@ -212,11 +211,11 @@ def _forging(
     for number, target in wanted.items():
         plan, prepared = places[number]
         beliefs = [one.belief for one in target]
-        # Other orders and numbers than those of the marked designs.
+        # The orders and random numbers differ from those of the marked designs.
         made = forge_on(prepared, plan, beliefs, temperature=TEMPERATURE, seed=seed + 1)
         for row, forgery in enumerate(target):
             text = _visible(made["sequences"][row], plan)
-            hit = judged(keys[forgery.key], [text], forgery.nonces)[0]
+            hit = judge_fast(keys[forgery.key], [text], forgery.nonces)[0]
             hits.setdefault((forgery.source, forgery.kind), []).append(hit)
             nll.setdefault(forgery.kind, []).append(float(made["nll"][row]))
         step(f"forgeries on {plan.backbone.name}")
@@ -237,7 +236,7 @@ def _stripping(
     size: ModelSize,
     seed: int,
 ) -> dict[str, Any]:
-    """Change a tenth of the residues of single designs in several ways, and judge what is left."""
+    """Change a tenth of the residues of single designs in several ways, and judge them."""
     hits: dict[str, list[bool]] = {}
     rates = rates_at(DELTA, PROTEIN, keys[0].profile.scheme.name)
     rng = np.random.default_rng([seed, 2])
@@ -260,12 +259,12 @@ def _stripping(
         }
         for name, sequence in edited.items():
             text = np.where(sequence == UNREAD, _UNKNOWN, sequence)
-            hits.setdefault(name, []).append(judged(keys[one.key], [text], [one.nonce])[0])
+            hits.setdefault(name, []).append(judge_fast(keys[one.key], [text], [one.nonce])[0])
     return {name: rate([(sum(found), len(found))]) for name, found in hits.items()}
 
 
 def _learned(marked: Sequence[_Marked], keys: Sequence[Key], name: str) -> dict[str, Any]:
-    """Return the bits that one design teaches, and how many coins that seem sure are right."""
+    """Return the bits that one design reveals, and how many of the coins held as sure are right."""
     bits, sure, right, residues = [], 0, 0, []
     for one in marked:
         seen: Seen = getattr(one, name)
@@ -277,7 +276,7 @@ def _learned(marked: Sequence[_Marked], keys: Sequence[Key], name: str) -> dict[
         schedule = cast(BlockSchedule, key.schedule)
         promoted = schedule.promoted_rows(schedule.keys(0, one.nonce, length))[::block]
         known = (
-            knowledge.best_signs(length)[::block] > _SURE
+            knowledge.best_signs(length)[::block] > _SURE_SIGN
         )  # one letter of a pair, each coin once
         sure += int(known.sum())
         right += int((known & promoted).sum())
@@ -294,7 +293,7 @@ _UNKNOWN = PROTEIN.letters.index("X")
 
 
 def _visible(sequence: NDArray[np.int64], plan: DesignPlan) -> NDArray[np.int64]:
-    """Return a design as it is printed: what is not designed shows nothing."""
+    """Return a design as it is printed: residues that are not designed are X."""
     return np.where(plan.designed, sequence, _UNKNOWN)
 
 

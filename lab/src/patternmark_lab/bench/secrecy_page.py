@@ -7,34 +7,33 @@ from pathlib import Path
 from typing import Any
 
 _BLOCKS = "blocks"
-_GOALS = (  # at delta 1 with the default shape: sequences seen, without and with the model
+_GOALS = (  # largest rates at delta 1, default shape: sequences seen, without and with the model
     (1, 0.003, 0.01),
     (32, 0.005, 0.02),
 )
 _INTRODUCTION = """\
 An attacker knows everything but the secret and sees marked sequences of {length} residues.
 
-- *Forged*: new sequences with the mark it believes in, as strong as the real one, that the
-  detector `auto` calls marked at a false positive rate of {fpr:.1%}; *forced*: the same, promoted
-  as hard as at delta 1.5, at the price of quality.
-- *Before*: seen sequences as they are; *stripped*: with {budget:.0%} of their residues changed
-  where the learned mark (and which letters follow it best, which is public) says it hurts most;
-  *at random*: with as many random changes. The row of one sequence is someone who has seen this
-  sequence and no other.
-- *Nonces*: used in turn, as the counter beside a key file does, or drawn at random for each
-  sequence. *Shared*: how many sequences the best known nonce has, in the mean; *bits*: what the
-  attacker believes to know of its coins.
+- *Forged*: the attacker writes new sequences with the mark it has learned, as strong as the real
+  one. The number is the share that the detector `auto` calls marked at a false positive rate of
+  {fpr:.1%}. *Forced*: the same, promoted as strongly as at delta 1.5, which costs quality.
+- *Before*: the seen sequences as they are. *Stripped*: with {budget:.0%} of their residues changed
+  where the attacker expects the most damage, from the learned mark and from the letters that follow
+  marks best (which is public). *At random*: with as many random changes. In the row of one
+  sequence, the attacker has seen only that sequence.
+- *Nonces* are used in turn, as the counter beside a key file does, or drawn at random for each
+  sequence. *Shared* is the mean number of sequences with the best known nonce. *Bits* is
+  the attacker's own estimate of how much it knows about the coins of that nonce.
 
 Sequences are synthetic: natural letters, tilted by the agreement rates measured on designs. Keys
-are fresh: {measured} of the {planned} that this size has were measured. Rates are in percent, with
-the exact 95 % interval over sequences; those of one key are alike, so see `half_width_over_keys`
-in `secrecy.json` as well.
+are fresh: {measured} of the {planned} keys of this size were measured. Rates are in percent, with
+the exact 95 % interval over sequences. Sequences of one key depend on each other, so see
+`half_width_over_keys` in `secrecy.json` as well.
 
-Sequences are judged by the nonces they may have and by the components of the detector that begin
-at the first block. That was held against the detector itself: {same} of {n} verdicts are the same
-({fast} and {detector} of them "marked"). C of p = C / E is that of blocks of
-{block} for all, to compare them. Of sequences without a mark the detector calls
-{unmarked} marked.
+Sequences are judged only under the nonces that they may have, and by the components of the detector
+that begin at the first block. Compared with the detector itself, {same} of {n} verdicts are the
+same ({fast} and {detector} of them "marked"). To compare block sizes, all use the C of p = C / E
+of blocks of {block}. Of the sequences without a mark, the detector calls {unmarked} marked.
 """
 
 
@@ -42,7 +41,7 @@ def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     check, default = result["check"], result["default"]
     lines = [
-        "# What marked sequences of one key teach",
+        "# What an attacker learns from marked sequences of one key",
         "",
         f"{_made(result)} `patternmark bench secrecy --size {result['size']}` with "
         f"patternmark {result['version']}, Python {result['python']}, numpy {result['numpy']}.",
@@ -69,7 +68,7 @@ def to_markdown(result: dict[str, Any]) -> str:
 
 
 def _made(result: dict[str, Any]) -> str:
-    """Say whether the run was finished."""
+    """Return the beginning of the line on the command, which says if the run was finished."""
     trials = result["trials"]
     if trials["measured"] == trials["planned"]:
         return "Made by"
@@ -102,10 +101,10 @@ def _goal(what: str, found: dict[str, Any], most: float) -> str:
     elif found["low"] > most:
         verdict = "**missed**"
     elif found["rate"] <= most:
-        verdict = "the rate is within it, its interval reaches beyond"
+        verdict = "reached by the rate, but not by its whole interval"
     else:
-        verdict = "the rate is beyond it, its interval reaches within"
-    return f"- {what}: {_percent(found)}; at most {100 * most:g}: {verdict}"
+        verdict = "missed by the rate, but not by its whole interval"
+    return f"- {what}: {_percent(found)}; the goal of at most {100 * most:g} is {verdict}"
 
 
 def _forgeries(model: dict[str, Any] | None, source: str, kind: str) -> dict[str, Any] | None:
@@ -128,20 +127,20 @@ def _rows(
 
 
 def _shapes(result: dict[str, Any]) -> list[str]:
-    """Hardiness beside forging, for each block and number of nonces."""
+    """Return the table of robustness and forging, for each block size and number of nonces."""
     shapes: dict[int, set[tuple[int, int]]] = {}
     for row in result["curve"]:
         if row["scheme"] == _BLOCKS:
             shapes.setdefault(row["sequences"], set()).add(_shape(row))
     largest = max(map(len, shapes.values()), default=0)
-    # Columns that are nearly empty stay with the shapes they belong to, below.
+    # Columns that would be nearly empty are only in the tables of single shapes, below.
     counts = sorted(count for count, own in shapes.items() if len(own) > largest / 2)
     lines = [
-        "## Hardiness against forging",
+        "## Robustness and forging",
         "",
-        "Percent of marked sequences that are found, intact and after 10 % indels, and percent of "
-        "honest forgeries that pass, by sequences seen (nonces in turn / at random). Empty cells "
-        "were not measured.",
+        "Percentage of marked sequences that are found, intact and after 10 % indels, and "
+        "percentage of forgeries (*forged*) that pass, by the number of sequences seen (nonces in "
+        "turn / at random). Empty cells were not measured.",
         "",
         "| block | nonces | delta | intact | 10 % indels | "
         + " | ".join(f"forged from {count:,}" for count in counts)
@@ -195,7 +194,7 @@ def _curve(
 
 
 def _model(model: dict[str, Any] | None) -> list[str]:
-    """What an attacker with model and backbone reaches, on real designs."""
+    """Return the section on an attacker with model and backbone, on real designs."""
     if model is None:
         return []
     learned, of_key = model["learned"], model["designs_of_a_key"]
@@ -206,12 +205,12 @@ def _model(model: dict[str, Any] | None) -> list[str]:
         "",
         f"{model['designs']} designs of delta {model['delta']:g} at temperature "
         f"{model['temperature']:g} on {len(model['backbones'])} backbones, {shortest} to "
-        f"{longest} residues, {model['keys']} keys of the default shape. The attacker knows how "
-        "free the model was at each residue, but not the sampler's random numbers. Forgeries are "
-        "designs on another backbone: letters believed to be promoted rise by the strength, "
-        "letters believed not to be fall by it.",
+        f"{longest} residues, {model['keys']} keys of the default shape. The attacker knows the "
+        "model's probabilities at each residue, but not the sampler's random numbers. Forgeries "
+        "are designs on another backbone: the logits of letters that the attacker believes to be "
+        "promoted rise by the strength, those of the partners fall by it.",
         "",
-        "| one design teaches | bits | least | most | coins that seem sure and are right |",
+        "| what one design reveals | bits | least | most | coins held as sure that are right |",
         "|---|---|---:|---:|---|",
     ]
     for name, text in (("without", "without the model"), ("with_model", "with the model")):
@@ -235,9 +234,10 @@ def _model(model: dict[str, Any] | None) -> list[str]:
     own_nll = model["marked_nll"]
     lines += [
         "",
-        f"Marked designs themselves: {own_nll['mean']:.3f} ± {own_nll['half']:.3f}.",
+        f"The marked designs themselves have {own_nll['mean']:.3f} ± {own_nll['half']:.3f}.",
         "",
-        "Stripping one design, a tenth of its residues changed, everything public but the key:",
+        "Stripping one design: the attacker knows everything but the key and changes a tenth of "
+        "the residues:",
         "",
         "| edits | still found |",
         "|---|---|",
@@ -257,7 +257,7 @@ def _short(percent: float) -> str:
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw forged sequences against sequences seen, and hardiness against forging."""
+    """Draw forging against sequences seen, and forging against robustness."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
 
     figure = Figure(figsize=(9.5, 3.8), layout="constrained", dpi=150)

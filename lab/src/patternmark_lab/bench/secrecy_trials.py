@@ -1,4 +1,4 @@
-"""One key of `patternmark bench secrecy`: what its sequences teach, and what that is good for."""
+"""One key of `patternmark bench secrecy`: learn from its sequences, then forge and strip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from patternmark.detector import Detector
 from patternmark.io.nonce_counter import counted_nonces
 from patternmark.plan.simulate import marked_sequences, natural_frequencies, rates_at
 from patternmark.statistics.rates import DELTAS
-from patternmark_lab.bench.secrecy_judge import judged
+from patternmark_lab.bench.secrecy_judge import judge_fast
 
 LENGTH = 400
 OUTCOMES = ("forged", "forced", "before", "stripped", "random")
@@ -33,7 +33,7 @@ Draw = Literal["in turn", "at random"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One key of one shape: all its counts are measured on growing parts of one sample."""
+    """One key of one shape; all counts of sequences seen use growing parts of one sample."""
 
     scheme: Blocks | Paper
     delta: float
@@ -46,20 +46,20 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """What tells it from all others: equal names, equal results."""
+        """A name that holds all parameters: equal names give equal results."""
         counts = ",".join(map(str, self.counts))
         shape = f"{self.scheme.signature}/{self.delta}/{counts}/{self.draw}"
         return f"{shape}/{self.tries}/{self.strips}/{self.seed}/{self.number}"
 
     def key_and_numbers(self) -> tuple[Key, np.random.Generator]:
-        """Return the key of this trial and its random numbers: the same for the same seed."""
+        """Return the key and the random numbers of this trial, which depend on its name alone."""
         digest = Secret(self.seed.to_bytes(32, "big")).subkey(f"secrecy/{self.name}")
         profile = Profile(scheme=self.scheme, delta=self.delta)
         return Key.of(Secret(digest), profile), np.random.default_rng(list(digest))
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
-    """Mark, learn, forge, strip and judge under one fresh key: how many of n are called marked."""
+    """Mark, learn, forge, strip and judge under one fresh key; count what is called marked."""
     rows = _TRIALS[trial.scheme.name](trial)
     shape = trial.scheme.tables()["scheme"]
     return {
@@ -82,13 +82,13 @@ def _paper_trial(trial: Trial) -> list[dict[str, Any]]:
     for count in trial.counts:
         seen = by_letters(sequences[:count], rates[0])
         knowledge = learn(seen, key.profile, rng)
-        batches = attacked(trial, seen, knowledge, rates, rng)
+        batches = attack(trial, seen, knowledge, rates, rng)
         hits = {
             name: [verdict.prediction for verdict in detector.detect_many(batch)]
             for name, batch in batches.items()
         }
         rank = knowledge.rank(key.partition) if isinstance(knowledge, SplitKnowledge) else None
-        rows.append({"sequences": count, "rank": rank} | _counted(hits))
+        rows.append({"sequences": count, "rank": rank} | _count(hits))
     return rows
 
 
@@ -107,47 +107,47 @@ def _block_trial(trial: Trial) -> list[dict[str, Any]]:
         seen = by_letters(sequences[:count], rates[0])
         shared = -(-count // scheme.nonces) if trial.draw == "in turn" else None
         knowledge = learn_coins(seen, schedule.block, scheme.nonces, rng, most_of_one=shared)
-        batches = attacked(trial, seen, knowledge, rates, rng)
+        batches = attack(trial, seen, knowledge, rates, rng)
         own = _nonces_of_best(knowledge, nonces[:count])
         hits: dict[str, list[bool]] = {}
         for name, batch in batches.items():
             if name in ("forged", "forced"):
-                hits[name] = judged(key, batch, own)
+                hits[name] = judge_fast(key, batch, own)
             else:
                 hits[name] = [
-                    judged(key, [one], [r])[0]
+                    judge_fast(key, [one], [r])[0]
                     for one, r in zip(batch, nonces.tolist(), strict=False)
                 ]
         row = {"sequences": count, "bits": knowledge.bits_learned, "largest": knowledge.largest}
-        rows.append(row | {"pure": _purity(knowledge, nonces[:count])} | _counted(hits))
+        rows.append(row | {"pure": _purity(knowledge, nonces[:count])} | _count(hits))
     return rows
 
 
 _TRIALS = {Paper.name: _paper_trial, Blocks.name: _block_trial}
-_MOST_JUDGED = 4  # nonces that forgeries are held against
+_MAX_NONCES = 4  # under which forgeries are judge_fast
 
 
 def _nonces_of_best(knowledge: CoinKnowledge, nonces: NDArray[np.int64]) -> list[int]:
-    """Return the true nonces of the sequences that seem to share the best known one."""
+    """Return the true nonces of the sequences assigned to the best known nonce."""
     own, counts = np.unique(nonces[knowledge.nonce_of == knowledge.best], return_counts=True)
-    return [int(nonce) for nonce in own[np.argsort(-counts)[:_MOST_JUDGED]]]
+    return [int(nonce) for nonce in own[np.argsort(-counts)[:_MAX_NONCES]]]
 
 
 def _purity(knowledge: CoinKnowledge, nonces: NDArray[np.int64]) -> float:
-    """Return which share of the sequences of the best known nonce do share it."""
+    """Return the share of the sequences assigned to the best known nonce that share one nonce."""
     own = nonces[knowledge.nonce_of == knowledge.best]
     return float(np.bincount(own).max() / len(own))
 
 
 def rates_of(trial: Trial) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the rates of agreement of the mark, and of one promoted as hard as was measured."""
+    """Return the agreement rates of the mark, and of the strongest mark that was measured."""
     honest, forced = (
         rates_at(delta, PROTEIN, trial.scheme.name) for delta in (trial.delta, DELTAS[-1])
     )
     return honest, forced
 
 
-def attacked(
+def attack(
     trial: Trial,
     seen: Sequence[Seen],
     knowledge: Knowledge,
@@ -160,14 +160,14 @@ def attacked(
     return dict(zip(OUTCOMES, (honest, forced, *stripped), strict=True))
 
 
-def _counted(hits: dict[str, list[bool]]) -> dict[str, tuple[int, int]]:
+def _count(hits: dict[str, list[bool]]) -> dict[str, tuple[int, int]]:
     return {name: (sum(calls), len(calls)) for name, calls in hits.items()}
 
 
 def block_marked(
     key: Key, nonces: NDArray[np.int64], rates: NDArray[np.float64], rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Write synthetic sequences, each marked with a nonce of its own choice."""
+    """Draw synthetic marked sequences, one for each given nonce."""
     schedule = cast(BlockSchedule, key.schedule)
     halves = schedule.halves(0, -(-LENGTH // schedule.block))  # [R, J, V]
     block_of = np.arange(LENGTH) // schedule.block

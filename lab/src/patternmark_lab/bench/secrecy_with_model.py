@@ -1,8 +1,9 @@
 """An attacker who has the design model and the backbone, but not the key (needs torch).
 
-The model says how free each residue was: where it leaves no choice a letter says nothing of its
-coin, where it wavers a letter says nearly everything. The attacker does not know the order and the
-random numbers with which a design was drawn: these come from the secret.
+The model's probabilities say how much a residue reveals. If the model leaves no choice, a letter
+reveals nothing about its coin; if several letters are about equally likely, it reveals nearly
+everything. The attacker does not know the order and the random numbers of a design, which come from
+the secret.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from patternmark.models.state import State
 from patternmark.statistics.expected_rates import level_of
 from patternmark_lab.generation.batch import designs_of, unmarked_task
 
-_ORDERS = 8  # of decoding, that are averaged
+_ORDERS = 8  # decoding orders that are averaged
 
 
 def seen_on(
@@ -40,7 +41,7 @@ def seen_on(
     temperature: float,
     orders: int = _ORDERS,
 ) -> Seen:
-    """Weigh the first designed chain of a design [L] by what the model expects of each residue."""
+    """Weigh the first designed chain of a design [L] by the model's probabilities of residues."""
     rates = expected_rates(
         prepared, plan, sequence, profile, orders=orders, temperature=temperature
     )
@@ -50,24 +51,24 @@ def seen_on(
 
 
 class Belief(NamedTuple):
-    """What a forger promotes in one sequence, and how hard."""
+    """The letters that a forger promotes in one sequence, and how strongly."""
 
     knowledge: Knowledge
     strength: float
 
 
 class _OwnBias:
-    """Adds to the logits of every sequence of a batch a bias of its own."""
+    """Adds a separate bias to the logits of every sequence of a batch."""
 
     def __init__(self, bias: NDArray[np.float64]) -> None:
         self._bias = bias  # [B, L, V]
-        nobody = np.zeros_like(bias[:, :1])  # fills groups that have fewer members
-        self._rows = torch.tensor(np.concatenate([bias, nobody], axis=1), dtype=torch.float32)
+        padding = np.zeros_like(bias[:, :1])  # fills groups that have fewer members
+        self._rows = torch.tensor(np.concatenate([bias, padding], axis=1), dtype=torch.float32)
 
     def __call__(self, state: State, step: int) -> None:
-        """Write the bias of the residues that are next."""
+        """Write the bias of the residues about to be decoded."""
         if state.step_bias is None:
-            raise TypeError("this task has no place for a bias of steps")
+            raise TypeError("this task has no step_bias")
         residues = state.steps[step]  # [G, B]
         rows = self._rows.to(residues.device)
         state.step_bias.copy_(rows[torch.arange(len(rows), device=residues.device), residues])
@@ -86,10 +87,10 @@ def forge_on(
     temperature: float,
     seed: int = 0,
 ) -> dict[str, NDArray[Any]]:
-    """Design on a backbone, each sequence with the mark that its forger believes in.
+    """Design on a backbone, each sequence with the mark that its forger has learned.
 
-    The logits of letters that are believed to be promoted rise by the strength, those of letters
-    believed not to be fall by as much; the others stay. Returns what `designs_of` does.
+    The logits of letters that the forger believes to be promoted rise by the strength, and those of
+    letters that it believes not to be promoted fall by as much. Returns the result of `designs_of`.
     """
     bias = np.zeros((len(beliefs), plan.length, PROTEIN.size))
     rows = plan.backbone.chain(plan.chains[0])
@@ -108,7 +109,7 @@ def second_choices(
     temperature: float,
     orders: int = _ORDERS,
 ) -> NDArray[np.int64]:
-    """Return the letter that the model likes best at each residue beside the one it has: [L]."""
+    """Return the model's best letter at each residue, other than the present one: [L]."""
     device = prepared.encoded.nodes.device
     letters = torch.tensor(np.tile(sequence, (orders, 1)), device=device)
     ranks = torch.tensor(random_ranks(plan, 0, orders), device=device)
@@ -120,7 +121,7 @@ def second_choices(
 
 
 def strip_by_model(one: Seen, second: NDArray[np.int64], edits: int) -> NDArray[np.int64]:
-    """Write the model's second choice where a letter says most of its coin."""
+    """Write the model's second choice at the letters that reveal most about their coins."""
     edited = one.symbols.copy()
     chosen = np.argsort(-one.log_odds, kind="stable")[:edits]
     chosen = chosen[one.symbols[chosen] != UNREAD]

@@ -1,7 +1,8 @@
-"""`patternmark bench speed`: what the default detector takes for a sequence, and how that grows.
+"""`patternmark bench speed`: the time of the default detector per sequence, and its growth.
 
 The compiled loops and numpy alone are timed in turn, in one run. Times are of one thread of the
-machine named in the result, the best of several rounds: beside other work they only get longer.
+machine named in the result. The best of several rounds counts, because other work on the machine
+can only make times longer.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from patternmark_lab.bench.report import environment
 LENGTHS = (250, 500, 1000, 2000, 4000)
 GOAL_LENGTH, GOAL_MS = 500, 1.0
 _BATCH, _ROUNDS = 128, 5
-_SLOW_BATCH, _SLOW_ROUNDS = 2, 1  # without the loops
-_SLOW_LENGTH = 1000  # without the loops, longer sequences are not timed
+_NUMPY_BATCH, _NUMPY_ROUNDS = 2, 1  # without the compiled loops
+_NUMPY_MAX_LENGTH = 1000  # residues; longer sequences are not timed without the compiled loops
 
 
 def run_speed_benchmark(step: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
-    """Time `auto` on random sequences; `step` hears of every scheme and length."""
+    """Time `auto` on random sequences; `step` is called for every scheme and length."""
     background = np.array(PROTEIN_BACKGROUND, dtype=float)
     rng = np.random.default_rng(1)
     rows = []
@@ -41,9 +42,9 @@ def run_speed_benchmark(step: Callable[[str], None] = lambda what: None) -> dict
             with compiled.force_loops(True) as are_there:
                 if are_there:
                     row["ms"] = _best_ms(detector, sequences, _ROUNDS)
-            if length <= _SLOW_LENGTH or "ms" not in row:
+            if length <= _NUMPY_MAX_LENGTH or "ms" not in row:
                 with compiled.force_loops(False):
-                    row["ms_numpy"] = _best_ms(detector, sequences[:_SLOW_BATCH], _SLOW_ROUNDS)
+                    row["ms_numpy"] = _best_ms(detector, sequences[:_NUMPY_BATCH], _NUMPY_ROUNDS)
             rows.append(row)
             step(f"{scheme}, {length} residues")
     result: dict[str, Any] = {"benchmark": "speed", **environment()}
@@ -51,7 +52,7 @@ def run_speed_benchmark(step: Callable[[str], None] = lambda what: None) -> dict
 
 
 def _best_ms(detector: Detector, sequences: list[Any], rounds: int) -> float:
-    detector.detect_many(sequences)  # warm-up: compiles, and derives what is kept
+    detector.detect_many(sequences)  # warm-up: compiles, and fills caches
     times = []
     for _ in range(rounds):
         began = perf_counter()
@@ -65,7 +66,7 @@ def _numba_version() -> str | None:
 
 
 def growth(result: dict[str, Any], scheme: str) -> float:
-    """Return by what power of the length the time grows, from the goal's length to the longest."""
+    """Return the power of the length by which time grows, from the goal's length to the longest."""
     times = {r["length"]: r["ms"] for r in result["rows"] if r["scheme"] == scheme and "ms" in r}
     if not times:
         times = {r["length"]: r["ms_numpy"] for r in result["rows"] if r["scheme"] == scheme}
@@ -76,13 +77,13 @@ def growth(result: dict[str, Any], scheme: str) -> float:
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     lines = [
-        "# The default detector: time for a sequence",
+        "# The default detector: time per sequence",
         "",
         f"Made by `patternmark bench speed -o docs/results` with patternmark {result['version']}, "
         f"Python {result['python']}, numpy {result['numpy']}, numba {result['numba'] or 'absent'}, "
         f"on {result['machine']}: one thread, batches of {result['batch']} after warm-up, the best "
-        f"of {_ROUNDS} rounds, reading and masking of repeats included. The goal: {GOAL_MS:g} ms "
-        f"at {GOAL_LENGTH} residues.",
+        f"of {_ROUNDS} rounds, including reading and masking of repeats. The goal is "
+        f"{GOAL_MS:g} ms at {GOAL_LENGTH} residues.",
         "",
         "| scheme | residues | ms | numpy alone: ms | times faster |",
         "|---|---:|---:|---:|---:|",

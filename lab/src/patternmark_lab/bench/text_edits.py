@@ -1,8 +1,8 @@
 """`patternmark bench text-edits`: how often marks in text are found after edits and in windows.
 
-Real translations, each the likeliest one, with keys that take turns. What the default detector
-finds is counted for the default scheme; for marks of the paper's scheme it is held against the
-paper's own count, which reads the same texts. Detectors read the text, tokenised again.
+The texts are real translations, each the likeliest candidate, with several keys used in turn. For
+the default scheme, the finds of the default detector are counted. For marks of the paper's scheme,
+it is compared with the paper's own count on the same texts. Detectors tokenize the text again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from patternmark_lab.bench.translation import cut_paragraphs, is_copy
 from patternmark_lab.training.corpus import Pair
 
 SCHEMES: dict[str, Scheme] = {"turns": Turns(), "paper": Paper()}
-PLAIN = "plain count"  # the paper's own, of all tokens and with its best length for text
+PLAIN = "plain count"  # the paper's own count, of all tokens and with its best length for text
 DETECTORS = {"turns": ("auto",), "paper": ("auto", "pattern", PLAIN)}
 WINDOW, NONE, ROUND_TRIP = "window", "none", "round-trip"
 CASES: tuple[tuple[str, float], ...] = (
@@ -48,7 +48,7 @@ CASES: tuple[tuple[str, float], ...] = (
     ("homoglyph", 0.3),
     *((WINDOW, size) for size in (20, 30, 40, 50)),
 )
-# Percent found at 0.1 % and delta 5, for the default.
+# Goals: percent found at p <= 0.1 % and delta 5, for the default scheme.
 GOALS: dict[tuple[str, float], float] = {
     ("word-drop", 0.1): 95,
     ("word-drop", 0.3): 60,
@@ -62,15 +62,15 @@ GOALS: dict[tuple[str, float], float] = {
     (WINDOW, 30): 88,
     (WINDOW, 40): 95,
 }
-_AT_ONCE = 25  # texts of one key before the next one's turn
+_KEY_TEXTS = 25  # texts in a row that one key marks before the next key
 _KEYS = 20
-_SLOW = {ROUND_TRIP: 150}  # texts: a translation there and back takes a second
+_MAX_TEXTS = {ROUND_TRIP: 150}  # of slow edits: a translation there and back takes a second
 Text = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What is translated and judged."""
+    """A run of the benchmark: translates and judges."""
 
     translator: Translator
     pairs: list[Pair]
@@ -79,20 +79,20 @@ class Run:
     step: Callable[[str], None]
 
     def key(self, scheme: str, delta: float, number: int) -> Key:
-        """Return one of the keys that take turns."""
+        """Return one of the keys that are used in turn."""
         secret = Secret(Secret(self.seed.to_bytes(32, "big")).subkey(f"k/{number}"))
         profile = Profile(self.translator.vocabulary.alphabet(), SCHEMES[scheme], delta)
         return Key.of(secret, profile)
 
     def translate(self, scheme: str, delta: float, most: int) -> list[Text]:
-        """Translate with a mark; what is English already has none to find and is left out."""
+        """Translate with a mark, and leave out sources that are English already (no mark)."""
         found: list[Text] = []
-        for first in range(0, most, _AT_ONCE):
-            some = self.pairs[first : first + _AT_ONCE]
-            model = self.translator.weights_digest  # what another one wrote is not this one's
+        for first in range(0, most, _KEY_TEXTS):
+            some = self.pairs[first : first + _KEY_TEXTS]
+            model = self.translator.weights_digest  # texts of another model are not reused
             name = f"{scheme}/{delta:g}/{first}/{len(some)}/{model}/seed {self.seed}"
             row = self.kept.get(name)
-            number = first // _AT_ONCE % _KEYS
+            number = first // _KEY_TEXTS % _KEYS
             if row is None:
                 marker = Marker(self.key(scheme, delta, number))
                 sources = [source for source, _ in some]
@@ -110,9 +110,9 @@ class Run:
     def judge(
         self, scheme: str, delta: float, texts: Sequence[Text], case: tuple[str, float]
     ) -> dict[str, Any]:
-        """Count what is found of texts after an edit, by every detector and by p_any."""
-        texts = texts[: _SLOW.get(case[0], len(texts))]
-        ids = edited(self.translator, [text["text"] for text in texts], case, self.seed)
+        """Count the texts found after an edit, by every detector and by p_any."""
+        texts = texts[: _MAX_TEXTS.get(case[0], len(texts))]
+        ids = edit_texts(self.translator, [text["text"] for text in texts], case, self.seed)
         names = (*DETECTORS[scheme], "p_any") if scheme == "turns" else DETECTORS[scheme]
         hits = dict.fromkeys(names, 0)
         for number in {text["key"] for text in texts}:
@@ -131,10 +131,10 @@ class Run:
         return {"scheme": scheme, "delta": delta, "case": list(case), "n": len(ids), "rates": rates}
 
 
-def edited(
+def edit_texts(
     translator: Translator, texts: Sequence[str], case: tuple[str, float], seed: int
 ) -> list[NDArray[np.int64]]:
-    """Return the tokens that a verifier reads of texts after an edit."""
+    """Return the tokens that a verifier reads from texts after an edit."""
     name, strength = case
     if name not in (NONE, WINDOW):
         texts = find_attack(name).attack_all(texts, strength, seed)
@@ -164,7 +164,7 @@ def run_text_edits_benchmark(
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Translate, edit, detect, count; `step` hears of every part that is done."""
+    """Translate, edit, detect, count; `step` is called for every finished part."""
     translator = Translator.open()
     pairs = cut_paragraphs(paragraphs, translator, max(texts, paper_texts), skip)
     run = Run(translator, pairs, seed, Kept(partial), step)
@@ -178,7 +178,7 @@ def run_text_edits_benchmark(
             for case in CASES:
                 try:
                     rows.append(run.judge(scheme, delta, made, case))
-                except PatternmarkError as error:  # what an attack needs is not installed
+                except PatternmarkError as error:  # a package that the attack needs is missing
                     missing.add(f"{case[0]}: {error}")
     return {
         "benchmark": "text-edits",

@@ -12,16 +12,17 @@ _GOAL_DELTA = 5.0
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     lines = [
-        "# Marks in text: edits, quotes, windows",
+        "# Marks in text after edits and in windows",
         "",
         f"Made by `patternmark bench text-edits PARAGRAPHS --texts {result['texts']} "
         f"--paper-texts {result['paper_texts']} --skip {result['skipped']} -o docs/results` with "
         f"patternmark {result['version']}: German paragraphs of Europarl whose reference has 50 to "
-        "100 tokens, translated by the package's model on a CPU, the likeliest candidate each; "
-        "20 keys take turns. Percent found at p <= 0.1 %, with 95 % intervals (Clopper-Pearson). "
-        "*p_any*: found by the bound that holds for any text (`detect --strict`). A strength is "
-        "the share of words, sentences or letters; a window is so many tokens cut from anywhere. "
-        "The detector's mixture was chosen on other paragraphs.",
+        "100 tokens, translated by the package's model on a CPU, always the likeliest candidate, "
+        "with 20 keys in turn. The tables have the percentage found at p <= 0.1 %, with 95 % "
+        "intervals (Clopper-Pearson). *p_any* is the share found by the bound that holds for any "
+        "text (`detect --strict`). The number after an edit is the share of edited words, "
+        "sentences or letters; a window is a run of tokens, cut from anywhere. The detector's "
+        "mixture was chosen on other paragraphs.",
         "",
         *_goals(result),
     ]
@@ -79,7 +80,7 @@ def _table(result: dict[str, Any], quality: dict[str, Any]) -> list[str]:
 
 
 def _against(result: dict[str, Any]) -> list[str]:
-    """Name the cells in which the paper's count finds more, and where that is no accident."""
+    """List the cells in which the paper's count finds more, and count those beyond chance."""
     rows = [row for row in result["rows"] if row["scheme"] == "paper"]
     behind = [
         (row, name)
@@ -93,14 +94,15 @@ def _against(result: dict[str, Any]) -> list[str]:
         if row["rates"]["auto"]["interval"][1] < row["rates"][name]["interval"][0]
     ]
     lines = [
-        "*pattern* is our detector of that name, which reads a repeated token once; *plain count* "
-        "counts all tokens as the paper does, and its p-value is not valid for text "
-        f"([measured](paper.md)). `auto` finds fewer in {len(behind)} of {2 * len(rows)} "
-        f"comparisons, beyond sampling error (intervals that do not meet) in {len(surely)}."
+        "*pattern* is our detector of that name, which reads a repeated token once. *plain count* "
+        "counts all tokens as the paper does; its p-value is not valid for text "
+        f"([measured](paper.md)). `auto` finds fewer marks in {len(behind)} of {2 * len(rows)} "
+        f"comparisons. In {len(surely)} of them the difference is larger than sampling error (the "
+        "intervals do not overlap)."
     ]
     lines += [
-        f"- {case_name(row['case'])}, delta {row['delta']:g}: {_percent(row, 'auto')} against "
-        f"{_percent(row, name)} ({name})"
+        f"- {case_name(row['case'])}, delta {row['delta']:g}: {_percent(row, 'auto')} compared "
+        f"with {_percent(row, name)} ({name})"
         for row, name in behind
     ]
     return lines

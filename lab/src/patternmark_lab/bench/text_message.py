@@ -1,8 +1,8 @@
-"""`patternmark bench text-message`: numbers in texts, read back, and who of many wrote a text.
+"""`patternmark bench text-message`: read numbers from texts, and identify the key of a text.
 
-Real translations of paragraphs of about 200 tokens, each with a random number. What `detect` prints
-of them is held against that number, also after words were lost and in a window; so is the
-probability of an error that it prints. Detectors read the text, tokenised again.
+The texts are real translations of paragraphs of about 200 tokens, each with a random number. The
+number that `detect` prints is compared with it, also after words were lost and in a window, and so
+is the printed probability of an error. Detectors tokenize the text again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from patternmark.translation.bleu import bleu
 from patternmark.translation.decode import Decoding
 from patternmark.translation.translator import Translator
 from patternmark_lab.bench.report import environment
-from patternmark_lab.bench.text_edits import NONE, WINDOW, edited
+from patternmark_lab.bench.text_edits import NONE, WINDOW, edit_texts
 from patternmark_lab.bench.text_message_keys import Owners, rate_of
 from patternmark_lab.bench.translation import (
     AS_NEEDED,
@@ -49,16 +49,16 @@ NONCES = (1, 256, 65536)
 DELTAS = (3.0, 5.0)
 LIKELIEST = "likeliest"
 CASES = ((NONE, 0.0), ("word-drop", 0.1), (WINDOW, 100.0))
-BOUNDS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # between printed probabilities of an error
-_AS_NEEDED_DELTA = 3.0  # the most, where a mark is as strong as needed
-_AT_ONCE = 10  # texts of one key, before the next one's turn
-_MANY = 10**9
+BOUNDS = (0.0, 1e-3, 1e-2, 0.1, 1.0)  # of classes of printed probabilities of an error
+_AS_NEEDED_DELTA = 3.0  # largest delta where a mark is only as strong as needed
+_KEY_TEXTS = 10  # texts in a row that one key marks before the next key
+_ALL_PARAGRAPHS = 10**9  # more than any file has
 Text = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How texts are marked: by keys of so many nonces, and how strongly."""
+    """How texts are marked: number of nonces, strength, and choice of a candidate."""
 
     nonces: int
     delta: float
@@ -74,7 +74,7 @@ def master_key(alphabet: Alphabet, nonces: int, seed: int) -> Key:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What is translated and judged."""
+    """A run of the benchmark: translates and judges."""
 
     translator: Translator
     pairs: Sequence[Pair]
@@ -84,36 +84,36 @@ class Run:
     step: Callable[[str], None]
 
     def key(self, nonces: int, number: int) -> Key:
-        """Return one of the keys that take turns."""
+        """Return one of the keys that are used in turn."""
         master = master_key(self.translator.vocabulary.alphabet(), nonces, self.seed)
         return master.derive(str(number))
 
     def translate(self, setting: Setting) -> list[Text]:
-        """Translate all paragraphs, each with a number of its own; finished parts are kept."""
+        """Translate all paragraphs, each with its own number; finished parts are kept."""
         found: list[Text] = []
-        for first in range(0, len(self.pairs), _AT_ONCE):
-            some = self.pairs[first : first + _AT_ONCE]
-            model = self.translator.weights_digest  # what another one wrote is not this one's
+        for first in range(0, len(self.pairs), _KEY_TEXTS):
+            some = self.pairs[first : first + _KEY_TEXTS]
+            model = self.translator.weights_digest  # texts of another model are not reused
             name = f"{setting}/{self.decoding}/{model}/{self.seed}/{_digest(some)}/{first}"
             row = self.kept.get(name)
             if row is None:
-                row = {"job": name, **self._translated(setting, first, some)}
+                row = {"job": name, **self._translate(setting, first, some)}
                 self.kept.add(row)
             self.step(f"{setting.nonces} nonces, delta {setting.delta:g}, {setting.choice}")
             found += [
-                {"key": first // _AT_ONCE, "text": text, "payload": payload, "reference": pair[1]}
+                {"key": first // _KEY_TEXTS, "text": text, "payload": payload, "reference": pair[1]}
                 for text, payload, pair in zip(row["texts"], row["payloads"], some, strict=True)
             ]
         return found
 
-    def _translated(self, setting: Setting, first: int, some: Sequence[Pair]) -> dict[str, Any]:
+    def _translate(self, setting: Setting, first: int, some: Sequence[Pair]) -> dict[str, Any]:
         rng = np.random.default_rng([self.seed, setting.nonces, first])
         payloads = rng.integers(setting.nonces, size=len(some)).tolist()
         sure, passes = CHOICES[setting.choice]
         made = self.translator.translate(
             [source for source, _ in some],
             self.decoding,
-            Marker(self.key(setting.nonces, first // _AT_ONCE), delta=setting.delta),
+            Marker(self.key(setting.nonces, first // _KEY_TEXTS), delta=setting.delta),
             seed=self.seed,
             sure=sure,
             passes=passes,
@@ -122,8 +122,8 @@ class Run:
         return {"texts": [one.text for one in made], "payloads": payloads}
 
     def judge(self, setting: Setting, texts: Sequence[Text], case: tuple[str, float]) -> list[Read]:
-        """Return what `detect` says of every text after an edit."""
-        ids = edited(self.translator, [text["text"] for text in texts], case, self.seed)
+        """Return the verdict of `detect` on every text after an edit."""
+        ids = edit_texts(self.translator, [text["text"] for text in texts], case, self.seed)
         found: list[Read] = []
         for number in sorted({text["key"] for text in texts}):
             own = [i for i, text in enumerate(texts) if text["key"] == number]
@@ -146,7 +146,7 @@ class Read:
 
     @property
     def prints(self) -> bool:
-        """Whether `detect` prints a number."""
+        """True if `detect` prints a number."""
         return self.verdict.payload is not None
 
     @property
@@ -155,12 +155,12 @@ class Read:
 
     @property
     def stated(self) -> float:
-        """The printed probability that it is another."""
+        """The printed probability that the text carries another number."""
         return self.verdict.payload_error or 0.0
 
 
 def _row(setting: Setting, case: tuple[str, float], reads: Sequence[Read]) -> dict[str, Any]:
-    """Count what was found and read of the texts of one setting."""
+    """Count the texts of one setting that were found, and the numbers that were read."""
     verdicts, n = [read.verdict for read in reads], len(reads)
     row = {
         **_named(setting),
@@ -184,7 +184,7 @@ def _named(setting: Setting) -> dict[str, Any]:
 
 
 def calibration(reads: Iterable[Read]) -> list[dict[str, Any]]:
-    """Return the mean of the printed probabilities beside the share that is wrong: all, by size."""
+    """Return the mean printed probability and the share of wrong numbers: of all, and by class."""
     printed = [read for read in reads if read.prints]
     rows = []
     for low, high in [(BOUNDS[0], BOUNDS[-1]), *pairwise(BOUNDS)]:
@@ -221,17 +221,19 @@ def run_text_message_benchmark(
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Translate with random numbers, edit, read, count; `step` hears of every part that is done.
+    """Translate with random numbers, edit, read, count; `step` is called for every finished part.
 
-    Texts of keys of one nonce are also looked for among so many `keys`.
+    For texts of keys with one nonce, the right key is also identified among `keys` keys.
     """
     decoding = decoding or Decoding()
     translator = Translator.open(model)
-    usable = cut_paragraphs(paragraphs, translator, _MANY, skip, tokens)
+    usable = cut_paragraphs(paragraphs, translator, _ALL_PARAGRAPHS, skip, tokens)
     pairs = [pair for pair in usable if not is_copy(pair)][:texts]
     run = Run(translator, pairs, decoding, seed, Kept(partial), step)
-    if keys * _AT_ONCE < len(pairs):
-        raise ParameterError(f"--keys {keys} are too few: a key marks {_AT_ONCE} texts")
+    if keys * _KEY_TEXTS < len(pairs):
+        raise ParameterError(
+            f"--keys {keys} is too small for {len(pairs)} texts: a key marks {_KEY_TEXTS} texts"
+        )
     rows, quality, read, owners = [], [], [], []
     search = Owners(run.key, keys, translator, seed, step) if 1 in nonces else None
     for setting in _settings(nonces, deltas, as_needed):

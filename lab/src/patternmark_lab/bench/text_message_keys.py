@@ -1,4 +1,4 @@
-"""Which of many text keys marked a text, and how long `identify` takes (`bench text-message`)."""
+"""Identify the key of a text among many, and time it (a part of `bench text-message`)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from patternmark.intervals import rate_interval
 from patternmark.search.candidates import Candidate
 from patternmark.search.identify import Identification, Identifier
 from patternmark.translation.translator import Translator
-from patternmark_lab.bench.text_edits import NONE, edited
+from patternmark_lab.bench.text_edits import NONE, edit_texts
 
-LENGTHS = (75, None)  # tokens from the beginning; None: the whole text
+LENGTHS = (75, None)  # tokens from the start of a text; None: the whole text
 CASES = ((NONE, 0.0), ("word-drop", 0.1))
-_REPEATS = 3  # of a detection, which takes milliseconds
+_REPEATS = 3  # of a detection, because one takes only milliseconds
 
 
 def rate_of(hits: int, trials: int) -> dict[str, Any]:
@@ -32,13 +32,13 @@ def rate_of(hits: int, trials: int) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class _Count:
-    """What was found of the texts of one kind, and how long that took."""
+    """Counts and times of the texts of one case."""
 
     first: int = 0  # the right key comes first
-    named: int = 0  # and is named, at the corrected p-value
+    named: int = 0  # the right key comes first and is named, at the corrected p-value
     wrong: int = 0  # another key is named
-    strangers: int = 0  # a key is named where the right one is not among them
-    ratios: list[float] = field(default_factory=list)  # seconds, of one detection's
+    strangers: int = 0  # a key is named, although the right key is not among them
+    ratios: list[float] = field(default_factory=list)  # times, relative to one detection
 
     def add(self, found: Identification, owner: str, without: Identification) -> None:
         is_right = found.best.candidate.name == owner
@@ -62,7 +62,7 @@ class _Count:
 
 @dataclass(eq=False)
 class Owners:
-    """Fresh keys, those of the texts among them, and as many others that marked none."""
+    """Looks for texts' keys among fresh keys with the right ones, and among as many without."""
 
     key: Callable[[int, int], Key]
     keys: int
@@ -72,7 +72,7 @@ class Owners:
 
     @cached_property
     def _searches(self) -> tuple[Identifier, Identifier]:
-        """The keys with those of the texts, and as many others."""
+        """Searches with the keys of the texts among others, and with only other keys."""
         own, other = (
             Identifier([Candidate(self.key(1, n), str(n)) for n in range(at, at + self.keys)])
             for at in (0, self.keys)
@@ -80,10 +80,10 @@ class Owners:
         return own, other
 
     def rows(self, texts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Look for the key of every text, one at a time: intact and after words were lost."""
+        """Look for the key of every text, one text at a time, intact and after words were lost."""
         rows = []
         for case in CASES:
-            ids = edited(self.translator, [text["text"] for text in texts], case, self.seed)
+            ids = edit_texts(self.translator, [text["text"] for text in texts], case, self.seed)
             for length in LENGTHS:
                 count = _Count()
                 for text, row in zip(texts, ids, strict=True):
@@ -95,7 +95,7 @@ class Owners:
     def _look(self, owner: int, ids: NDArray[np.int64], count: _Count) -> None:
         own, other = self._searches
         detector = Detector(self.key(1, owner))
-        detector.detect(ids)  # what is compiled or derived once is no part of the time
+        detector.detect(ids)  # work that is done only once does not count
         if not count.ratios:
             own.identify([ids], ["text"])
         began = perf_counter()

@@ -13,26 +13,27 @@ def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     low, high = result["tokens"]
     lines = [
-        "# A number in a text, and the owner of a text",
+        "# Numbers in texts, and the key of a text",
         "",
         f"Made by `patternmark bench text-message PARAGRAPHS --texts {result['wanted']} "
         f"--skip {result['skipped']} --keys {result['keys']} -o docs/results` with patternmark "
         f"{result['version']}: {result['texts']} German paragraphs of Europarl, cut so that their "
-        f"reference has {low} to {high} tokens, translated on a CPU by the model of the weights "
-        f"{result['model']}. Every text carries a random number, and keys change "
-        "every ten texts. The likeliest candidate is taken; *as needed*: the likeliest whose mark "
-        f"is clear, marked only as strongly as needed in up to {result['passes']} passes. "
-        "Percent, with exact 95 % intervals (Clopper-Pearson).",
+        f"reference has {low} to {high} tokens, translated on a CPU by the model with the weights "
+        f"{result['model']}. Every text carries a random number, and the key changes after every "
+        "ten texts. The likeliest candidate is taken. *As needed* takes the likeliest candidate "
+        "whose mark is clear, and marks only as strongly as needed, in up to "
+        f"{result['passes']} passes. Numbers are percentages with exact 95 % intervals "
+        "(Clopper-Pearson).",
         "",
         "## Reading the number",
         "",
-        "*Found*: by `detect`, at p <= 0.1 %, and by `detect --strict` (*p_any*). *Right*, *wrong* "
-        "and *not printed* is what `detect` says of the number; it prints one where the mark is "
+        "*Found* is by `detect` at p <= 0.1 %, *p_any* by `detect --strict`. *Right*, *wrong* and "
+        "*not printed* are about the number that `detect` prints; it prints one if the mark is "
         "found by p_value.",
     ]
     for quality in result["quality"]:
         lines += ["", *_table(result["rows"], quality)]
-    lines += ["", "## Is the printed probability of another number true?", ""]
+    lines += ["", "## Is the printed probability of an error right?", ""]
     lines += _calibration(result["calibration"])
     if result["owners"]:
         lines += ["", "## Which of many keys", "", *_owners(result)]
@@ -73,8 +74,8 @@ def _nonces(number: int) -> str:
 
 def _calibration(rows: Sequence[dict[str, Any]]) -> list[str]:
     lines = [
-        "All texts together of which a number was printed. The probability is the mean of what "
-        "was printed; it is true where the interval of the share that is wrong holds it.",
+        "All texts with a printed number, together. *Mean* is the mean of the printed "
+        "probabilities; it is right if it is inside the interval of the share of wrong numbers.",
         "",
         "| printed | numbers | mean, percent | wrong, percent | |",
         "|---|---:|---:|---|---|",
@@ -83,7 +84,7 @@ def _calibration(rows: Sequence[dict[str, Any]]) -> list[str]:
         wrong = row["wrong"]
         is_all = (row["from"], row["to"]) == (rows[0]["from"], rows[0]["to"])
         name = "all" if is_all else f"{100 * row['from']:g} to {100 * row['to']:g} %"
-        verdict = "true" if wrong["low"] <= row["stated"] <= wrong["high"] else "**too large**"
+        verdict = "right" if wrong["low"] <= row["stated"] <= wrong["high"] else "**too large**"
         if row["stated"] < wrong["low"]:
             verdict = "**too small**"
         stated = f"{100 * row['stated']:.2g}"
@@ -94,10 +95,11 @@ def _calibration(rows: Sequence[dict[str, Any]]) -> list[str]:
 def _owners(result: dict[str, Any]) -> list[str]:
     keys = f"{result['keys']:,}"
     lines = [
-        f"`identify` over {keys} fresh keys of one nonce, one text at a time. *First*: the right "
-        "key comes first. *Named*: it does, at a corrected p <= 0.1 %. *Another*: another key is "
-        f"named. *Stranger*: a key is named of {keys} that do not have the right one among them. "
-        "*Time* of one text, in detections with one key: median and most.",
+        f"`identify` looks for one text at a time among {keys} fresh keys with one nonce. *First*: "
+        "the right key comes first. *Named*: it comes first with a corrected p <= 0.1 %. "
+        f"*Another*: another key is named. *Stranger*: a key is named among {keys} keys without "
+        "the right one. *Time* of one text, relative to a detection with one key: median and "
+        "largest.",
         "",
         "| | tokens | first | named | another | stranger | time |",
         "|---|---|---|---|---|---|---|",

@@ -1,9 +1,8 @@
-"""`patternmark bench text-null`: how often chance reaches the ratio of a natural text, counted.
+"""`patternmark bench text-null`: the null of natural texts, counted with random keys.
 
-Texts of natural English are judged by random keys. The table that ships with the package holds, for
-texts of some lengths, an upper bound on the share of pairs of a text and a key that reach each
-value of E. Documents take turns: this table is made of every second one, and `bench text-validity`
-checks it on the rest.
+Random keys judge texts of natural English. The table that ships with the package has, for several
+lengths of texts, an upper bound on the share of pairs of a text and a key that reach each value of
+E. The table is made from every second document, and `bench text-validity` checks it on the others.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from patternmark.null.mixture import GRID
 from patternmark.statistics.excerpts import excerpt_of, in_parts
 from patternmark.statistics.likelihood import TEXT_MIXTURE
 from patternmark.statistics.texts import TextStatistic
-from patternmark_lab.bench.corpora import Encoder, cut
+from patternmark_lab.bench.corpora import Encoder, cut_texts
 from patternmark_lab.bench.jobs import run_all
 
-# Lengths, and how many pairs are judged: fewer of long ones, which have evidence to spare.
+# Tokens: number of pairs. Long texts need fewer pairs, because they carry enough evidence.
 PAIRS = {10: 40_000, 15: 40_000, 20: 40_000, 30: 40_000, 40: 40_000, 60: 40_000, 90: 40_000}
 PAIRS |= {130: 20_000, 200: 20_000, 350: 8_000, 600: 4_000, 1000: 3_000}
-_PER_KEY = 50
-_MOST = 20_000  # texts of one length and corpus
-_COUNTED = 10  # hits below which a share is not trusted: C is carried on from there
+_PER_KEY = 50  # texts that each key judges
+_MAX_TEXTS = 20_000  # of one length
+_MIN_HITS = 10  # with fewer hits a share is not trusted, and the last C is used
 _SIGMAS = 2.0
 SCHEMES: dict[str, Scheme] = {Turns.name: Turns(), Paper.name: Paper()}
 
@@ -59,16 +58,16 @@ def table_of_corpora(
     workers: int = 1,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Return what ships as text_null.json, from `share` of the usual number of pairs."""
+    """Return the content of text_null.json, from `share` of the usual number of pairs."""
     rng = np.random.default_rng(seed)
     encode = cache(encode)  # every document is cut once for each length
-    used = {name: for_table(documents) for name, documents in corpora.items()}
+    used = {name: table_documents(documents) for name, documents in corpora.items()}
     jobs = []
     for length, pairs in PAIRS.items():
         texts = [
             text
             for documents in used.values()
-            for text in cut(documents, encode, (length, length), _MOST // len(used), rng)
+            for text in cut_texts(documents, encode, (length, length), _MAX_TEXTS // len(used), rng)
         ]
         jobs += [
             Job(scheme, length, alphabet, texts, max(int(pairs * share), _PER_KEY), seed)
@@ -93,13 +92,13 @@ def table_of_corpora(
     }
 
 
-def for_table(documents: Sequence[str]) -> list[str]:
-    """Return the documents that the table is made of."""
+def table_documents(documents: Sequence[str]) -> list[str]:
+    """Return the documents that the table is made from."""
     return list(documents[0::2])
 
 
-def for_checks(documents: Sequence[str]) -> list[str]:
-    """Return the documents that claims about it are checked on: all others."""
+def check_documents(documents: Sequence[str]) -> list[str]:
+    """Return all other documents, on which the table is checked."""
     return list(documents[1::2])
 
 
@@ -120,12 +119,12 @@ def _count(job: Job) -> tuple[tuple[str, int], NDArray[np.float64]]:
 def upper_tail(log_e: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ln of an upper bound on P(E >= e) on the grid, from counts.
 
-    Beyond what was counted well, E has Markov's tail: P(E >= e) = C / e with the last C.
+    Where there are too few hits, the tail is Markov's: P(E >= e) = C / e with the last C.
     """
     hits = np.array([np.count_nonzero(log_e >= e) for e in GRID])
     raised = (hits + _SIGMAS * np.sqrt(hits)) / len(log_e)
     with np.errstate(divide="ignore"):
         log_p = np.minimum(np.log(raised), 0.0)
-    last = int(np.flatnonzero(hits >= _COUNTED)[-1])
+    last = int(np.flatnonzero(hits >= _MIN_HITS)[-1])
     carried = np.minimum(log_p[last] + GRID[last] - GRID, 0.0)
     return np.asarray(np.where(np.arange(len(GRID)) > last, carried, log_p))

@@ -1,8 +1,9 @@
-"""`patternmark bench text-secrecy`: how many marked texts of one key teach an attacker to forge.
+"""`patternmark bench text-secrecy`: how many marked texts an attacker needs to forge a mark.
 
-Texts are translations by the model that ships with the package, all of one nonce. From ever more of
-them the attacker learns in several ways, and forges in three: words in no order, natural sentences
-picked from a corpus, and translations by the same model with what it believes in promoted.
+Texts are translations by the model that ships with the package, all with one nonce. The attacker
+learns from more and more of them in several ways, and forges in three ways: words in random order,
+natural sentences picked from a corpus, and translations by the same model that promote what the
+attacker has learned.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from patternmark_lab.bench.text_secrecy_texts import SCHEMES, Symbols, Texts, op
 COUNTS = (1, 3, 10, 30, 100, 300, 1000)
 LENGTH = 75  # tokens of a forgery; translations have as many as they need, 50 to 100
 DELTA = 3.0
-WANTED = 0.1  # of the forgeries: so many passing is a broken key
+WANTED = 0.1  # share of forgeries that pass, from which on a key counts as broken
 WORDS, SENTENCES, MODEL = "words", "sentences", "model"
 FORGERS = (WORDS, SENTENCES, MODEL)
 FREQUENCIES, PAIRS, PHASES, BLOCK = "frequencies", "pairs", "phases", "block"
 ATTACKS = (FREQUENCIES, PAIRS, PHASES, BLOCK)
-_WITH_MODEL = {Paper.name: PHASES, Turns.name: BLOCK}  # the strongest of each scheme
-_FIRST_WITH_MODEL = 10  # texts: translations take long, and from fewer hardly any passes
-_MOST_SAMPLES = 10  # parts of a key's texts that are learned from
-_SENTENCE = (5, 40)  # tokens of a sentence that is picked
+_WITH_MODEL = {Paper.name: PHASES, Turns.name: BLOCK}  # the strongest attack on each scheme
+_MIN_TEXTS_WITH_MODEL = 10  # translations are slow, and from fewer texts hardly any forgery passes
+_MAX_SAMPLES = 10  # different parts of a key's texts to learn from
+_SENTENCE_TOKENS = (5, 40)  # smallest and largest length of a sentence that is picked
 
 Counts = tuple[int, int, int | None]  # forgeries that pass, all, and those that pass by p_any
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The amount of work."""
 
     texts: int = 300  # of each key
     keys: int = 2  # of each scheme
-    forgeries: int = 50  # of each key, attack and number of texts
-    translated: int = 20  # the same with the model
+    forgeries: int = 50  # for each key, attack and number of texts
+    translated: int = 20  # forgeries by the model, for each key and number of texts
 
     @property
     def counts(self) -> list[int]:
@@ -85,7 +86,7 @@ def run_text_secrecy_benchmark(
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Translate what is not in `partial` yet, learn, forge, judge; `step` hears of every part."""
+    """Translate the texts missing in `partial`, learn, forge, judge; `step` reports each part."""
     texts = open_texts(
         paragraphs, natural, skip=skip, delta=delta, seed=seed, kept=Kept(partial), step=step
     )
@@ -94,12 +95,12 @@ def run_text_secrecy_benchmark(
     for scheme in SCHEMES:
         for number in range(size.keys):
             trial = _Trial(texts, size, scheme, number)
-            marked.setdefault(scheme, []).append(trial.judged(trial.marked))
+            marked.setdefault(scheme, []).append(trial.judge(trial.marked))
             for (attack, forger, count), counts in trial.run():
                 found.setdefault((scheme, attack, forger, count), []).append(counts)
             step(f"judged: {scheme}, key {number}")
     rows = [
-        {"scheme": scheme, "attack": attack, "forger": forger, "texts": count, **_summed(counts)}
+        {"scheme": scheme, "attack": attack, "forger": forger, "texts": count, **_sum_keys(counts)}
         for (scheme, attack, forger, count), counts in found.items()
     ]
     return {
@@ -114,14 +115,14 @@ def run_text_secrecy_benchmark(
         "seed": seed,
         "length": LENGTH,
         "fpr": DEFAULT_FPR,
-        "marked": {scheme: _summed(counts) for scheme, counts in marked.items()},
+        "marked": {scheme: _sum_keys(counts) for scheme, counts in marked.items()},
         "rows": rows,
         "one_in_ten": _one_in_ten(rows),
     }
 
 
 class _Trial:
-    """One key: its texts, what they teach, and what is forged with that."""
+    """One key: learns from its texts, forges and judges."""
 
     def __init__(self, texts: Texts, size: Size, scheme: str, number: int) -> None:
         self._texts, self._size, self._scheme = texts, size, scheme
@@ -129,17 +130,19 @@ class _Trial:
         self._vocabulary, self._detector = key.profile.alphabet.size, Detector(key)
         self.marked = texts.marked(scheme, number, size.texts)
         if len(self.marked) < size.texts:
-            raise InputError(f"there are no {size.texts} paragraphs to mark, skip fewer")
+            raise InputError(
+                f"there are fewer than {size.texts} paragraphs to mark: lower --skip or --texts"
+            )
         self._natural = _paragraphs(texts.natural)
-        low, high = _SENTENCE
+        low, high = _SENTENCE_TOKENS
         self._sentences = [one for one in texts.natural if low <= len(one) <= high]
         self._rng = np.random.default_rng([texts.seed, number])
 
     def run(self) -> list[tuple[tuple[str, str, int], Counts]]:
-        """Return how many forgeries pass, for every attack, forger and number of texts."""
+        """Count the forgeries that pass, for every attack, forger and number of texts."""
         found = []
         for count in self._size.counts:
-            samples = min(_MOST_SAMPLES, len(self.marked) // count)
+            samples = min(_MAX_SAMPLES, len(self.marked) // count)
             forged: dict[tuple[str, str], list[Symbols]] = {}
             for sample in range(samples):
                 some = self.marked[sample * count : (sample + 1) * count]
@@ -149,13 +152,13 @@ class _Trial:
                     for forger, batch in self._without_model(knowledge, each).items():
                         forged.setdefault((attack, forger), []).extend(batch)
                 attack = _WITH_MODEL[self._scheme]
-                if sample == 0 and count >= _FIRST_WITH_MODEL and self._size.translated:
+                if sample == 0 and count >= _MIN_TEXTS_WITH_MODEL and self._size.translated:
                     forged[attack, MODEL] = self._with_model(known[attack])
-            found += [((*how, count), self.judged(batch)) for how, batch in forged.items()]
+            found += [((*how, count), self.judge(batch)) for how, batch in forged.items()]
         return found
 
-    def judged(self, batch: Sequence[Symbols]) -> Counts:
-        """Return how many texts pass, of how many, and how many by the p-value for any text."""
+    def judge(self, batch: Sequence[Symbols]) -> Counts:
+        """Return the number of texts that pass, of all texts, and of those that pass by p_any."""
         verdicts = self._detector.detect_many(batch)
         p_any = [verdict.p_any for verdict in verdicts if verdict.p_any is not None]
         passed = sum(verdict.prediction for verdict in verdicts)
@@ -171,17 +174,17 @@ class _Trial:
     def _words(self, knowledge: TextKnowledge) -> Symbols:
         try:
             return knowledge.forge(LENGTH, self._rng)
-        except ParameterError:  # too little was learned
+        except ParameterError:  # the attacker learned too little to forge
             return self._rng.choice(np.concatenate(self._natural), size=LENGTH)
 
     def _with_model(self, knowledge: TokenKnowledge | TurnKnowledge) -> list[Symbols]:
         signs = knowledge.signs(Turns.period)
-        # A mark raises its half by delta. Here one half rises, the other falls, as far apart.
+        # A mark raises its half by delta. Here one half rises and the other falls by delta / 2.
         return self._texts.forged(signs, self._texts.delta / 2.0, self._size.translated)
 
 
 def _paragraphs(sentences: Sequence[Symbols]) -> list[Symbols]:
-    """Join natural sentences to texts of at least so many tokens as forgeries have."""
+    """Join natural sentences to texts of at least LENGTH tokens."""
     made: list[NDArray[np.int64]] = []
     waiting: list[Symbols] = []
     for sentence in sentences:
@@ -192,8 +195,8 @@ def _paragraphs(sentences: Sequence[Symbols]) -> list[Symbols]:
     return made
 
 
-def _summed(counts: Sequence[Counts]) -> dict[str, Any]:
-    """Add up keys; rates get their intervals."""
+def _sum_keys(counts: Sequence[Counts]) -> dict[str, Any]:
+    """Add up the counts of all keys; rates get their intervals."""
     known = [(by_any, n) for _, n, by_any in counts if by_any is not None]
     return {
         "passed": rate([(hits, n) for hits, n, _ in counts]),
@@ -203,7 +206,7 @@ def _summed(counts: Sequence[Counts]) -> dict[str, Any]:
 
 
 def _one_in_ten(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each way to forge the number of texts from which one in ten passes."""
+    """Return, for each way to forge, the number of texts from which one forgery in ten passes."""
     curves: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
         curves.setdefault((row["scheme"], row["attack"], row["forger"]), []).append(row)
@@ -221,7 +224,7 @@ def _one_in_ten(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def crossing(curve: Sequence[tuple[int, float]], wanted: float = WANTED) -> float | None:
-    """Return from how many texts on a rate is reached, interpolated in their logarithm, or nothing.
+    """Return the number of texts at which a rate is reached, interpolated in its log, or None.
 
     >>> round(crossing([(1, 0.0), (10, 0.0), (100, 0.2)]), 1)
     31.6

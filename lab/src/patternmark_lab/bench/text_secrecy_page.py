@@ -10,47 +10,51 @@ from patternmark_lab.bench.text_secrecy import ATTACKS, FORGERS, MODEL, SENTENCE
 
 _TITLES = {Turns.name: "The default scheme", Paper.name: "The paper's scheme"}
 _FORGER_TITLES = {
-    WORDS: "words in no order",
+    WORDS: "words in random order",
     SENTENCES: "natural sentences, picked",
     MODEL: "translations by the model",
 }
 _INTRODUCTION = """\
 An attacker knows everything but the secret and has marked texts of one key: translations of
-paragraphs of Europarl by the model that ships with the package, of delta {delta:g} (the likeliest
-candidate), 50 to 100 tokens each. All are of one nonce and begin with its first key, as by default.
-It also has 3,000 natural sentences. It learns
+paragraphs of Europarl by the model that ships with the package, with delta {delta:g} (the likeliest
+candidate), 50 to 100 tokens each. All have one nonce and start with its first position key, as by
+default. The attacker also has 3,000 natural sentences. It learns one of these:
 
 - *frequencies*: which tokens are more frequent than in natural text;
-- *pairs*: which tokens follow each other more often than there;
-- *phases*: which tokens stand at even places where others stand at odd ones;
-- *block*: the same block by block, counted from the beginning of each text, which is known, and
-  against natural text; slips where a text was split otherwise than it was made are found with it;
+- *pairs*: which tokens follow each other more often than in natural text;
+- *phases*: which tokens stand at even places and which at odd places;
+- *block*: the same for each block separately, compared with natural text. Blocks are counted from
+  the start of each text, which is known. This attack also finds slips, where a text is tokenized
+  differently from how it was written.
 
-and writes new texts:
+Then it writes new texts in one of these ways:
 
-- *words in no order*: {length} of those it has seen, at places where it believes they are promoted.
-  From one text that is hardly more than copying it in another order, which no key prevents;
-- *natural sentences, picked*: of 300 sentences of natural English at a time the one that happens to
-  follow the believed mark best, {length} tokens in all: readable, about nothing in particular;
-- *translations by the model*: of new paragraphs, whatever the attacker has to say, with what it
-  believes in promoted as strongly as the mark is. By one attack alone, from ten texts on.
+- *words in random order*: {length} tokens that it has seen, at places where it believes that they
+  are promoted. From one text this is hardly more than a copy in another order, which no key
+  prevents;
+- *natural sentences, picked*: of 300 sentences of natural English at a time, the one that happens
+  to follow the learned mark best, {length} tokens in all. The text is readable, but without a
+  topic;
+- *translations by the model*: translations of new paragraphs, so that the attacker can say what it
+  wants. They promote what it has learned, as strongly as the mark does. This was measured only for
+  one attack, and from ten texts on.
 
-A forgery passes where the detector `auto` calls it marked at p <= {fpr:.1%}; in the second row also
-by `p_any`, the p-value that holds for any text, where it has one. Words and
-sentences are judged by the tokens they were made of (who forges can keep those that read back),
-translations by their text. Rates are in percent with exact
-95 % intervals (Clopper-Pearson) over forgeries of {keys} keys. Those of one key are alike, so that
-true intervals are wider: see `by_key` in `text-secrecy.json`. Few texts are learned from up to ten
-times, from other ones each time. The settings of *block* and of picking were chosen on the first 75
-texts of the two default keys of seed 1, so that other keys may fare a little better; a better
-attack may also do better than these.
+A forgery passes if the detector `auto` calls it marked at p <= {fpr:.1%}. A second row has the
+share that also passes by `p_any`, the p-value that holds for any text, for schemes that have one.
+Words and sentences are judged by the tokens that they were made of (a forger can keep those that
+read back), and translations by their text. Rates are in percent with exact 95 % intervals
+(Clopper-Pearson) over forgeries of {keys} keys. Forgeries of one key depend on each other, so that
+true intervals are wider: see `by_key` in `text-secrecy.json`. For small numbers of texts, the
+attacker learns up to ten times, from different texts. The settings of *block* and of picking were
+chosen on the first 75 texts of the two default keys of seed 1, so that other keys may be slightly
+safer. Better attacks than these may exist.
 """
 
 
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     lines = [
-        "# What marked texts of one key teach",
+        "# What an attacker learns from marked texts of one key",
         "",
         f"Made by `{_command(result)}` with patternmark {result['version']}, Python "
         f"{result['python']}, numpy {result['numpy']}.",
@@ -76,12 +80,12 @@ def _command(result: dict[str, Any]) -> str:
 
 
 def _summary(result: dict[str, Any]) -> list[str]:
-    """Say from how many texts on one forgery in ten passes."""
+    """Return the table of the numbers of texts from which one forgery in ten passes."""
     found = {(r["scheme"], r["attack"], r["forger"]): r for r in result["one_in_ten"]}
     lines = [
         "## Texts of one key until one forgery in ten passes",
         "",
-        "Interpolated between the numbers of texts that were measured; in brackets by `p_any`.",
+        "Interpolated between the measured numbers of texts; by `p_any` in brackets.",
         "",
         "| forgery | attack | " + " | ".join(title.lower() for title in _TITLES.values()) + " |",
         "|---|---|" + "---|" * len(_TITLES),
@@ -108,7 +112,7 @@ def _number(texts: float | None, row: dict[str, Any]) -> str:
 
 def _marked(found: dict[str, Any]) -> str:
     by_any = "" if found["passed_any"] is None else f", by `p_any` {_percent(found['passed_any'])}"
-    return f"Of the marked texts themselves the detector finds {_percent(found['passed'])}{by_any}."
+    return f"The detector finds {_percent(found['passed'])} of the marked texts{by_any}."
 
 
 def _table(forger: str, rows: Sequence[dict[str, Any]]) -> list[str]:

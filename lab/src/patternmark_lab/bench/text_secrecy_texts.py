@@ -1,7 +1,7 @@
-"""The texts of `patternmark bench text-secrecy`: what the model translates, marked or forged.
+"""The texts of `patternmark bench text-secrecy`: the model's translations, marked or forged.
 
-They take nearly all the time, so that they are kept in a file. Judging them again, by a detector
-that has changed, then takes minutes.
+They take nearly all the time, so they are kept in a file. Judging them again with a changed
+detector then takes only minutes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from patternmark_lab.training.corpus import read_pairs
 
 Symbols = NDArray[np.int64]
 SCHEMES: dict[str, Scheme] = {Paper.name: Paper(), Turns.name: Turns()}
-FOR_FORGER = 50  # sources that are marked for nobody
-_ALL = 10**6
-_AT_ONCE = 25  # texts that are kept together
+FOR_FORGER = 50  # number of sources that only the forger translates
+_ALL_PARAGRAPHS = 10**6  # more than any file has
+_KEPT_TEXTS = 25  # texts that are translated and kept together
 _CPU = torch.device("cpu")
 
 
 @dataclass(eq=False)
 class Texts:
-    """Marked texts of fresh keys, forged ones, and natural English."""
+    """Marked texts of fresh keys, forged texts, and natural English."""
 
     translator: Translator
-    sources: Sequence[str]  # German: what the forger has to say, then what is marked
+    sources: Sequence[str]  # German: the forger's own sources, then those that are marked
     natural: Sequence[Symbols]  # English sentences that the attacker has
     delta: float
     seed: int
@@ -50,25 +50,25 @@ class Texts:
     step: Callable[[str], None]
 
     def key(self, scheme: str, number: int) -> Key:
-        """Return a fresh key: the same for the same seed."""
+        """Return a fresh key, which depends on the seed alone."""
         master = Secret(self.seed.to_bytes(32, "big"))
         secret = Secret(master.subkey(f"bench text-secrecy/{scheme}/{number}"))
         alphabet = self.translator.vocabulary.alphabet()
         return Key.of(secret, Profile(alphabet, SCHEMES[scheme], delta=self.delta))
 
     def marked(self, scheme: str, number: int, count: int) -> list[Symbols]:
-        """Return the tokens of the first marked texts of a key, as they are read."""
+        """Return the tokens of the first marked texts of a key, as a detector reads them."""
         marker = Marker(self.key(scheme, number))
         found: list[str] = []
-        for start in range(0, count, _AT_ONCE):
+        for start in range(0, count, _KEPT_TEXTS):
             first = FOR_FORGER + start
-            lines = self.sources[first : first + min(_AT_ONCE, count - start)]
+            lines = self.sources[first : first + min(_KEPT_TEXTS, count - start)]
             name = f"marked/{scheme}/{number}/{self._about(lines)}"
             found += self._once(name, partial(self._translate, lines, marker))
         return read(self.translator, found)
 
     def forged(self, signs: NDArray[np.float64], strength: float, most: int) -> list[Symbols]:
-        """Translate what the forger has to say, promoting what it believes in.
+        """Translate the forger's own sources, promoting the learned mark.
 
         Signs [L, V] say how surely a place promotes a token: 1 surely, -1 surely not.
         """
@@ -80,7 +80,7 @@ class Texts:
 
     def _about(self, lines: Sequence[str]) -> str:
         digest = sha256("\n".join(lines).encode()).hexdigest()[:16]
-        model = self.translator.weights_digest  # what another one wrote is not this one's
+        model = self.translator.weights_digest  # texts of another model are not reused
         return f"delta {self.delta:g}/seed {self.seed}/{digest}/{model}"
 
     def _once(self, name: str, make: Callable[[], list[str]]) -> list[str]:
@@ -92,7 +92,7 @@ class Texts:
         return list(found["texts"])
 
     def _translate(self, lines: Sequence[str], marker: Marker) -> list[str]:
-        # sure = 1: the likeliest candidate, whatever its mark shows.
+        # sure = 1 takes the likeliest candidate, even if its mark is not clear.
         made = self.translator.translate(lines, Decoding(), marker, seed=self.seed, sure=1.0)
         return [translation.text for translation in made]
 
@@ -127,9 +127,9 @@ def open_texts(
     kept: Kept,
     step: Callable[[str], None],
 ) -> Texts:
-    """Read what is translated, and what the attacker has of natural English."""
+    """Read the sources to translate, and the attacker's natural English."""
     translator = Translator.open()
-    pairs = cut_paragraphs(paragraphs, translator, _ALL, skip)
+    pairs = cut_paragraphs(paragraphs, translator, _ALL_PARAGRAPHS, skip)
     sources = [pair[0] for pair in pairs if not is_copy(pair)]
     english = read(translator, [pair[1] for pair in read_pairs(natural)])
     return Texts(translator, sources, english, delta, seed, kept, step)

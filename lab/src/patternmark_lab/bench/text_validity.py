@@ -1,9 +1,9 @@
-"""`patternmark bench text-validity`: whether the p-values are true for text.
+"""`patternmark bench text-validity`: whether the p-values are valid for text.
 
 Fresh keys judge natural English, texts that repeat themselves in many ways (`hard_texts`), other
-languages, and translations that another key marked. None of these texts was used to make the table
-of the null (`text_null`). Counted is how often each p-value is as small as a level: the one that
-decides by default, and the bound that is proven for any text.
+languages, and translations that another key marked. None of these texts was used for the table of
+the null (`text_null`). The benchmark counts how often each p-value is at most each level, both for
+the p-value that decides by default and for the bound that is proved for any text.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import rate_interval
 from patternmark.io.kept import Kept
-from patternmark_lab.bench.corpora import Encoder, cut
+from patternmark_lab.bench.corpora import Encoder, cut_texts
 from patternmark_lab.bench.hard_texts import makers
 from patternmark_lab.bench.jobs import run_all
 from patternmark_lab.bench.report import environment
-from patternmark_lab.bench.text_null import for_checks
+from patternmark_lab.bench.text_null import check_documents
 
 LENGTHS = {
     "20 to 40 tokens": (20, 40),
     "50 to 100 tokens": (50, 100),
     "200 to 400 tokens": (200, 400),
 }
-LONG = {"1,500 to 2,000 tokens": (1500, 2000)}  # of natural text alone
+LONG = {"1,500 to 2,000 tokens": (1500, 2000)}  # only for natural text
 LEVELS = (1e-2, 1e-3, 1e-4)
 P_VALUES = ("p_value", "p_any")
 SCHEMES: dict[str, Scheme] = {"turns": Turns(), "paper": Paper()}
 NATURAL, HARD, MARKED = "natural", "hard", "another key's marks"
-TOLERATED = 1.1  # times nominal
-_MOST = 4_000  # texts of one source and length that are drawn from
-_HARD_TEXTS = 400
-_USUAL_LENGTH = 100  # up to which a key judges as many texts as it may
-_ALIKE = 20_000  # sentences that hard texts take their words from
+TOLERATED = 1.1  # times the nominal rate
+_MAX_TEXTS = 4_000  # of one source and length, from which each key draws
+_HARD_TEXTS = 400  # of each class and length
+_USUAL_TOKENS = 100  # of a text; of longer texts a key judges fewer
+_WORD_SENTENCES = 20_000  # sentences that hard texts take their words from
 
 Texts = list[NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """What a process needs to let one key judge some texts of every source."""
+    """Lets one key judge some texts of every source; each process has one of these."""
 
     sources: dict[str, Texts]
     alphabet: Alphabet
@@ -60,7 +60,7 @@ class Judge:
     seed: int
 
     def __call__(self, job: tuple[str, int]) -> dict[str, Any]:
-        """Count what a key of a scheme calls marked at each level, by either p-value."""
+        """Count the texts that a key of a scheme calls marked at each level, by either p-value."""
         scheme, number = job
         secret = Secret(Secret(self.seed.to_bytes(32, "big")).subkey(f"validity/{number}"))
         detector = Detector(Key.of(secret, Profile(self.alphabet, SCHEMES[scheme])))
@@ -73,8 +73,8 @@ class Judge:
         }
 
     def _count(self, detector: Detector, texts: Texts, rng: np.random.Generator) -> dict[str, Any]:
-        # Of long texts fewer, since each takes long: half as many of those four times as long.
-        fewer = min(1.0, (_USUAL_LENGTH / max(len(text) for text in texts)) ** 0.5)
+        # Long texts take long, so judge fewer: half as many if they are four times as long.
+        fewer = min(1.0, (_USUAL_TOKENS / max(len(text) for text in texts)) ** 0.5)
         chosen = rng.permutation(len(texts))[: max(1, round(fewer * self.per_key))]
         verdicts = detector.detect_many([texts[i] for i in chosen])
         hits = {
@@ -102,17 +102,17 @@ def run_text_validity_benchmark(
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Count false positives; `step` hears of every finished key.
+    """Count false positives; `step` is called for every finished key.
 
-    `others` are lines of other languages by their name, `marked` texts that another key marked.
+    `others` has lines of other languages, by language; another key marked the texts `marked`.
     """
     if num_keys < 2:
-        raise ParameterError("keys differ: give at least two, better some hundred")
+        raise ParameterError("--keys must be at least 2, better some hundred: keys differ")
     rng = np.random.default_rng(seed)
     kinds: dict[str, dict[str, Texts]] = {NATURAL: {}, HARD: {}, MARKED: {}}
     for length, sizes in (LENGTHS | LONG).items():
         for corpus, documents in corpora.items():
-            found = cut(for_checks(documents), encode, sizes, _MOST, rng)
+            found = cut_texts(check_documents(documents), encode, sizes, _MAX_TEXTS, rng)
             if found:
                 kinds[NATURAL][f"{corpus}, {length}"] = found
     for length, sizes in LENGTHS.items():
@@ -150,15 +150,15 @@ def _hard(
     rng: np.random.Generator,
 ) -> dict[str, Texts]:
     """Make hard texts of a length from the words of the corpora."""
-    documents = [text for some in corpora.values() for text in for_checks(some)]
+    documents = [text for some in corpora.values() for text in check_documents(some)]
     sentences = [s.strip() + "." for text in documents for s in text[:200_000].split(". ")]
     found = {}
-    for name, make in makers(sentences[:_ALIKE], others).items():
+    for name, make in makers(sentences[:_WORD_SENTENCES], others).items():
         texts: Texts = []
         while len(texts) < _HARD_TEXTS:
             size = int(rng.integers(sizes[0], sizes[1] + 1))
             ids = encode(make(rng))
-            while len(ids) < sizes[0] // 2:  # some tokenizers have long tokens for it
+            while len(ids) < sizes[0] // 2:  # some tokenizers have long tokens for such texts
                 ids = [*ids, *encode(make(rng))]
             texts.append(np.array(ids[:size], dtype=np.int64))
         found[name] = texts
@@ -166,7 +166,7 @@ def _hard(
 
 
 def _rates(scheme: str, source: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up what all keys of a scheme counted on a source."""
+    """Add up the counts of all keys of a scheme on a source."""
     own = [row["counts"][source] for row in rows if row["job"].startswith(f"{scheme}/")]
     pairs = sum(one["pairs"] for one in own)
     rates = {}

@@ -11,19 +11,19 @@ from patternmark_lab.bench.text_validity import LEVELS, P_VALUES, SCHEMES, TOLER
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     lines = [
-        "# Are the p-values true for text?",
+        "# Are the p-values valid for text?",
         "",
         f"Made by `patternmark bench text-validity FOLDER --tokenizer FILE --keys "
         f"{result['num_keys']} --texts {result['per_key']} -o docs/results` with patternmark "
         f"{result['version']}, Python {result['python']}, numpy {result['numpy']}: tokens of "
         f"{result['alphabet']} ({result['num_tokens']:,}), {result['num_keys']} fresh keys of each "
-        f"scheme, each judging up to {result['per_key']} texts of every source, of long texts "
-        "fewer. The table of the null was made of other documents.",
+        f"scheme. Each key judges up to {result['per_key']} texts of every source, and fewer long "
+        "texts. The table of the null was made from other documents.",
         "",
-        "A number is the measured rate over the nominal one, with a 95 % interval "
-        "(Clopper-Pearson; pairs of one key or one text are not quite independent). "
-        f"**Bold**: the whole interval lies above {TOLERATED}. `p_any` is the bound that is proven "
-        "for any text; keys of the paper's scheme have none.",
+        "Numbers are the measured rate divided by the nominal rate, with a 95 % interval "
+        "(Clopper-Pearson; pairs of one key or one text are not quite independent). In **bold** "
+        f"numbers the whole interval is above {TOLERATED}. `p_any` is the bound that is proved for "
+        "any text; keys of the paper's scheme have none.",
         "",
         *_summary(result),
     ]
@@ -40,7 +40,7 @@ def _names(scheme: str) -> tuple[str, ...]:
 
 
 def _summary(result: dict[str, Any]) -> list[str]:
-    """Put all sources of a kind together, and name every rate whose interval is too high."""
+    """Return the rates of all sources of a kind together, and a list of the rates that are high."""
     pooled = [
         row
         for scheme in SCHEMES
@@ -55,8 +55,8 @@ def _summary(result: dict[str, Any]) -> list[str]:
                 if rate["interval"][0] > TOLERATED * level:
                     found.append(f"- {row['scheme']}, {row['source']}: `{name}` at {level:g}")
     said = (
-        f"Of {compared:,} rates, {len(found)} have an interval that lies above {TOLERATED} times "
-        "nominal. Of rates that are as they should be, up to one in forty would."
+        f"Of {compared:,} rates, {len(found)} have an interval that is above {TOLERATED} times the "
+        "nominal rate. If all rates were exactly nominal, up to one in forty would by chance."
     )
     return [*_table(pooled, "turns"), "", said, *([""] if found else []), *found]
 

@@ -1,9 +1,9 @@
-"""`patternmark bench translation`: what marks in translations cost, and how often they are found.
+"""`patternmark bench translation`: how much marks in translations cost, and how many are found.
 
 Paragraphs are cut after a sentence so that their reference has 50 to 100 tokens. Every text is
-translated without a mark and with marks of several strengths; keys are fresh ones that change from
-text to text. A verifier has the text, so that detectors read the text, tokenised anew; what that
-loses is measured beside it. All texts are translated first; then each key judges its own, at once.
+translated without a mark and with marks of several strengths; fresh keys change from text to text.
+A verifier has only the text, so detectors tokenize it again; how much that loses is measured too.
+All texts are translated first, and then each key judges all its texts together.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ LEVELS = (1e-2, 1e-3, 1e-4)
 REPORTED = 1e-3
 DETECTORS = {Paper.name: ("auto", "phase", "pattern"), Turns.name: ("auto", "phase")}
 ON_TOKENS = "auto on tokens"
-# Wanted BLEU: without a mark, where so many marks are found, and the most to lose there.
-WANTED_UNMARKED, WANTED_MARKED, MOST_LOST = 33.0, 30.0, 2.0
-WANTED = 0.95
+# Goals: BLEU without a mark, BLEU where the share WANTED is found, and the largest loss there.
+WANTED_UNMARKED, WANTED_MARKED, MAX_LOST = 33.0, 30.0, 2.0
+WANTED = 0.95  # share of marks found
 _RESAMPLES = 1000
-AS_NEEDED, PASSES = "as needed", 5  # as `translate` marks by default
-# Of the candidates the likeliest whose mark is clear, the same with a weaker mark where that is
-# enough, or simply the likeliest: the p-value at which a mark is clear, and the passes.
+AS_NEEDED, PASSES = "as needed", 5  # the default of `translate`
+# The p-value at which a mark is clear, and the number of passes. "found" takes the likeliest
+# candidate whose mark is clear; "as needed" also tries weaker marks first; "likeliest" takes the
+# likeliest candidate.
 CHOICES = {
     "found": (DEFAULT_FPR, 1),
     AS_NEEDED: (DEFAULT_FPR, PASSES),
     "likeliest": (1.0, 1),
     "": (1.0, 1),
 }
-_SAME_WORDS = 0.5  # of a reference, in its source: German has a tenth of them
-
-Text = dict[str, Any]  # "text", and the "tokens" it was made of
+_COPY_SHARE = 0.5  # of a reference's words in its source; a German source has about 0.1
+Text = dict[str, Any]  # "text", and the "tokens" that it was made of
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How texts are marked; without a scheme, not at all."""
+    """How texts are marked; without a scheme they are not marked."""
 
     scheme: str = ""
     delta: float = 0.0
@@ -86,7 +86,7 @@ def cut_paragraphs(
     skip: int = 0,
     tokens: tuple[int, int] = TOKENS,
 ) -> list[Pair]:
-    """Return beginnings of paragraphs whose reference has 50 to 100 tokens, after some skipped."""
+    """Return starts of paragraphs whose reference has a number of tokens, after skipping some."""
 
     def count(text: str) -> int:
         return len(translator.codec.encode_batch([text])[0])
@@ -95,10 +95,10 @@ def cut_paragraphs(
     usable = [pair for pair in cut if pair is not None]
     found = usable[skip : skip + most]
     if not found:
-        so_many = f"{len(usable)} paragraphs" if usable else "no paragraph"
+        number = f"{len(usable)} paragraphs" if usable else "no paragraph"
         raise InputError(
-            f"{file}: {so_many} can be cut to {tokens[0]} to {tokens[1]} tokens"
-            + (f", and the first {skip} are left out" if usable else "")
+            f"{file}: {number} can be cut to {tokens[0]} to {tokens[1]} tokens"
+            + (f", and the first {skip} are skipped" if usable else "")
         )
     return found
 
@@ -122,9 +122,9 @@ def run_translation_benchmark(
     name: str = "translation",
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Translate, detect, count; `step` hears of every part that is done.
+    """Translate, detect, count; `step` is called for every finished part.
 
-    BLEU without a mark is measured on the pairs of `sentences` too. `name` is the result's.
+    BLEU without a mark is also measured on the pairs of `sentences`. `name` names the result.
     """
     metric_of_sacrebleu()
     decoding = decoding or Decoding()
@@ -164,17 +164,17 @@ def run_translation_benchmark(
 
 
 def is_copy(pair: Pair) -> bool:
-    """Whether the source is in the target's language already.
+    """Tell whether the source is in the target's language already.
 
     >>> is_copy(("I shall vote in favour.", "I shall vote in favour.")), is_copy(("Ja.", "Yes."))
     (True, False)
     """
     source, target = (Counter(text.lower().split()) for text in pair)
-    return (source & target).total() > _SAME_WORDS * target.total()
+    return (source & target).total() > _COPY_SHARE * target.total()
 
 
 def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[str, Any]:
-    """Return BLEU of plain translations of a file."""
+    """Return BLEU of a file's translations without a mark."""
     pairs = [pair for pair in read_pairs(file) if not is_copy(pair)]
     found = translator.translate([source for source, _ in pairs], decoding)
     texts, references = [made.text for made in found], [target for _, target in pairs]
@@ -184,7 +184,7 @@ def _plain_bleu(translator: Translator, file: Path, decoding: Decoding) -> dict[
 
 @cache
 def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key]]:
-    """Return keys of both schemes for a model's tokens."""
+    """Return fresh keys of both schemes for a model's tokens."""
     profiles = {
         Paper.name: Profile(alphabet, Paper()),
         Turns.name: Profile(alphabet),
@@ -200,7 +200,7 @@ def fresh_keys(alphabet: Alphabet, number: int, seed: int) -> dict[str, list[Key
 
 @dataclass(eq=False)
 class _Run:
-    """What all settings share."""
+    """Translates and judges the texts of all settings."""
 
     translator: Translator
     pairs: list[Pair]
@@ -208,22 +208,22 @@ class _Run:
     seed: int
     decoding: Decoding
     kept: Kept
-    devices: set[str] = field(default_factory=set)  # that translated
+    devices: set[str] = field(default_factory=set)  # names of the devices that translated
 
     @cached_property
     def foreign(self) -> list[int]:
-        """The texts that are not in the target's language already.
+        """The numbers of the texts that are not in the target's language already.
 
-        Those come out as they are: copies, of whatever strength the mark is.
+        The model copies the others, however strong the mark is.
         """
         return [i for i, pair in enumerate(self.pairs) if not is_copy(pair)]
 
     def translate(self, setting: Setting, at_once: int, step: Callable[[str], None]) -> list[Text]:
-        """Translate all texts, each with its own key: text i has the key i, in turns."""
+        """Translate all texts; text i has the key i modulo the number of keys."""
         texts: list[Text] = []
         for start in range(0, len(self.pairs), at_once):
             some = range(start, min(start + at_once, len(self.pairs)))
-            # What was kept of another run is not taken for this one's.
+            # The name holds all settings, so that texts of another run are not reused.
             model = self.translator.weights_digest
             about = f"{self.num_keys} keys/{self.decoding}/{model}"
             name = f"{setting.name}/{some}/seed {self.seed}/{about}"
@@ -296,14 +296,14 @@ class _Job:
     setting: str
     scheme: str
     key: int
-    texts: list[list[int]]  # tokenised anew
-    tokens: list[list[int]]  # they were made of
+    texts: list[list[int]]  # tokens of the texts, tokenized again
+    tokens: list[list[int]]  # tokens that the texts were made of
     prefix: str  # of the detectors' names
 
 
 @dataclass(frozen=True)
 class _Judge:
-    """Judges the texts of a job; other processes make the keys anew."""
+    """Judges the texts of a job; each process makes the keys again."""
 
     alphabet: Alphabet
     num_keys: int
@@ -354,7 +354,7 @@ def _rate(hits: int, trials: int) -> dict[str, float]:
 
 
 def _trade_offs(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Say for each scheme and choice what BLEU is lost where so many are found, interpolated."""
+    """Return the BLEU lost where the share WANTED is found, for each scheme and choice."""
     unmarked, *marked = rows
     series: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in marked:

@@ -8,7 +8,7 @@ from typing import Any
 from patternmark.core.schemes import Paper, Turns
 from patternmark_lab.bench.translation import (
     DETECTORS,
-    MOST_LOST,
+    MAX_LOST,
     ON_TOKENS,
     PASSES,
     REPORTED,
@@ -23,7 +23,7 @@ _LEVEL = f"{REPORTED:g}"
 def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     unmarked, *marked = result["settings"]
-    # What a reader must know of an older result stands in it.
+    # An older result may have a note that its reader must know.
     note = [f"**{result['note']}**", ""] if "note" in result else []
     introduction = _introduction(result)
     lines = [*introduction[:2], *note, *introduction[2:], *_goals(result)]
@@ -32,9 +32,9 @@ def to_markdown(result: dict[str, Any]) -> str:
         lines += _scheme(scheme, rows) if rows else []
     lines += [
         "",
-        "*Same tokens*: texts that are split into the tokens they were made of when they are read "
-        f"again; *{ON_TOKENS}* is what would be found if no text had lost any. Texts without a "
-        f"mark: {100 * unmarked['same_tokens']:.0f} %.",
+        "*Same tokens* is the share of texts that are tokenized again into the tokens that they "
+        f"were made of; of texts without a mark {100 * unmarked['same_tokens']:.0f} %. "
+        f"*{ON_TOKENS}* is the share found if all texts kept their tokens.",
         "",
         "## Without a mark",
         "",
@@ -52,7 +52,7 @@ def _introduction(result: dict[str, Any]) -> list[str]:
     low, high = result["tokens"]
     deltas = ",".join(f"{d:g}" for d in sorted({row["delta"] for row in result["settings"][1:]}))
     return [
-        "# Translation: what a mark costs, and how often it is found",
+        "# Translation: the cost of a mark, and how often it is found",
         "",
         f"Made by `patternmark bench translation PARAGRAPHS --texts {result['texts']} --skip "
         f"{result['skipped']} --keys "
@@ -60,30 +60,32 @@ def _introduction(result: dict[str, Any]) -> list[str]:
         "-o docs/results` with "
         f"patternmark {result['version']} on {result['device']}: {result['texts']} German "
         f"paragraphs of Europarl, cut after a sentence so that the reference has {low} to {high} "
-        f"tokens (the first {result['skipped']}, on which defaults were chosen, are left out; so "
-        f"are, from all numbers, {result['english_already']} whose source is English already and "
-        f"comes out as it is: {result['settings'][0]['n']} remain); "
-        f"{result['decoding']['iterations']} iterations, "
-        f"{result['decoding']['length_beam']} lengths; {result['keys']} fresh keys of each scheme "
-        "that take turns. Detectors read the text. Rates are percent at p <= 0.1 %, with 95 % "
-        f"intervals (Clopper-Pearson); BLEU `{result['bleu_signature']}` with 95 % intervals "
-        "(resampled texts; all settings translate the same texts, so that differences are surer "
-        "than the intervals of two scores).",
+        f"tokens. The first {result['skipped']} are left out, because defaults were chosen on "
+        f"them. No number includes the {result['english_already']} paragraphs whose source is "
+        "English already, because the model copies them: "
+        f"{result['settings'][0]['n']} remain. Decoding has {result['decoding']['iterations']} "
+        f"iterations and {result['decoding']['length_beam']} lengths. {result['keys']} fresh keys "
+        "of each scheme are used in turn. Detectors read the text. Rates are percentages at "
+        "p <= 0.1 %, with 95 % intervals (Clopper-Pearson). BLEU is "
+        f"`{result['bleu_signature']}` with 95 % intervals over resampled texts. All settings "
+        "translate the same texts, so that differences are more certain than the intervals of two "
+        "scores suggest.",
         "",
         f"Without a mark: BLEU {_bleu(result['settings'][0])}{_on_sentences(result)}.",
         "",
         f"![Marks found against BLEU]({result['benchmark']}.png)",
         "",
-        "*found*: of the lengths tried, the likeliest translation is taken whose mark is clear at "
-        f"p <= {result['sure']:g} and whose text reads back. *as needed*: the same, in up to "
-        f"{PASSES} passes from a weaker mark to delta, until it is clear (the default of "
-        "`translate`). *likeliest*: the likeliest. Lost is BLEU against no mark on the same texts.",
+        "*found* takes, among the lengths tried, the likeliest translation whose mark is clear at "
+        f"p <= {result['sure']:g} and whose text reads back. *as needed* (the default of "
+        f"`translate`) does the same, but starts with a weaker mark and raises it to delta in up "
+        f"to {PASSES} passes until the mark is clear. *likeliest* takes the likeliest translation. "
+        "BLEU lost is compared with no mark on the same texts.",
         "",
     ]
 
 
 def _named(result: dict[str, Any]) -> str:
-    """Return the options of a result that is not the shipped model's."""
+    """Return the options of a result of another model than the shipped one."""
     name = result["benchmark"]
     return "" if name == "translation" else f" --model FOLDER --name {name}"
 
@@ -112,11 +114,11 @@ def _scheme(scheme: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _goals(result: dict[str, Any]) -> list[str]:
-    """Say what was to be reached, and whether it was."""
+    """Return the table of goals and whether they are reached."""
     unmarked = result["settings"][0]["bleu"]
-    where = f"where {WANTED:.0%} are found, interpolated"
+    where = f"where {WANTED:.0%} are found (interpolated)"
     lines = [
-        "| goal | wanted | default scheme | paper's scheme | the paper's own |",
+        "| | goal | default scheme | paper's scheme | reported in the paper |",
         "|---|---|---|---|---|",
         f"| BLEU without a mark | {WANTED_UNMARKED:g} | **{unmarked:.2f}**"
         f"{_verdict(unmarked >= WANTED_UNMARKED)} | | |",
@@ -126,10 +128,10 @@ def _goals(result: dict[str, Any]) -> list[str]:
         left = [None if x is None else unmarked - x for x in lost]
         cells = [_reached(x, x is not None and x >= WANTED_MARKED) for x in left]
         lines.append(f"| BLEU, {choice}, {where} | {WANTED_MARKED:g} | {' | '.join(cells)} | |")
-        cells = [_reached(x, x is not None and x <= MOST_LOST) for x in lost]
+        cells = [_reached(x, x is not None and x <= MAX_LOST) for x in lost]
         papers = "8.6 at 98 %" if choice == "likeliest" else ""
-        lines.append(f"| lost there | at most {MOST_LOST:g} | {' | '.join(cells)} | {papers} |")
-    return [*lines, "", "The paper's own number is of its model and its data."]
+        lines.append(f"| BLEU lost there | at most {MAX_LOST:g} | {' | '.join(cells)} | {papers} |")
+    return [*lines, "", "The number reported in the paper is for its own model and data."]
 
 
 def _lost_at(result: dict[str, Any], scheme: str, choice: str) -> float | None:
@@ -157,7 +159,7 @@ def _percent(rate: dict[str, float]) -> str:
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw what is found against the BLEU that is left."""
+    """Draw the share found against BLEU."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=150)

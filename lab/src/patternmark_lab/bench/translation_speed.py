@@ -1,8 +1,8 @@
-"""`patternmark bench translation-speed`: CMLM against its autoregressive twin, and the mark's cost.
+"""`patternmark bench translation-speed`: time of CMLM, of an autoregressive model, and of marking.
 
-The twin has the same layers with a causal decoder and keeps the states of its past. Its weights are
-random, and it is made to write as many tokens as CMLM did: time does not depend on weights. All are
-timed in turn, in one run.
+The autoregressive model has the same layers with a causal decoder and caches its earlier states.
+Its weights are random, because time does not depend on them, and it must write as many tokens as
+CMLM did. All are timed in turn, in one run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from patternmark_lab.bench.translation import fresh_keys
 from patternmark_lab.training.autoregressive import greedy
 from patternmark_lab.training.corpus import read_pairs
 
-# Times as fast as the twin with one length, what a mark costs, and marked tokens a second on a GPU.
+# Goals: speed relative to the autoregressive model, relative cost of the mark, and marked tokens
+# per second on a GPU.
 GOAL_FASTER, GOAL_COST, GOAL_RATE = 1.5, 0.02, 60_000
-_BATCH = 256
-_ROUNDS = 3
+_GPU_BATCH = 256  # sentences
+_GPU_ROUNDS = 3
 
 
 def run_translation_speed(
@@ -48,11 +49,11 @@ def run_translation_speed(
     place = translator.model.embedding.weight.device
     twin = for_use(CMLM(replace(translator.model.config, causal=True)).to(place))
     marker = Marker(fresh_keys(translator.vocabulary.alphabet(), 1, seed=1)[Turns.name][0])
-    at_once = _BATCH if device.startswith("cuda") else 1
+    at_once = _GPU_BATCH if device.startswith("cuda") else 1
     sources = [source for source, _ in read_pairs(pairs)][: sentences * at_once]
     batches = [sources[i : i + at_once] for i in range(0, len(sources), at_once)]
-    # On a GPU the first round loads what each shape needs; on a CPU the first sentence warms up.
-    rounds, unused = (_ROUNDS, len(batches)) if at_once > 1 else (1, 1)
+    # The warm-up is the first round on a GPU, which prepares each shape, or one sentence on a CPU.
+    rounds, unused = (_GPU_ROUNDS, len(batches)) if at_once > 1 else (1, 1)
     rows = []
     for lines in batches * rounds:
         rows.append(_times(translator, twin, marker, lines, device))
@@ -70,7 +71,7 @@ def run_translation_speed(
 def _times(
     translator: Translator, twin: CMLM, marker: Marker, lines: list[str], device: str
 ) -> dict[str, float]:
-    """Return how long each way of translating takes, and the tokens of marked translations."""
+    """Return the seconds of each way to translate, and the tokens of marked translations."""
     one_length = Decoding(length_beam=1)
     plain, _ = _timed(lambda: _tokens(translator, lines, Decoding()), device)
     marked, tokens = _timed(lambda: _tokens(translator, lines, Decoding(), marker), device)
@@ -112,13 +113,13 @@ def _timed(run: Callable[[], int], device: str) -> tuple[float, int]:
 
 
 def ratios(result: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return how many times faster than the twin, and what the mark adds, with intervals."""
+    """Return speeds relative to the autoregressive model and the mark's cost, with intervals."""
     times = {name: np.array([row[name] for row in result["rows"]]) for name in result["rows"][0]}
     plain, twin = times["mask-predict"], times["autoregressive"]
     return {
         "times faster than autoregressive": mean_interval(twin / plain),
         "one length: times faster": mean_interval(twin / times["mask-predict, one length"]),
-        "what the mark adds": mean_interval(times["mask-predict, marked"] / plain - 1.0),
+        "time that the mark adds": mean_interval(times["mask-predict, marked"] / plain - 1.0),
     }
 
 
@@ -133,10 +134,10 @@ def to_markdown(result: dict[str, Any]) -> str:
         "",
         f"Made by `patternmark bench translation-speed PAIRS --device {name.split('-')[-1]}` with "
         f"patternmark {result['version']}, torch {result['torch']}, on {result['device']} "
-        f"({result['machine']}), {result['batch']} sentence(s) at a time, 10 iterations, 5 "
-        f"lengths unless said otherwise; {len(result['rows'])} batches, each timed all ways in "
-        "turn. The autoregressive twin has the same sizes, keeps its past states, and takes the "
-        "likeliest token.",
+        f"({result['machine']}), {result['batch']} sentence(s) at a time, 10 iterations, and 5 "
+        f"lengths unless the table says otherwise. Each of {len(result['rows'])} batches is timed "
+        "in all ways in turn. The autoregressive model has the same sizes, caches its earlier "
+        "states, and takes the likeliest token.",
         "",
         "| | mean | 95 % interval | goal |",
         "|---|---:|---|---|",
@@ -146,15 +147,15 @@ def to_markdown(result: dict[str, Any]) -> str:
         lines.append(
             f"| {what} | {value['mean']:.3f} | {value['low']:.3f} to {value['high']:.3f} | {goal} |"
         )
-    lines += ["", f"Marked translation: {tokens / seconds:,.0f} target tokens a second."]
+    lines += ["", f"Marked translation: {tokens / seconds:,.0f} target tokens per second."]
     if result["batch"] > 1:
-        lines[-1] += f" The goal: {GOAL_RATE:,}."
+        lines[-1] += f" The goal is {GOAL_RATE:,}."
     else:
         lines += [
             "",
-            "Why not more on a CPU: one step of the twin reads all weights for one token, and "
-            "waits for memory; an iteration of mask-predict computes all tokens of all lengths, "
-            "and waits for arithmetic. Ten iterations of five lengths are fifty times the "
-            "arithmetic of writing a sentence once.",
+            "Why it is not faster on a CPU: a step of the autoregressive model reads all weights "
+            "for one token, and memory limits its speed. An iteration of mask-predict computes all "
+            "tokens of all lengths, and arithmetic limits its speed. Ten iterations of five "
+            "lengths take fifty times the arithmetic of writing a sentence once.",
         ]
     return "\n".join(lines) + "\n"

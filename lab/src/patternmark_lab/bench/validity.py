@@ -1,10 +1,9 @@
-"""`patternmark bench validity`: whether the p-values are true.
+"""`patternmark bench validity`: whether the p-values are valid.
 
 False positives of every detector are counted at small nominal rates, under many fresh keys, on
-natural sequences, on what ProteinMPNN designs without a mark and with the mark of another key, and
-on sequences written on purpose (`validity_written`). Nothing is left out for its
-repeats or its length. Every key judges a random part of the natural sequences, so that all are
-used over the keys, and all of the designs.
+natural sequences, on designs of ProteinMPNN without a mark and with the mark of another key, and on
+sequences written on purpose (`validity_written`). No sequence is left out because of repeats or
+length. Every key judges all designs and a random part of the natural sequences.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from patternmark_lab.bench.validity_written import COUNTED, count_records, judge
 
 LEVELS = (1e-2, 1e-3, 1e-4, 1e-5)
 TOLERATED = 1.1  # times the nominal rate
-SHORTEST = 50  # residues of a chain that is designed on; there is no longest
+SHORTEST = 50  # residues of a chain for designs; there is no upper limit
 NATURAL, DESIGNED = "natural", "designed"
-# Designs with marks that are not looked for, and the scheme of their keys.
+# Designs that another key marked, and the scheme of that key.
 OTHERS = {"marked by another paper key": "paper", "marked by another block key": "blocks"}
 OTHER_DELTA = 1.5
-_BATCH = 1024  # readings measured at once: many nonces take memory for each
-_DEFAULT_SHARE = 5  # keys of many nonces judge one in so many by default: they take longer
+_BATCH = 1024  # readings that are measured together; with many nonces each takes much memory
+_SLOW_SHARE = 5  # keys with many nonces are slow and judge one sequence in 5 by default
 
 Symbols = NDArray[np.int64]
 
 
 def detectors_of(profile: Profile) -> tuple[str, ...]:
-    """Return every detector that keys of a profile have."""
+    """Return all detectors for keys of a profile."""
     return DETECTORS[profile.scheme.name]
 
 
 def read_unmarked(files: Iterable[str]) -> tuple[list[Symbols], int]:
-    """Return the proteins of files, and how many records could not be read."""
+    """Return the proteins in files, and the number of records that are not proteins."""
     sequences, skipped = [], 0
     for file in files:
         for record in read_records(file):
@@ -73,7 +72,7 @@ def read_unmarked(files: Iterable[str]) -> tuple[list[Symbols], int]:
 
 @dataclass(frozen=True, eq=False)
 class PackedReadings:
-    """Readings end to end, in few bytes: every process holds all of them."""
+    """Readings end to end, in few bytes, because every process holds all of them."""
 
     symbols: NDArray[np.integer]
     ends: NDArray[np.int64]  # [records]
@@ -81,20 +80,20 @@ class PackedReadings:
 
     @classmethod
     def of(cls, readings: Sequence[Reading]) -> PackedReadings:
-        """Pack those of which a detector can say something."""
-        told = [reading for reading in readings if reading.num_scored]
-        rows = [reading.symbols for reading in told] or [np.zeros(0, dtype=np.int64)]
-        ends = np.cumsum([len(reading.symbols) for reading in told], dtype=np.int64)
+        """Pack the readings that have scored positions."""
+        scored = [reading for reading in readings if reading.num_scored]
+        rows = [reading.symbols for reading in scored] or [np.zeros(0, dtype=np.int64)]
+        ends = np.cumsum([len(reading.symbols) for reading in scored], dtype=np.int64)
         largest = max((int(row.max(initial=0)) for row in rows), default=0)
         kind = np.min_scalar_type(-largest - 1)  # UNREAD is negative
         symbols = np.concatenate([row.astype(kind) for row in rows])
-        return cls(symbols, ends, [reading.chains for reading in told])
+        return cls(symbols, ends, [reading.chains for reading in scored])
 
     def __len__(self) -> int:
         return len(self.chains)
 
     def take(self, numbers: Sequence[int]) -> list[Reading]:
-        """Unpack some."""
+        """Unpack the readings with these numbers."""
         starts = np.append(0, self.ends)
         return [
             Reading(self.symbols[starts[i] : starts[i + 1]].astype(np.int64), self.chains[i])
@@ -103,7 +102,7 @@ class PackedReadings:
 
 
 class Job(NamedTuple):
-    """One key of a scheme: all its detectors judge the same readings."""
+    """One key of a scheme, all of whose detectors judge the same readings."""
 
     scheme: str
     number: int
@@ -111,7 +110,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """What a process needs for every job."""
+    """Judges the readings of a job; each process has one of these."""
 
     readings: dict[str, dict[str, PackedReadings]]  # by scheme and source
     per_key: dict[str, int]  # sequences of a source that a key of a scheme judges
@@ -119,12 +118,12 @@ class Judge:
     profiles: dict[str, Profile] = field(default_factory=lambda: SCHEMES)
 
     def __call__(self, job: Job) -> dict[str, Any]:
-        """Count what each detector calls marked at each level."""
+        """Count the readings that each detector calls marked at each level."""
         key = key_of(job, self.seed, self.profiles)
         detectors = detectors_of(key.profile)
         counts = {}
         for source, packed in self.readings[job.scheme].items():
-            chosen = self._chosen(job, source, len(packed))
+            chosen = self._choose(job, source, len(packed))
             hits = dict.fromkeys(detectors, np.zeros(len(LEVELS), dtype=np.int64))
             for at in range(0, len(chosen), _BATCH):
                 readings = packed.take(chosen[at : at + _BATCH])
@@ -134,8 +133,8 @@ class Judge:
             counts[source] = {"pairs": len(chosen), "hits": found}
         return {"scheme": job.scheme, "key": job.number, "key_id": key.key_id, "counts": counts}
 
-    def _chosen(self, job: Job, source: str, count: int) -> list[int]:
-        """Choose the sequences of a key, by its number the same for all schemes; all designs."""
+    def _choose(self, job: Job, source: str, count: int) -> list[int]:
+        """Choose all designs, or a random part that depends on the key's number alone."""
         if source in (DESIGNED, *OTHERS) or self.per_key[job.scheme] >= count:
             return list(range(count))
         rng = np.random.default_rng([self.seed, job.number])
@@ -155,11 +154,11 @@ def log_ps(
     found = {}
     for name in detectors:
         if name == RatioStatistic.name:
-            continue  # comes with auto
+            continue  # computed with auto
         measured = make_statistic(name, key).measure(readings)
         found[name] = np.array([one.log_p for one in measured])
         if name == AutoStatistic.name:
-            # One ratio, two nulls: what costs is computed once.
+            # Both detectors use one ratio with two nulls, so compute the slow ratio once.
             found[RatioStatistic.name] = markov(np.array([one.statistic for one in measured]))
     return found
 
@@ -181,23 +180,23 @@ def run_validity_benchmark(
     partial: Path | None = None,
     step: Callable[[str], None] = lambda what: None,
 ) -> dict[str, Any]:
-    """Count false positives; `step` hears of every finished backbone and key.
+    """Count false positives; `step` is called for every finished backbone and key.
 
-    `per_key` natural sequences are judged by every key, by those of many nonces a fifth as many
-    unless `per_default_key` says otherwise. `samples` are designed on each of the `backbones`,
-    without a mark and with that of another key of each kind. Sequences written on purpose are
-    judged by `draws` likely keys, records of many chains by `record_keys` fresh ones. With
-    `partial`, a file that keeps finished jobs, a run goes on where another stopped.
+    Every key judges `per_key` natural sequences; a key with many nonces judges `per_default_key`,
+    by default a fifth as many. On each of the `backbones`, `samples` sequences are designed without
+    a mark and with the mark of another key of each scheme. `draws` likely keys judge sequences
+    written on purpose, `record_keys` fresh keys judge records of many chains. The file `partial`
+    keeps finished jobs, so that a later run can continue.
     """
     if num_keys < 2:
-        raise ParameterError("keys differ: give at least two, better some hundred")
+        raise ParameterError("--keys must be at least 2, better some hundred: keys differ")
     kept = Kept(partial)
     sources = {NATURAL: list(natural)}
     if backbones:
         if weights is None:
             raise ParameterError("designs need the weights of a model")
         sources |= _designs(weights, backbones, samples, seed, device, kept, step)
-    slow = per_default_key or -(-per_key // _DEFAULT_SHARE)
+    slow = per_default_key or -(-per_key // _SLOW_SHARE)
     wanted = {s: slow if p.scheme.nonces > 1 else per_key for s, p in SCHEMES.items()}
     numbers = dict.fromkeys(SCHEMES, num_keys)
     counted = count_all(sources, SCHEMES, wanted, numbers, seed, workers, kept, step)
@@ -210,26 +209,26 @@ def run_validity_benchmark(
         "seed": seed,
         "num_keys": num_keys,
         "per_key": {scheme: min(count, len(natural)) for scheme, count in wanted.items()},
-        "sources": {name: described(some) for name, some in sources.items()},
+        "sources": {name: describe(some) for name, some in sources.items()},
         "model": weights.stem if weights and backbones else None,
         "temperature": TEMPERATURE,
         "samples": samples if backbones else 0,
         "backbones": len(backbones),
-        "rates": summarised(counted, SCHEMES),
+        "rates": summarise(counted, SCHEMES),
         "written": written,
         "records": records,
     }
 
 
-def described(sequences: Sequence[Symbols]) -> dict[str, int]:
-    """Return how many sequences there are, and how long."""
+def describe(sequences: Sequence[Symbols]) -> dict[str, int]:
+    """Return the number of sequences, and their shortest, median and longest length."""
     lengths = [len(symbols) for symbols in sequences]
     shape = {"shortest": min(lengths), "median": int(np.median(lengths)), "longest": max(lengths)}
     return {"sequences": len(sequences), **shape}
 
 
 def _read(profile: Profile, sources: dict[str, list[Symbols]]) -> dict[str, PackedReadings]:
-    """Read by any key of the scheme: which repeats count once does not depend on the secret."""
+    """Read all sequences with any key of the scheme: a reading does not depend on the secret."""
     reader = Detector(numbered_keys("reader", profile, 1)[0], "auto")
     return {name: PackedReadings.of(reader.read(some)) for name, some in sources.items()}
 
@@ -243,7 +242,7 @@ def _designs(
     kept: Kept,
     step: Callable[[str], None],
 ) -> dict[str, list[Symbols]]:
-    """Sample on every backbone, without a mark and with the marks of keys that nobody tests."""
+    """Design on every backbone, without a mark and with marks of keys that are not tested."""
     from patternmark.models.mpnn import ProteinMPNN  # noqa: PLC0415  # torch is an extra
 
     conditions: dict[str, list[tuple[Key | None, float]]] = {DESIGNED: [(None, 0.0)] * samples}
@@ -280,7 +279,7 @@ def count_all(
     kept: Kept,
     step: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Return the counts of all keys of all schemes, of those kept without counting again."""
+    """Return the counts of all keys of all schemes; kept counts are not counted again."""
     readings = {scheme: _read(profile, sources) for scheme, profile in profiles.items()}
     if not all(len(packed) for packed in readings["paper"].values()):
         raise InputError("no sequence could be judged")
@@ -290,7 +289,7 @@ def count_all(
         for symbols in some:
             digest.update(f"{name} {len(symbols)} ".encode() + symbols.tobytes())
     about = f"{seed}/{digest.hexdigest()[:16]}"
-    # The slowest first, so that none of them is left for the end.
+    # The slowest jobs come first, so that none of them is left for the end.
     jobs = [Job(scheme, n) for scheme in reversed(profiles) for n in range(num_keys[scheme])]
     means = {scheme: _signatures(profile) for scheme, profile in profiles.items()}
     names = {
@@ -311,13 +310,13 @@ def count_all(
 
 
 def _signatures(profile: Profile) -> str:
-    """Return what tells the detectors from those of other weights, tables or parameters."""
+    """Return a hash of the weights, tables and parameters of all detectors."""
     key = numbered_keys("reader", profile, 1)[0]
-    all_of_them = [make_statistic(name, key).signature for name in detectors_of(profile)]
-    return sha256("|".join(all_of_them).encode()).hexdigest()[:8]
+    signatures = [make_statistic(name, key).signature for name in detectors_of(profile)]
+    return sha256("|".join(signatures).encode()).hexdigest()[:8]
 
 
-def summarised(
+def summarise(
     counted: Sequence[dict[str, Any]], profiles: dict[str, Profile]
 ) -> list[dict[str, Any]]:
     """Return a row for every scheme, source, detector and level."""
@@ -338,7 +337,7 @@ def summarised(
 def _rate(
     level: float, hits: NDArray[np.int64], pairs: NDArray[np.int64], key_ids: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a rate over keys [keys], its two intervals, its worst key, and whether it is ok."""
+    """Return the rate over keys [keys], its two intervals, the worst key, and whether it is ok."""
     count, trials = int(hits.sum()), int(pairs.sum())
     low, high = rate_interval(count, trials)
     by_key = mean_interval(hits / pairs)
@@ -364,7 +363,7 @@ def _rate(
             "fpr": its_hits / its_pairs,
             "low": its_low,
             "high": its_high,
-            # That the worst of so many keys, all of them true to the level, is as bad by chance.
+            # Bound on the chance that the worst of all keys is as bad if each has the nominal rate.
             "chance": min(1.0, len(hits) * binomial_tail(its_hits, its_pairs, level)),
         },
     }

@@ -17,8 +17,8 @@ from patternmark_lab.bench.validity import (
 )
 from patternmark_lab.bench.validity_written_page import records_section, written_section
 
-_LUCK = 1e-3  # a worst key less likely than this is not put down to luck
-_ENOUGH = 10  # false positives due; with fewer, a rate twice too high may pass
+_MIN_CHANCE = 1e-3  # if a worst key is less likely than this, luck does not explain it
+_MIN_EXPECTED = 10  # false positives; if fewer are expected, a rate twice too high may be `ok`
 SOURCES = {
     NATURAL: "natural sequences",
     DESIGNED: "unmarked ProteinMPNN designs",
@@ -26,17 +26,18 @@ SOURCES = {
 }
 
 HOW_TO_READ = """\
-A p-value is true if it is 1 % or less for at most 1 % of unmarked sequences, and so on. *Ratio* is
-the measured rate over the nominal one: 1 is exact, less is cautious, more is too many false
-positives. Two 95 % intervals of it: exact (Clopper-Pearson), as if all pairs of a sequence and a
-key were independent, and over keys, whose rates are independent of each other but for the
-sequences they share. Both are about these sequences: other sources may differ.
+A p-value is valid if it is 1 % or less for at most 1 % of unmarked sequences, and so on for other
+levels. *Ratio* is the measured rate divided by the nominal rate: 1 is exact, less is cautious, and
+more means too many false positives. It has two 95 % intervals. The first is exact
+(Clopper-Pearson), as if all pairs of a sequence and a key were independent. The second is over
+keys, whose rates are independent except for the sequences that they share. Both are for these
+sequences only; other sources may differ.
 
-The verdict is `ok` where the ratio is at most {tolerated}, or where the wider of the two intervals
-reaches down to {tolerated}; else it is the ratio. *Worst key* is the ratio of the key with most
-false positives at this level, with its exact interval; *chance* bounds the probability that the
-worst of {num_keys} keys that are all true to the level is as bad, were its sequences independent
-(many natural chains are alike, so it is too small rather than too large).
+The verdict is `ok` if the ratio is at most {tolerated}, or if the wider of the two intervals
+reaches down to {tolerated}. Otherwise the verdict is the ratio. *Worst key* is the ratio of the key
+with the most false positives at this level, with its exact interval. *Chance* bounds the
+probability that the worst of {num_keys} keys is as bad if every key has the nominal rate and its
+sequences are independent (many natural chains are alike, so it is too small rather than too large).
 """
 
 
@@ -44,7 +45,7 @@ def to_markdown(result: dict[str, Any]) -> str:
     """Return the results page."""
     rows = result["rates"]
     lines = [
-        "# Are the p-values true?",
+        "# Are the p-values valid for proteins?",
         "",
         f"Made by `{_command(result)}` with patternmark {result['version']}, Python "
         f"{result['python']}, numpy {result['numpy']}: {result['num_keys']} fresh keys of each "
@@ -95,19 +96,19 @@ def _command(result: dict[str, Any]) -> str:
 
 
 def _sources(result: dict[str, Any]) -> str:
-    told = []
+    listed = []
     for source, about in result["sources"].items():
         lengths = "{shortest} to {longest} residues, half of them up to {median}".format(**about)
-        told.append(f"{about['sequences']:,} {_named(source)} ({lengths})")
+        listed.append(f"{about['sequences']:,} {_named(source)} ({lengths})")
     per_key = ", ".join(f"{count:,} ({scheme})" for scheme, count in result["per_key"].items())
-    text = f"Judged are {' and '.join(told)}: by each key a random part of the natural ones, "
-    text += f"namely {per_key}"
+    text = f"The sequences are {', '.join(listed)}. Each key judges a random part of the natural "
+    text += f"sequences, namely {per_key}"
     if result["samples"]:
         text += (
             f", and all designs: {result['samples']} of each kind on each of "
             f"{result['backbones']} chains, {result['model']}, T = {result['temperature']}"
         )
-    return text + ". None is left out for its repeats."
+    return text + ". No sequence is left out because of repeats."
 
 
 def _named(source: str) -> str:
@@ -115,7 +116,7 @@ def _named(source: str) -> str:
 
 
 def failures(rows: list[dict[str, Any]]) -> list[str]:
-    """Say which rates are too high."""
+    """List the rates that are too high."""
     failed = [row for row in rows if not row["ok"]]
     if not failed:
         return [f"All {len(rows)} rates below are `ok`."]
@@ -129,28 +130,27 @@ def failures(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def unlucky_keys(rows: list[dict[str, Any]]) -> list[str]:
-    """Say where a single key stands out, whatever the average is."""
-    outside = [row for row in rows if row["worst_key"]["chance"] < _LUCK]
+    """List the rows in which a single key is worse than chance explains."""
+    outside = [row for row in rows if row["worst_key"]["chance"] < _MIN_CHANCE]
     if not outside:
         return ["No single key is worse than luck explains (chance below 0.1 %)."]
     names = dict.fromkeys(f"{r['scheme']}, `{r['detector']}`, {r['source']}" for r in outside)
     return [
         f"In {len(outside)} of {len(rows)} rows the worst key is worse than luck explains (chance "
-        f"below 0.1 %): {'; '.join(names)}. A p-value is true over keys drawn at random; a key in "
-        "use can be checked by `patternmark calibrate`."
+        f"below 0.1 %): {'; '.join(names)}. A p-value is valid over keys drawn at random; check a "
+        "single key with `patternmark calibrate`."
     ]
 
 
 def too_few(rows: list[dict[str, Any]]) -> list[str]:
-    """Say where an `ok` means little."""
-    thin = [row for row in rows if row["pairs"] * row["nominal"] < _ENOUGH]
+    """List the rates whose `ok` means little, because few false positives are expected."""
+    thin = [row for row in rows if row["pairs"] * row["nominal"] < _MIN_EXPECTED]
     names = dict.fromkeys(f"{r['scheme']}, {r['source']}, {level_name(r['nominal'])}" for r in thin)
     if not names:
         return []
     return [
-        f"So few pairs that fewer than {_ENOUGH} false positives are due, and `ok` says little: "
-        + "; ".join(names)
-        + ".",
+        f"In these cases fewer than {_MIN_EXPECTED} false positives are expected, so that `ok` "
+        "means little: " + "; ".join(names) + ".",
         "",
     ]
 
@@ -212,11 +212,11 @@ def _ends(low: float, high: float) -> str:
 
 def _chance(chance: float) -> str:
     text = f"{chance:.2g}" if chance >= 1e-4 else f"{chance:.0e}"
-    return f"**{text}**" if chance < _LUCK else text
+    return f"**{text}**" if chance < _MIN_CHANCE else text
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw measured over nominal rates, a panel for each scheme and source."""
+    """Draw measured over nominal rates, with a panel for each scheme and source."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # not needed to measure
 
     sources = list(dict.fromkeys(row["source"] for row in result["rates"]))
@@ -229,7 +229,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
                 where = (scheme, detector, source)
                 rows = [row for row in result["rates"] if _place(row) == where]
                 if rows:
-                    shift = 1.12 ** (number - len(STATISTICS) / 2)  # beside each other
+                    shift = 1.12 ** (number - len(STATISTICS) / 2)  # puts detectors side by side
                     _draw(axes, rows, detector, shift, f"C{number}")
             axes.axhline(1.0, color="black", linewidth=0.8)
             axes.axhline(TOLERATED, color="black", linewidth=0.8, linestyle=":")
@@ -246,7 +246,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 
 def _draw(axes: Any, rows: list[dict[str, Any]], name: str, shift: float, colour: str) -> None:
-    """Draw one detector, with whichever interval reaches further to each side."""
+    """Draw one detector, with the interval that reaches further on each side."""
     levels = [row["nominal"] for row in rows]
     at = [level * shift for level in levels]
     axes.plot(at, [row["ratio"] for row in rows], "o-", color=colour, label=name, markersize=4)

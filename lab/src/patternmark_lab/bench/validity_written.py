@@ -1,8 +1,8 @@
 """Sequences written on purpose, judged by `patternmark bench validity`.
 
-Single chains are judged by drawing likely keys (see `block_null`), with another seed than the
-table of C was made with: rates of 1e-4 are known to some percent from a few hundred keys. Records
-of many short chains, and what paper keys make of repeats, are counted directly under fresh keys.
+Single chains are judged by drawing likely keys (see `block_null`), with another seed than the table
+of C. A few hundred keys give rates of 1e-4 to a few percent. Records of many short chains, and
+repeats under keys of the paper's scheme, are counted directly under fresh keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from patternmark.detector import Detector
 from patternmark.intervals import rate_interval
 from patternmark.null.block_bound import log_c
 from patternmark.statistics.block_ratio import MIXTURE
-from patternmark_lab.bench.block_null import jobs_of, measured, num_classes
+from patternmark_lab.bench.block_null import jobs_of, measure_jobs, num_classes
 from patternmark_lab.bench.detector_designs import SCHEMES
 from patternmark_lab.bench.hard_sequences import CLASSES, natural_letters
 from patternmark_lab.bench.jobs import run_all
@@ -29,16 +29,16 @@ from patternmark_lab.bench.protein import numbered_keys
 LENGTHS = (60, 100, 400)
 LEVELS = (1e-2, 1e-3, 1e-4)
 COUNTED = ("paper", "blocks")  # schemes under which records are counted
-_OTHER_SEED = 7919  # added to the seed: the table of C was made with small ones
-_EACH = 4  # keys of a job
+_SEED_OFFSET = 7919  # added to the seed, because the table of C was made with small seeds
+_JOB_KEYS = 4  # keys of a job
 
 Symbols = NDArray[np.int64]
 Maker = Callable[[np.random.Generator], Symbols]
 
 
 def num_steps(record_keys: int) -> int:
-    """Return how often `step` is called in all."""
-    return num_classes() * len(LENGTHS) + len(COUNTED) * -(-record_keys // _EACH)
+    """Return the total number of calls of `step`."""
+    return num_classes() * len(LENGTHS) + len(COUNTED) * -(-record_keys // _JOB_KEYS)
 
 
 def judge_written(
@@ -49,16 +49,16 @@ def judge_written(
     workers: int,
     step: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """Return a row for every class and length: measured over nominal rates, with their errors."""
+    """Return the measured over the nominal rates of every class and length, with their errors."""
     log_c_of = {n: log_c.at(DEFAULT_BLOCK, MIXTURE.digest, n) for n in LENGTHS}
 
     def log_t(n: int) -> NDArray[np.float64]:
         wanted = -np.log(LEVELS)
         return np.concatenate([wanted + log_c_of[n], wanted])
 
-    jobs = jobs_of(natural, LENGTHS, draws, seed + _OTHER_SEED, log_t)
+    jobs = jobs_of(natural, LENGTHS, draws, seed + _SEED_OFFSET, log_t)
     rows = []
-    for row in measured(jobs, workers, step):
+    for row in measure_jobs(jobs, workers, step):
         c, error = np.array(row["c"]), np.array(row["error"])
         table, count = exp(log_c_of[row["length"]]), len(LEVELS)
         rows.append(
@@ -76,12 +76,12 @@ def judge_written(
     return rows
 
 
-def _joined(chains: Sequence[Symbols]) -> Symbols:
+def _join(chains: Sequence[Symbols]) -> Symbols:
     parts = [part for chain in chains for part in (chain, np.array([SEPARATOR]))]
     return np.concatenate(parts[:-1])
 
 
-def _changed(ids: Symbols, share: float, rng: np.random.Generator) -> Symbols:
+def _change(ids: Symbols, share: float, rng: np.random.Generator) -> Symbols:
     return np.where(rng.random(len(ids)) < share, natural_letters(len(ids), rng), ids)
 
 
@@ -90,14 +90,14 @@ def _peptides(rng: np.random.Generator) -> Symbols:
     chains = [natural_letters(9, rng) for _ in range(100)]
     for chain in chains:
         chain[list(anchors)] = list(anchors.values())
-    return _joined(chains)
+    return _join(chains)
 
 
 def _with_prefix(length: int) -> Maker:
     def make(rng: np.random.Generator) -> Symbols:
         prefix = natural_letters(4, rng)
         rest = [natural_letters(length - 4, rng) for _ in range(100)]
-        return _joined([np.concatenate([prefix, own]) for own in rest])
+        return _join([np.concatenate([prefix, own]) for own in rest])
 
     return make
 
@@ -105,7 +105,7 @@ def _with_prefix(length: int) -> Maker:
 def _mutated_copies(count: int, length: int, share: float) -> Maker:
     def make(rng: np.random.Generator) -> Symbols:
         first = natural_letters(length, rng)
-        return _joined([first] + [_changed(first, share, rng) for _ in range(count - 1)])
+        return _join([first] + [_change(first, share, rng) for _ in range(count - 1)])
 
     return make
 
@@ -129,7 +129,7 @@ RECORDS: dict[str, Maker] = {
 
 
 class _Keys(NamedTuple):
-    """Some fresh keys of a scheme; each judges one record of every kind."""
+    """Some fresh keys of a scheme, each of which judges one record of every kind."""
 
     scheme: str
     first: int
@@ -140,24 +140,24 @@ class _Keys(NamedTuple):
 def count_records(
     num_keys: dict[str, int], *, seed: int, workers: int, step: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Return a row for every scheme and kind of record: how many are called at each level."""
+    """Count the records called marked at each level; return a row for every scheme and kind."""
     jobs = [
         _Keys(scheme, first, seed, tuple(RECORDS))
         for scheme in COUNTED
-        for first in range(0, num_keys[scheme], _EACH)
+        for first in range(0, num_keys[scheme], _JOB_KEYS)
     ]
     logs: dict[tuple[str, str], list[list[float | None]]] = {}
     for job, found in run_all(_judge_records, jobs, workers):
         step(f"records of many chains: {job.scheme}")
         for name, pairs in found.items():
             logs.setdefault((job.scheme, name), []).extend(pairs)
-    return [_counted(scheme, name, pairs) for (scheme, name), pairs in sorted(logs.items())]
+    return [_count(scheme, name, pairs) for (scheme, name), pairs in sorted(logs.items())]
 
 
 def _judge_records(job: _Keys) -> tuple[_Keys, dict[str, list[list[float | None]]]]:
     """Return log10 of p_value and of p_any of every record under its key."""
     found: dict[str, list[list[float | None]]] = {name: [] for name in job.records}
-    for number in range(job.first, job.first + _EACH):
+    for number in range(job.first, job.first + _JOB_KEYS):
         rngs = [np.random.default_rng([job.seed, number, *n.encode()]) for n in job.records]
         label = f"bench validity records {job.seed} {job.scheme} {number}"
         detector = Detector(numbered_keys(label, SCHEMES[job.scheme], 1)[0])
@@ -167,7 +167,7 @@ def _judge_records(job: _Keys) -> tuple[_Keys, dict[str, list[list[float | None]
     return job, found
 
 
-def _counted(scheme: str, name: str, pairs: list[list[float | None]]) -> dict[str, Any]:
+def _count(scheme: str, name: str, pairs: list[list[float | None]]) -> dict[str, Any]:
     row: dict[str, Any] = {"scheme": scheme, "record": name, "pairs": len(pairs)}
     for column, label in enumerate(("p_value", "p_any")):
         values = [pair[column] for pair in pairs]

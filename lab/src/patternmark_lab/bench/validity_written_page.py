@@ -7,21 +7,22 @@ from typing import Any
 from patternmark_lab.bench.validity_written import LEVELS
 
 _TOLERATED = 1.1  # times the nominal rate
-_ERRORS = 2.0  # standard errors by which a rate must be too high
+_STANDARD_ERRORS = 2.0  # by which a rate must be too high
 
 HOW_DRAWN = """\
-Each class is written by someone who knows everything but the key. Ratios are P(p <= a) / a over
-keys of one nonce at a = {levels}, from keys drawn with probability proportional to E, with their
-standard errors and another seed than the table of C was made with. `p_value` is that of `auto`.
-`p_any` may never be above 1. The worst come first.
+The author of each class knows everything but the key. The table has the ratios P(p <= a) / a over
+keys with one nonce at a = {levels}, with their standard errors. Keys are drawn with probability
+proportional to E, and with another seed than for the table of C. `p_value` is that of `auto`. The
+ratio of `p_any` may never be above 1. The largest ratios come first.
 """
 
 HOW_COUNTED = """\
-Counted with the default detector under fresh keys, a new record for each; at a = {levels}: hits,
-and the ratio to the nominal rate with its exact 95 % interval. Keys of the paper's scheme have no
-`p_any`: {paper} of their {records} kinds of records are called too often, and nothing
-but `--null keys` helps there. Levels below about 10 / n cannot be judged by n pairs: the intervals
-say how large a ratio may be. The worst come first.
+The default detector judges these records under fresh keys, with a new record for each key. The
+table has, at a = {levels}, the number of hits and the ratio to the nominal rate with its exact 95 %
+interval. Keys of the paper's scheme have no `p_any`: {paper} of their {records} kinds of records
+are called marked too often, and only `--null keys` helps there. With n pairs, levels below about
+10 / n cannot be judged; the intervals say how large the ratio may be. The largest ratios come
+first.
 """
 
 
@@ -34,9 +35,9 @@ def written_section(rows: list[dict[str, Any]]) -> list[str]:
         "## Written on purpose",
         "",
         HOW_DRAWN.format(levels=_names()),
-        f"Of {len(rows)} classes and lengths, {len(failed)} have a `p_value` that is called too "
-        f"often (more than {_TOLERATED} times the nominal rate by two standard errors), and "
-        f"{len(broken)} a `p_any` that is.",
+        f"Of {len(rows)} classes and lengths, {len(failed)} have a rate of `p_value` that is too "
+        f"high (two standard errors above {_TOLERATED} times the nominal rate), and {len(broken)} "
+        "have a rate of `p_any` that is too high.",
         "",
         "| class | residues | n | p_value / nominal | p_any / nominal | verdict |",
         "|---|---:|---:|---|---|---|",
@@ -52,7 +53,7 @@ def written_section(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def records_section(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the section on records that were counted directly."""
+    """Return the section on records, which were counted directly."""
     worst = sorted(rows, key=lambda row: -max(_least(cell) for cell in row["p_value"]))
     of_paper = [row for row in rows if row["p_any"] is None]
     failed = sum(_too_often(row["p_value"]) for row in of_paper)
@@ -79,7 +80,7 @@ def _names() -> str:
 
 
 def _fails(ratios: list[float], errors: list[float], most: float = _TOLERATED) -> bool:
-    return any(r - _ERRORS * e > most for r, e in zip(ratios, errors, strict=True))
+    return any(r - _STANDARD_ERRORS * e > most for r, e in zip(ratios, errors, strict=True))
 
 
 def _least(cell: dict[str, Any]) -> float:

@@ -185,7 +185,7 @@ def detectors(
         read_designs,
         write_designs,
     )
-    from patternmark_lab.bench.detectors import DELTAS, reported, run_detector_benchmark
+    from patternmark_lab.bench.detectors import DELTAS, reported_backbones, run_detector_benchmark
     from patternmark_lab.bench.detectors_page import plot, to_markdown
 
     if design_only and designs is None:
@@ -206,7 +206,7 @@ def detectors(
         with backbone_progress(structures, most) as (backbones, step):
             made = make_designs(
                 weights,
-                reported(backbones),
+                reported_backbones(backbones),
                 DELTAS,
                 num_keys=keys,
                 seed=seed,

@@ -60,7 +60,7 @@ def bench_scale(
     """
     from patternmark.io.files import make_folder, write_json, write_text
     from patternmark_lab.bench.pages import place_of
-    from patternmark_lab.bench.scale import NAME, kept_from, read_source, run_scale
+    from patternmark_lab.bench.scale import NAME, read_measured, read_source, run_scale
     from patternmark_lab.bench.scale_page import to_markdown
 
     setting = Setting(
@@ -75,7 +75,7 @@ def bench_scale(
             bar.update(task, description=what, advance=1)
 
         pairs = _pairs(setting, sample, seed, step)
-        measured = kept_from(own) | _natural(natural, setting, step)
+        measured = read_measured(own) | _natural(natural, setting, step)
         measured |= _designs(structures, setting, device, seed, step)
     result = run_scale(setting, results, pairs, sample, measured)
     page = to_markdown(result)
@@ -121,12 +121,12 @@ def _designs(
     from patternmark.io.structures import find_structures
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.protein import suitable_chains
-    from patternmark_lab.bench.scale import needed, passing_level
+    from patternmark_lab.bench.scale import needed_p_values, passing_level
     from patternmark_lab.bench.scale_designs import LONGEST, SHORTEST, measure_designs
 
     backbones = suitable_chains(find_structures(structures), None, SHORTEST, LONGEST)
     weights = weights_file("v_48_020", report=say)
     level = passing_level(setting.keys)
-    log10_p = needed(setting, level)[0]["log10_p"]
+    log10_p = needed_p_values(setting, level)[0]["log10_p"]
     found = measure_designs(weights, backbones, log10_p, level, seed=seed, device=device, step=step)
     return {"designs": found}

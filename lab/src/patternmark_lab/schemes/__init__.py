@@ -16,7 +16,7 @@ from patternmark.core.alphabet import Alphabet
 from patternmark.core.secret import Secret
 from patternmark.errors import ParameterError
 from patternmark.models.canvas import EMPTY, OUTSIDE, Canvas
-from patternmark_lab.schemes.base import Judged, Scheme
+from patternmark_lab.schemes.base import Judgements, Scheme
 from patternmark_lab.schemes.baselines import Multikey, Soft, SoftByStep, Unigram
 from patternmark_lab.schemes.marks import Marks, Stack
 from patternmark_lab.schemes.pattern import (
@@ -35,7 +35,7 @@ __all__ = [
     "SCHEMES",
     "ByKey",
     "Canvas",
-    "Judged",
+    "Judgements",
     "Marks",
     "Scheme",
     "Stack",

@@ -29,7 +29,7 @@ _INDEPENDENT_OF_DELTA = ("greens", "colour_of", "weights")  # cached; from secre
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Judgements:
     """A detector's results for n sequences."""
 
     score: NDArray[np.float64]  # [n] larger if a mark is likelier, for measured thresholds
@@ -41,14 +41,16 @@ class Judged:
         return np.asarray(self.log_p / _LN10)
 
     @classmethod
-    def of_count(cls, hits: NDArray[np.int64], trials: NDArray[np.int64], chance: float) -> Judged:
+    def of_count(
+        cls, hits: NDArray[np.int64], trials: NDArray[np.int64], chance: float
+    ) -> Judgements:
         """Judge by the number of hits in `trials`: the score is z, p the exact binomial tail."""
         spread = np.sqrt(np.maximum(trials * chance * (1.0 - chance), 1e-12))
         z = np.where(trials > 0, (hits - chance * trials) / spread, 0.0)
         return cls(z, binomial_log_tail(hits, trials, chance), trials)
 
     @classmethod
-    def of_p(cls, log_p: NDArray[np.float64], scored: NDArray[np.int64]) -> Judged:
+    def of_p(cls, log_p: NDArray[np.float64], scored: NDArray[np.int64]) -> Judgements:
         """Judge by p alone: the score is -log10 p."""
         return cls(0.0 - log_p / _LN10, log_p, scored)
 
@@ -87,7 +89,7 @@ class Scheme(ABC):
         return self.table()[keys]
 
     @abstractmethod
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Look for the mark in sequences, given as letters or ids."""
 
     def keys(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
 from patternmark.null.binomial import hypergeometric_log_tail, trinomial_log_tail
-from patternmark_lab.schemes.base import Judged, Scheme
+from patternmark_lab.schemes.base import Judgements, Scheme
 from patternmark_lab.schemes.layout import Layout, pairs_to_count
 from patternmark_lab.schemes.lists import Lists, fair_row, list_size
 from patternmark_lab.schemes.rules import AfterToken, Everywhere, Rule
@@ -55,13 +55,13 @@ class Soft(Scheme):
         """Return the lists of all left neighbours, and of the empty token: [V + 1, V]."""
         return self.greens.whole()
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the pairs whose right token is in the left token's list."""
         layout = Layout.of(sequences, self.alphabet)
         pairs = pairs_to_count(layout, self.alphabet, self.distinct)
         hit = self.greens.hold(pairs.left, pairs.right)
         chance = list_size(self.gamma, self.alphabet) / self.alphabet.num_scored
-        return Judged.of_count(*layout.counts(pairs, hit), chance)
+        return Judgements.of_count(*layout.counts(pairs, hit), chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class Unigram(Scheme):
         """Return the list: [1, V]."""
         return self.greens[None]
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the symbols in the list."""
         layout = Layout.of(sequences, self.alphabet)
         symbols, record = layout.scored()
@@ -113,8 +113,8 @@ class Unigram(Scheme):
         hits = layout.per_sequence(record[self.greens[symbols]])
         trials = layout.per_sequence(record)
         if self.distinct:
-            return Judged.of_p(hypergeometric_log_tail(hits, trials, size, of), trials)
-        return Judged.of_count(hits, trials, size / of)
+            return Judgements.of_p(hypergeometric_log_tail(hits, trials, size, of), trials)
+        return Judgements.of_count(hits, trials, size / of)
 
 
 DETECTORS = ("union", "best", "ratio")
@@ -165,7 +165,7 @@ class Multikey(Scheme):
         drawn = [self.secret.octets(label, length) & 1 for label in labels]
         return np.array(drawn, dtype=np.int64).reshape(len(labels), length)
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the symbols that are in each list."""
         layout = Layout.of(sequences, self.alphabet)
         symbols, record = layout.scored()
@@ -174,14 +174,14 @@ class Multikey(Scheme):
         if self.detector == "best":
             size = list_size(self.gamma, self.alphabet)
             found = [layout.per_sequence(record[green[symbols]]) for green in self.greens]
-            each = [Judged.of_count(hits, trials, size / of) for hits in found]
+            each = [Judgements.of_count(hits, trials, size / of) for hits in found]
             twice = log(2.0) + np.minimum(each[0].log_p, each[1].log_p)
             best = np.maximum(each[0].score, each[1].score)
-            return Judged(best, np.minimum(twice, 0.0), trials)
+            return Judgements(best, np.minimum(twice, 0.0), trials)
         holders = self.greens.sum(axis=0)  # [V]
         if self.detector == "union":
             hits = layout.per_sequence(record[holders[symbols] > 0])
-            return Judged.of_count(hits, trials, np.count_nonzero(holders) / of)
+            return Judgements.of_count(hits, trials, np.count_nonzero(holders) / of)
         return self._by_ratio(layout, record, holders[symbols], trials, holders)
 
     def _by_ratio(
@@ -191,9 +191,9 @@ class Multikey(Scheme):
         found: NDArray[np.int64],
         trials: NDArray[np.int64],
         holders: NDArray[np.int64],
-    ) -> Judged:
+    ) -> Judgements:
         # Weights relative to a symbol in no list; a symbol in one list has ln((e^delta + 1) / 2).
         weights = (log((exp(self.delta) + 1.0) / 2.0), self.delta)
         counts = np.stack([layout.per_sequence(record[found == c]) for c in (1, 2)], axis=1)
         one, two = (np.count_nonzero(holders == c) / self.alphabet.num_scored for c in (1, 2))
-        return Judged.of_p(trinomial_log_tail(counts, trials, (one, two), weights), trials)
+        return Judgements.of_p(trinomial_log_tail(counts, trials, (one, two), weights), trials)

@@ -14,7 +14,7 @@ from patternmark.arrays import is_tensor, to_device_of
 from patternmark.core.alphabet import NO_KEY
 from patternmark.errors import ParameterError
 from patternmark.models.canvas import Canvas, library_of
-from patternmark_lab.schemes.rules import NO_LIST, Picked, Rule
+from patternmark_lab.schemes.rules import NO_LIST, Rule, Selection
 from patternmark_lab.schemes.shift import log_factors
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Marks:
         """Return the bias for the raw logits of the wanted positions: [M, V]."""
         rule = self.stack.rule
         if rule is None:
-            picked = Picked(self.rows[canvas.rows, canvas.places][:, None])
+            picked = Selection(self.rows[canvas.rows, canvas.places][:, None])
         else:
             picked = rule(canvas, self.stack.symbols)
         first = self.first[canvas.rows][:, None]

@@ -18,7 +18,7 @@ from patternmark.core.profile import Profile
 from patternmark.core.schemes import Paper, default_scheme
 from patternmark.detector import Detector
 from patternmark.evidence import DEFAULT_FPR
-from patternmark_lab.schemes.base import Judged, Scheme
+from patternmark_lab.schemes.base import Judgements, Scheme
 
 TEXT_PATTERN_LENGTH = 4  # the best of the paper's ablation for text; proteins have 5
 
@@ -55,11 +55,13 @@ class ByKey(Scheme):
         """Draw the keys of every sequence: [N, length]."""
         return self.marker.key_sequences([length] * len(numbers), seed, numbers)
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Judge by the key's detector; the score is -log10 p."""
         verdicts = self.detector.detect_many(sequences)
         log_p = np.array([verdict.log10_p for verdict in verdicts]) * np.log(10.0)
-        return Judged.of_p(log_p, np.array([v.num_tokens_scored for v in verdicts], dtype=np.int64))
+        return Judgements.of_p(
+            log_p, np.array([v.num_tokens_scored for v in verdicts], dtype=np.int64)
+        )
 
 
 @dataclass(frozen=True, eq=False)

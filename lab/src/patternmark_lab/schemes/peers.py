@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
-from patternmark_lab.schemes.base import Judged, Scheme
+from patternmark_lab.schemes.base import Judgements, Scheme
 from patternmark_lab.schemes.layout import Layout, pairs_to_count
 from patternmark_lab.schemes.lists import Lists, byte_limit, colouring, random_row
 from patternmark_lab.schemes.rules import GAP, BothSides, EitherSide, LikelySides, Rule, right_list
@@ -60,12 +60,12 @@ class Tango(Scheme):
         fits[colour < 0] = False
         return np.asarray(fits)
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the pairs whose colours sum to 0."""
         layout = Layout.of(sequences, self.alphabet)
         pairs = layout.pairs(self.lag)
         hit = (self.colour_of[pairs.left] + self.colour_of[pairs.right]) % self.colours == 0
-        return Judged.of_count(*layout.counts(pairs, hit), 1.0 / self.colours)
+        return Judgements.of_count(*layout.counts(pairs, hit), 1.0 / self.colours)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +98,13 @@ class Matrix(Scheme):
         rows = self.greens.whole()
         return np.concatenate([rows, np.zeros((1, self.alphabet.size), dtype=bool), rows.T])
 
-    def judge_pairs(self, sequences: Iterable[str | ArrayLike], distinct: bool | None) -> Judged:
+    def judge_pairs(
+        self, sequences: Iterable[str | ArrayLike], distinct: bool | None
+    ) -> Judgements:
         """Count the pairs of neighbours whose bit is 1; `distinct` as in `pairs_to_count`."""
         layout = Layout.of(sequences, self.alphabet)
         pairs = pairs_to_count(layout, self.alphabet, distinct)
-        return Judged.of_count(
+        return Judgements.of_count(
             *layout.counts(pairs, self.greens.hold(pairs.left, pairs.right)), self.gamma
         )
 
@@ -130,10 +132,10 @@ class Expected(Matrix):
         """Half of delta for each of the two sides."""
         return self.delta / 2.0
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the green pairs; the score is -log10 p, as published."""
         found = self.judge_pairs(sequences, self.distinct)
-        return Judged.of_p(found.log_p, found.scored)
+        return Judgements.of_p(found.log_p, found.scored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +151,7 @@ class DMark(Matrix):
     name: ClassVar[str] = "dmark"
     rule: ClassVar[Rule] = LikelySides(1, weighted=False)
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the green pairs."""
         return self.judge_pairs(sequences, distinct=False)
 
@@ -190,7 +192,7 @@ class LeftRight(Scheme):
         """Return all lists: [2 V + 1, V]."""
         return self.greens.whole()
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the pairs that agree, from the left and from the right."""
         layout = Layout.of(sequences, self.alphabet)
         size = self.alphabet.size
@@ -199,4 +201,4 @@ class LeftRight(Scheme):
         from_right = self.greens.hold(right_list(pairs.right, size), pairs.left)
         hits = layout.per_sequence(pairs.record[from_left])
         hits = hits + layout.per_sequence(pairs.record[from_right])
-        return Judged.of_count(hits, 2 * layout.per_sequence(pairs.record), self.gamma)
+        return Judgements.of_count(hits, 2 * layout.per_sequence(pairs.record), self.gamma)

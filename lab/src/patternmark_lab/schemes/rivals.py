@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.errors import ParameterError
-from patternmark_lab.schemes.base import Judged, Scheme
+from patternmark_lab.schemes.base import Judgements, Scheme
 from patternmark_lab.schemes.layout import Layout
 from patternmark_lab.schemes.normal import normal_log_tail
 from patternmark_lab.schemes.peers import Matrix
@@ -69,7 +69,7 @@ class UMR(Matrix):
             return drawn
         return self.alphabet.is_scored(np.arange(self.alphabet.size)) & ~drawn
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the pairs that follow the message."""
         return self.judge_pairs(sequences, self.distinct)
 
@@ -132,7 +132,7 @@ class DenMarkLexical(Scheme):
             found[number, self.alphabet.scored] = np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * pi * v)
         return found
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Measure the projections of units of every size, and take the best size."""
         encoded = [self.alphabet.encode(sequence) for sequence in sequences]
         first, last = self.sizes
@@ -141,7 +141,7 @@ class DenMarkLexical(Scheme):
         best = z.reshape(-1, len(sizes)).max(axis=1)
         log_p = np.minimum(normal_log_tail(best) + log(len(sizes)), 0.0)
         scored = np.array([np.count_nonzero(self.alphabet.is_scored(ids)) for ids in encoded])
-        return Judged.of_p(log_p, scored.astype(np.int64))
+        return Judgements.of_p(log_p, scored.astype(np.int64))
 
     def _z(self, ids: NDArray[np.int64], size: int) -> float:
         """Return the sum of the units' projections divided by the root of their number."""

@@ -18,7 +18,7 @@ NO_LIST = -1
 GAP = 2  # places between two chains on a canvas: no rule looks further away
 
 
-class Picked(NamedTuple):
+class Selection(NamedTuple):
     """The lists of M positions, as numbers [M, C], and the share of the strength of each list."""
 
     lists: Any
@@ -31,7 +31,7 @@ class Rule(Protocol):
     @property
     def likely(self) -> int: ...
 
-    def __call__(self, canvas: Canvas, symbols: int) -> Picked:
+    def __call__(self, canvas: Canvas, symbols: int) -> Selection:
         """Return the lists of all wanted positions; the alphabet has `symbols` symbols."""
 
 
@@ -46,8 +46,8 @@ class Everywhere:
 
     likely: int = 0
 
-    def __call__(self, canvas: Canvas, symbols: int) -> Picked:
-        return Picked(library_of(canvas.rows).zeros_like(canvas.rows)[:, None])
+    def __call__(self, canvas: Canvas, symbols: int) -> Selection:
+        return Selection(library_of(canvas.rows).zeros_like(canvas.rows)[:, None])
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class AfterToken:
     by_step: bool = False  # True: the token decoded before; False: the left neighbour
     likely: int = 0
 
-    def __call__(self, canvas: Canvas, symbols: int) -> Picked:
+    def __call__(self, canvas: Canvas, symbols: int) -> Selection:
         if not self.by_step:
             token = canvas.neighbour(-1)
         elif canvas.previous is None:
@@ -67,7 +67,7 @@ class AfterToken:
             )
         else:
             token = canvas.previous[canvas.rows]
-        return Picked(library_of(token).where(token < 0, symbols, token)[:, None])
+        return Selection(library_of(token).where(token < 0, symbols, token)[:, None])
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ class EitherSide:
     lag: int
     likely: int = 0
 
-    def __call__(self, canvas: Canvas, symbols: int) -> Picked:
+    def __call__(self, canvas: Canvas, symbols: int) -> Selection:
         left, right = canvas.neighbour(-self.lag), canvas.neighbour(self.lag)
         library = library_of(left)
         token = library.where(left >= 0, left, right)
-        return Picked(library.where(token >= 0, token, NO_LIST)[:, None])
+        return Selection(library.where(token >= 0, token, NO_LIST)[:, None])
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class BothSides:
 
     likely: int = 0
 
-    def __call__(self, canvas: Canvas, symbols: int) -> Picked:
+    def __call__(self, canvas: Canvas, symbols: int) -> Selection:
         left, right = canvas.neighbour(-1), canvas.neighbour(1)
         library = library_of(left)
         left = library.where(left >= 0, left, NO_LIST)
         right = library.where(right >= 0, right_list(right, symbols), NO_LIST)
-        return Picked(library.stack([left, right], 1))
+        return Selection(library.stack([left, right], 1))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class LikelySides:
     likely: int
     weighted: bool
 
-    def __call__(self, canvas: Canvas, symbols: int) -> Picked:
+    def __call__(self, canvas: Canvas, symbols: int) -> Selection:
         (left, of_left), (right, of_right) = (
             canvas.likely_neighbour(offset, self.likely) for offset in (-1, 1)
         )
@@ -123,4 +123,4 @@ class LikelySides:
         tokens = library.concatenate([left, right_list(right, symbols)], 1)
         p = library.concatenate([of_left, of_right], 1)
         lists = library.where(p > 0, tokens, NO_LIST)
-        return Picked(lists, p if self.weighted else None)
+        return Selection(lists, p if self.weighted else None)

@@ -1,1 +1,1 @@
-"""Every table and figure of the paper, rerun, beside the paper's own numbers."""
+"""All tables and figures of the paper, rerun and compared with the paper's own numbers."""

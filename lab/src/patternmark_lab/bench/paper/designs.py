@@ -25,13 +25,13 @@ from patternmark_lab.bench.protein import TEMPERATURE, visible
 from patternmark_lab.generation.batch import design_schemes
 from patternmark_lab.schemes import Scheme
 
-# Attacks with the design model itself, at their strengths.
+# Attacks with the design model itself, and their strengths.
 MODEL_ATTACKS = (("redesign", 0.3), ("rewrite", 1.0))
 _LETTERS = np.array(list(PROTEIN.letters))
 
 
 class DesignStage:
-    """Designs on one backbone after the other, and keeps each."""
+    """Designs on one backbone after the other, and keeps the designs of each."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class DesignStage:
         kept: Kept,
         schemes: Sequence[str] = (),
     ) -> None:
-        """Load the models; `schemes` names those that mark, all of them if it is empty."""
+        """Load the models; `schemes` names the schemes that mark (empty: all of them)."""
         self.size, self.seed, self._kept = size, seed, kept
         self.model = ProteinMPNN.load(weights, device)
         self._others = {file.stem: ProteinMPNN.load(file, device) for file in others}
@@ -54,7 +54,7 @@ class DesignStage:
             cell.of_key(number, seed, PROTEIN) for cell in self.cells for number in keys
         ]
         self._schemes += [None] * size.keys
-        # Designs have the numbers that they have among all schemes: a rerun of some repeats them.
+        # Designs are numbered among all schemes, so that a rerun of some schemes repeats them.
         every = cells("protein", size)
         places = [*(every.index(cell) for cell in self.cells), len(every)]
         self._numbers = [place * size.keys + number for place in places for number in keys]
@@ -62,14 +62,14 @@ class DesignStage:
 
     @property
     def attacked(self) -> list[Cell]:
-        """The cells that the model attacks: some schemes at the greatest strength."""
+        """The cells that the model attacks: some schemes at the largest strength."""
         strongest = max(self.size.protein_deltas)
         return [cell for s in REWRITTEN if (cell := Cell(s, strongest)) in self.cells]
 
     def run(
         self, backbones: Sequence[Backbone], natural: Sequence[str], step: Callable[[str], None]
     ) -> Material:
-        """Design on all backbones; `step` hears of each."""
+        """Design on all backbones; `step` is called for each."""
         rows = []
         for backbone in backbones:
             name = f"{backbone.name}/{self.size}/seed {self.seed}"
@@ -122,7 +122,7 @@ class DesignStage:
     def _attack(
         self, redesigner: Redesigner, by_cell: dict[str, NDArray[np.int64]]
     ) -> dict[str, dict[str, list[str]]]:
-        """Write designs of a few keys anew with the model, all together."""
+        """Rewrite designs of a few keys with the model, all together."""
         names, keys = [cell.name for cell in self.attacked], self.size.rewritten_keys
         sequences = [ids for name in names for ids in by_cell[name][:keys]]
         found = {}
@@ -157,7 +157,7 @@ class DesignStage:
         for row in rows:
             for name, measures in row["quality"].items():
                 for measure, values in measures.items():
-                    # Backbones are the units: the keys of one have much in common.
+                    # Backbones are the units: designs on one backbone depend on each other.
                     quality.setdefault(name, {}).setdefault(measure, []).append(
                         float(np.mean(values))
                     )

@@ -1,7 +1,8 @@
 """The figures of `bench paper`: the same numbers give the same files.
 
-A scheme has one colour everywhere (Okabe and Ito's, which the colour-blind tell apart) and one
-marker; the paper's marks under our detector, and the second reading of Soft, are dashed.
+A scheme has the same colour and marker everywhere (colours by Okabe and Ito, which colour-blind
+readers can tell apart). The paper's marks under our detector, and the second reading of Soft, are
+dashed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _STYLES = {
     OURS: ("#D55E00", "*", "-"),
 }
 
-# What each figure shows.
+# The title of each figure.
 FIGURES = {
     "tradeoff": "Marks found against quality lost",
     "quality": "Marks found against other measures of quality",
@@ -55,26 +56,26 @@ FIGURES = {
 
 
 def has_figure(name: str, summary: Row) -> bool:
-    """Tell whether there is something to draw."""
-    if name == "quality":  # of texts chrF is like BLEU
+    """Tell whether a figure has something to draw."""
+    if name == "quality":  # for texts, chrF would look like BLEU
         return bool(summary["task"] == "protein")
     return name != "ablations" or bool(summary["ablation_m"] or summary["ablation_stay"])
 
 
 def draw_all(result: dict[str, Any], tasks: Sequence[str], folder: Path) -> list[Path]:
-    """Draw all figures of a result as PNG and SVG, where matplotlib is installed."""
+    """Draw all figures of a result as PNG and SVG, if matplotlib is installed."""
     if find_spec("matplotlib") is None:
         return []
     drawn = []
     for task in (task for task in tasks if task in result):
         for name, draw in _DRAWERS.items():
             if has_figure(name, result[task]):
-                drawn += _saved(draw, result[task], folder / f"paper-{task}-{name}")
+                drawn += _save(draw, result[task], folder / f"paper-{task}-{name}")
     return drawn
 
 
-def _saved(draw: Callable[[Row], Figure], summary: Row, path: Path) -> list[Path]:
-    """Write a figure twice; nothing in the files tells when."""
+def _save(draw: Callable[[Row], Figure], summary: Row, path: Path) -> list[Path]:
+    """Write a figure as PNG and SVG, without a date in the files."""
     files = []
     try:
         with _settings():
@@ -115,14 +116,14 @@ def _panels(count: int, width: float = 4.6) -> tuple[Figure, list[Axes]]:
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Put the names of the schemes beside all panels."""
+    """Put the names of the schemes to the right of all panels."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
 
 
 def _line(
     axes: Axes, judge: str, points: Sequence[tuple[float, Row]], intervals: bool = True
 ) -> None:
-    """Draw one detector, with the intervals of its rates unless they would hide each other."""
+    """Draw one detector, with the intervals of its rates if `intervals`."""
     colour, marker, dashes = _STYLES[judge]
     at = [place for place, _ in points]
     ours = judge == OURS
@@ -149,7 +150,7 @@ def _judges(rows: Sequence[Row]) -> list[str]:
 
 
 def _against(axes: Axes, summary: Row, measure: str) -> None:
-    """Draw what is found at a measured level against the loss of one measure."""
+    """Draw the share found at a measured level against the loss of one measure."""
     quality = {row["cell"]: row for row in summary["quality"]}
     for judge in _judges(summary["detection"]):
         points = [
@@ -160,7 +161,7 @@ def _against(axes: Axes, summary: Row, measure: str) -> None:
             for row in summary["detection"]
             if row["judge"] == judge
         ]
-        _line(axes, judge, points)  # in the order of strengths, which quality need not have
+        _line(axes, judge, points)  # in the order of strengths, not of quality
     axes.axvline(0.0, color="black", linewidth=0.8, linestyle=":")
     axes.set(xlabel=_LABELS.get(measure, f"{measure} lost"), ylim=(-3, 103))
 
@@ -184,7 +185,7 @@ def _tradeoff(summary: Row) -> Figure:
 
 
 def _quality(summary: Row) -> Figure:
-    """Draw the measures that the sampler does not know, which stand in for pLDDT."""
+    """Draw the measures that are independent of the sampler, instead of pLDDT."""
     some = [m for m in MEASURES[summary["task"]][1:] if f"{m} lost" in summary["quality"][0]]
     figure, panels = _panels(len(some))
     for axes, measure in zip(panels, some, strict=True):
@@ -197,7 +198,7 @@ def _quality(summary: Row) -> Figure:
 def _ablations(summary: Row) -> Figure:
     parts = [
         ("ablation_m", "value", "pattern length m"),
-        ("ablation_stay", "stay", "a11 (what stays with its key)"),
+        ("ablation_stay", "stay", "a11 (share that keeps its key)"),
     ]
     shown = [part for part in parts if summary[part[0]]]
     figure, panels = _panels(len(shown))
@@ -242,7 +243,7 @@ def _length(summary: Row) -> Figure:
 
 
 def _false_positives(summary: Row) -> Figure:
-    """Draw measured rates against nominal ones; none at all is not drawn."""
+    """Draw measured rates against nominal ones; rates of 0 are left out."""
     figure, panels = _panels(len(NULLS))
     for axes, what in zip(panels, NULLS, strict=True):
         rows = [row for row in summary["false_positives"] if row["what"] == what]
@@ -260,8 +261,7 @@ def _false_positives(summary: Row) -> Figure:
                 markersize=9 if row["judge"] == OURS else 5,
                 label=row["judge"],
             )
-            # Each key at the reported level, beside the keys of others: they differ far more than
-            # sequences do.
+            # Draw each key at the reported level, because keys differ far more than sequences do.
             by_key = [rate for rate in row["by_key"] if rate > 0]
             place = REPORTED * 10 ** (0.05 * (number - len(rows) / 2))
             axes.scatter([place] * len(by_key), by_key, s=5, color=colour, alpha=0.6, zorder=1)

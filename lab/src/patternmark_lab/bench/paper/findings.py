@@ -1,4 +1,4 @@
-"""What the numbers of `bench paper` say: what reproduces, who is ahead, whose p-values hold."""
+"""The findings in the numbers of `bench paper`: what reproduces, who is ahead, valid p-values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patternmark_lab.bench.paper.verdicts import NULLS
 
 Row = dict[str, Any]
 _NEARLY_ALL = 0.99
-# By what cells are said to be of equal quality, the first for all tables.
+# Measures of equal quality; the tables use the first one.
 MEASURES = {
     "protein": ("nll", "score, v_48_002", "score, v_48_030", "structure agreement"),
     "translation": ("BLEU", "chrF"),
@@ -29,40 +29,40 @@ _NAMES = {
 
 
 def key_of(level: float) -> str:
-    """Return how a result names a level."""
+    """Return the name of a level in a result."""
     return f"{level:g}"
 
 
 def name_of_measure(measure: str) -> str:
-    """Return what a reader calls a measure of quality."""
+    """Return the readable name of a measure of quality."""
     return _NAMES.get(measure, measure)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One rate of ours beside the paper's, as shares."""
+    """One of our rates and the paper's, as shares."""
 
     scheme: str
     delta: float
     level: float
     ours: float
-    n: int  # sequences of ours
+    n: int  # sequences behind our rate
     paper: float
-    difference: tuple[float, float, float]  # with its interval
+    difference: tuple[float, float, float]  # and its interval
 
     @property
     def agrees(self) -> bool:
-        """Whether chance explains the difference."""
+        """True if chance explains the difference."""
         _, low, high = self.difference
         return low <= 0.0 <= high
 
 
-# Another reading of one of the paper's schemes, compared with its numbers too.
+# Other readings of the paper's schemes, which are compared with its numbers too.
 READINGS = {"soft-by-step": "soft"}
 
 
 def agreements(summary: dict[str, Any]) -> list[Agreement]:
-    """Compare every rate that the paper reports too."""
+    """Compare every rate that the paper also reports."""
     found = []
     for row in summary["detection"]:
         name = READINGS.get(row["judge"], row["judge"])
@@ -89,11 +89,11 @@ class Tally:
     cells: int
     agree: int
     mean_difference: float  # at the reported level
-    most: float  # the largest one there
+    most: float  # the largest difference there
 
 
 def tallies(found: Sequence[Agreement]) -> list[Tally]:
-    """Return the tally of every scheme that the paper has."""
+    """Return the tally of every scheme of the paper."""
     result = []
     for scheme in dict.fromkeys(cell.scheme for cell in found):
         own = [cell for cell in found if cell.scheme == scheme]
@@ -104,11 +104,11 @@ def tallies(found: Sequence[Agreement]) -> list[Tally]:
     return result
 
 
-def claimed(summary: dict[str, Any], kind: str) -> tuple[int, list[Row]]:
+def compare_with_baselines(summary: dict[str, Any], kind: str) -> tuple[int, list[Row]]:
     """Compare the paper's scheme with its baselines at the same delta, as the paper does.
 
-    Return how many cells there are, and the rows of baselines that find more, beyond chance; `kind`
-    is "nominal" or "matched".
+    Return the number of cells, and the rows of baselines that find more, beyond chance; `kind` is
+    "nominal" or "matched".
     """
     rows = {(row["judge"], row["delta"]): row for row in summary["detection"]}
     baselines = [name for name in DETECTION[summary["task"]] if name != PUBLISHED]
@@ -133,7 +133,7 @@ def too_many(summary: dict[str, Any]) -> list[Row]:
 
 
 def false_alarms(summary: dict[str, Any]) -> set[str]:
-    """Return the detectors whose own p-value of 0.1 % is not true for what the model writes."""
+    """Return the detectors whose p-value is not valid at 0.1 % on the model's unmarked outputs."""
     return {
         row["judge"]
         for row in too_many(summary)
@@ -142,7 +142,7 @@ def false_alarms(summary: dict[str, Any]) -> set[str]:
 
 
 def against(rows: Sequence[Row], kind: str, ours: str = OURS) -> list[Row]:
-    """Compare what others find with what one detector does of the same.
+    """Compare the rates of other detectors with those of one detector (`ours`).
 
     Rows are of attacks or of windows, all at one delta; `kind` is "nominal" or "matched".
     """
@@ -160,23 +160,23 @@ def against(rows: Sequence[Row], kind: str, ours: str = OURS) -> list[Row]:
 
 
 def is_all(row: Row) -> bool:
-    """Tell whether both find nearly everything, so that there is nothing to be ahead in."""
+    """Tell whether both find nearly everything, so that neither can be ahead."""
     return bool(min(row["rate"]["rate"], row["ours"]["rate"]) >= _NEARLY_ALL)
 
 
 def gains(compared: Sequence[Row]) -> tuple[float, float, float] | None:
-    """Return the least, median and greatest gain of cells where we are ahead."""
+    """Return the smallest, median and largest gain of cells where we are ahead."""
     ahead = [row["difference"]["value"] for row in compared if row["verdict"] == AHEAD]
     return (min(ahead), median(ahead), max(ahead)) if ahead else None
 
 
 def num_unmarked(summary: dict[str, Any]) -> int:
-    """Return behind how many verdicts a measured threshold stands."""
+    """Return the number of unmarked verdicts behind a measured threshold."""
     return int(_unmarked(summary)["n"])
 
 
 def num_null_keys(summary: dict[str, Any]) -> int:
-    """Return how many keys gave them."""
+    """Return the number of keys that gave the unmarked verdicts."""
     return int(_unmarked(summary)["keys"])
 
 

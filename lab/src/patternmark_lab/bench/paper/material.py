@@ -1,4 +1,4 @@
-"""What the benchmark's models wrote, and what has no mark: all that verdicts are about."""
+"""The sequences that verdicts are about: marked, unmarked and natural ones."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Material:
     marked: dict[Cell, ByKey]
     unmarked: list[str]  # by the same model
     natural: list[str]
-    attacked: dict[tuple[str, float], dict[Cell, ByKey]]  # by attack and epsilon: made by models
+    attacked: dict[tuple[str, float], dict[Cell, ByKey]]  # by attack (with a model) and epsilon
     quality: dict[str, dict[str, list[float]]]  # by cell ("none": no mark) and measure
-    about: dict[str, Any] = field(default_factory=dict)  # what results say of it
+    about: dict[str, Any] = field(default_factory=dict)  # facts for the result
     tokenizer: Path | None = None  # None: proteins
 
     def alphabet(self) -> Alphabet:
@@ -38,7 +38,7 @@ class Material:
         return read_vocabulary(self.tokenizer).alphabet()
 
     def reader(self) -> Callable[[Sequence[str]], list[Any]]:
-        """Return what turns sequences into symbols, as a verifier does."""
+        """Return a function that turns sequences into symbols, as a verifier does."""
         if self.tokenizer is None:
             return _letters
         from patternmark.translation.bpe import TextCodec  # noqa: PLC0415
@@ -48,7 +48,7 @@ class Material:
 
 
 def devices_of(rows: Iterable[dict[str, Any]]) -> str:
-    """Name the devices on which kept rows were made: a run may go on elsewhere."""
+    """Name the devices on which kept rows were made; a run may continue on another device."""
     return " and ".join(sorted({row["device"] for row in rows}))
 
 

@@ -1,4 +1,4 @@
-"""Some schemes of `bench paper` measured again: their rows take the place of those before."""
+"""Replace the rows of some schemes in a result of `bench paper` by those of a later run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from patternmark_lab.bench.paper.run import LAYOUT, Setup
 
 _ENVIRONMENT = ("version", "python", "numpy", "machine")
 _BY_JUDGE = ("thresholds", "reached")
-# What tells one row of a table from another; each table has some of them.
+# The fields that identify a row of a table; each table has some of them.
 _IDENTITY = ("cell", "judge", "scheme", "what", "delta", "stay", "how", "value")
 
 
 def check_before(before: dict[str, Any], setup: Setup, tasks: Sequence[str]) -> None:
-    """Refuse a result whose rows could not stand beside those of this setup."""
+    """Refuse a result whose rows cannot be compared with those of this setup."""
     wanted = {"layout": LAYOUT, "size": setup.size, "seed": setup.seed}
     wanted |= {"amounts": json.loads(json.dumps(asdict(setup.amounts)))}
     for name, value in wanted.items():
         if before.get(name) != value:
             raise InputError(
-                f"it has {name} {before.get(name)}, this run has {value}: rows of both cannot be "
-                "compared; measure all schemes again"
+                f"it has {name} {before.get(name)}, but this run has {value}, so their rows cannot "
+                "be compared: measure all schemes again"
             )
     for task in tasks:
         if task not in before:
@@ -34,20 +34,20 @@ def check_before(before: dict[str, Any], setup: Setup, tasks: Sequence[str]) -> 
 
 
 def merge(before: dict[str, Any], rerun: dict[str, Any], schemes: Sequence[str]) -> dict[str, Any]:
-    """Return the result before with the rows of some schemes as the rerun measured them.
+    """Return an earlier result with the rows of some schemes replaced by those of a rerun.
 
-    Every task of the rerun says in `reruns` which schemes are of which run.
+    In every task of the rerun, `reruns` says which schemes are from which run.
     """
     environment = {name: rerun[name] for name in _ENVIRONMENT}
     tasks = {
-        name: _merged_task(before[name], summary, schemes, environment)
+        name: _merge_task(before[name], summary, schemes, environment)
         for name, summary in rerun.items()
         if isinstance(summary, dict) and "task" in summary
     }
     return before | tasks
 
 
-def _merged_task(
+def _merge_task(
     before: Row, rerun: Row, schemes: Sequence[str], environment: dict[str, str]
 ) -> Row:
     facts = {
@@ -57,20 +57,20 @@ def _merged_task(
     for name in sorted(facts - tables - {"device"}):
         if json.dumps(before[name]) != json.dumps(rerun[name]):
             raise InputError(
-                f"its {rerun['task']} rows were measured on other material ({name} differs): rows "
-                "of both cannot be compared; measure all schemes again"
+                f"its {rerun['task']} rows were measured on other material ({name} differs), so "
+                "the rows of both cannot be compared: measure all schemes again"
             )
     marks_of = dict(judges(rerun["task"], selectable(rerun["task"])))
     result = dict(before)
     for name in tables:
-        result[name] = _replaced(before[name], rerun[name], schemes, marks_of)
+        result[name] = _replace_rows(before[name], rerun[name], schemes, marks_of)
     for name in _BY_JUDGE:
         own = {judge: v for judge, v in rerun[name].items() if marks_of[judge] in schemes}
         result[name] = before[name] | own
     result["marks"] = before.get("marks", {}) | rerun["marks"]
     unmarked = next(row for row in rerun["quality"] if row["cell"] == NONE)
     result["reruns"] = [
-        *_others(before.get("reruns", ()), schemes),
+        *_remaining(before.get("reruns", ()), schemes),
         {
             "schemes": list(schemes),
             **environment,
@@ -85,16 +85,16 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(row, dict) for row in value)
 
 
-def _others(reruns: Sequence[Row], schemes: Sequence[str]) -> list[Row]:
-    """Return earlier reruns as far as their rows still stand."""
+def _remaining(reruns: Sequence[Row], schemes: Sequence[str]) -> list[Row]:
+    """Return earlier reruns whose rows are still in the result."""
     left = [run | {"schemes": [s for s in run["schemes"] if s not in schemes]} for run in reruns]
     return [run for run in left if run["schemes"]]
 
 
-def _replaced(
+def _replace_rows(
     before: Sequence[Row], rerun: Sequence[Row], schemes: Sequence[str], marks_of: dict[str, str]
 ) -> list[Row]:
-    """Return the rows before, in their order, with those of some schemes replaced."""
+    """Return the earlier rows in their order, with those of some schemes replaced."""
 
     def is_rerun(row: Row) -> bool:
         if "cell" in row:

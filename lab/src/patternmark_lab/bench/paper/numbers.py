@@ -1,12 +1,12 @@
 """Every number of the paper's tables, as printed: percent, pLDDT, BLEU and bits.
 
-The paper's ablations, over m and over a11, and its trade-offs are figures without numbers; of the
-first its text says which m does best.
+The paper's ablations over m and a11 and its trade-offs are figures without numbers. Its text says
+which m is best.
 """
 
 from __future__ import annotations
 
-FPRS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # at which TPRs are reported
+FPRS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # for which TPRs are reported
 EPSILONS = (0.0, 0.05, 0.1, 0.2, 0.3)  # of attacks, at an FPR of 0.1 %
 ROBUSTNESS_FPR = 1e-3
 BEST_PATTERN_LENGTH = {"protein": 5, "translation": 4}
@@ -15,7 +15,7 @@ UNMARKED_QUALITY = {"protein": 85.46, "translation": 32.85}  # pLDDT, BLEU
 
 Row = tuple[float, tuple[float, float, float, float, float]]  # quality, TPR at each FPR
 
-# Table 1 and its full version; Table 2 and its. By scheme and delta.
+# Tables 1 and 2, and their full versions, by scheme and delta.
 DETECTION: dict[str, dict[str, dict[float, Row]]] = {
     "protein": {
         "soft": {
@@ -79,8 +79,8 @@ DETECTION: dict[str, dict[str, dict[float, Row]]] = {
     },
 }
 
-# TPR at 0.1 % under random substitutions (proteins) and under paraphrasing (translation), at each
-# epsilon. By scheme and delta.
+# TPR at an FPR of 0.1 % after random substitutions (proteins) and paraphrasing (translation), at
+# each epsilon, by scheme and delta.
 ROBUSTNESS: dict[str, dict[str, dict[float, tuple[float, float, float, float, float]]]] = {
     "protein": {
         "soft": {1.5: (0.80, 0.54, 0.27, 0.13, 0.00)},
@@ -108,7 +108,7 @@ ROBUSTNESS: dict[str, dict[str, dict[float, tuple[float, float, float, float, fl
     },
 }
 
-# Entropies of 1-, 2- and 3-grams of proteins, in bits; marked with delta = 1.5.
+# Entropies of 1-, 2- and 3-grams of proteins in bits, marked with delta = 1.5.
 DIVERSITY_DELTA = 1.5
 DIVERSITY: dict[str, tuple[float, float, float]] = {
     "none": (4.091, 8.019, 11.830),

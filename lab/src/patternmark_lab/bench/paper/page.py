@@ -1,4 +1,4 @@
-"""The page of `patternmark bench paper`, made of its result alone."""
+"""The page of `patternmark bench paper`, made from its result alone."""
 
 from __future__ import annotations
 
@@ -38,35 +38,36 @@ _DIFFERENCES = {
         "**Proteins** (on {device}). The same weights ({model}), T = {temperature:g}, on "
         "{backbones} chains of the PoseBusters set, {chain_lengths[0]} to {chain_lengths[1]} "
         "residues long, {residues:,} in all, and {keys} keys, each of which marks a design on "
-        "every chain; the paper has 747 entries of 400 to 500 residues and says nothing of keys. "
-        "There is no pLDDT here, as ESMFold's weights do not come with the package (`patternmark "
-        "quality --plddt` takes them). What stands in for it: *likelihood lost*, the negative "
-        "log-likelihood per residue (nats) under the model that designs, above that of designs "
-        "without a mark; the same under other weights, which did not choose the letters; and the "
-        "share of residues whose predicted secondary structure is the backbone's."
+        "every chain. The paper has 747 entries of 400 to 500 residues and does not mention keys. "
+        "There is no pLDDT here, because ESMFold's weights are not in the package (`patternmark "
+        "quality --plddt` uses them). These measures replace it: *likelihood lost*, the negative "
+        "log-likelihood per residue (nats) under the design model, compared with designs without "
+        "a mark; the same under other weights, which did not choose the letters; and the share of "
+        "residues whose predicted secondary structure equals that of the backbone."
     ),
     "translation": (
         "**Translation** (on {device}). The package's own CMLM, German to English, on {texts} "
-        "paragraphs of Europarl cut to {tokens[0]} to {tokens[1]} tokens, {keys} keys taking "
-        "turns; the paper has a published Romanian-English checkpoint and 1,003 texts of news "
-        "crawl. Levels of BLEU and of detection are those of another model and other data: "
-        "compare schemes, not numbers. Its paraphrases are ChatGPT's, ours a round trip through "
-        "another language. BLEU `{bleu_signature}`."
+        "paragraphs of Europarl cut to {tokens[0]} to {tokens[1]} tokens, with {keys} keys in "
+        "turn. The paper has a published Romanian-English checkpoint and 1,003 texts of news "
+        "crawl. As model and data differ, compare schemes, and not the absolute numbers of BLEU "
+        "and of detection. The paper's paraphrases are from ChatGPT, ours are round trips through "
+        "another language. BLEU is `{bleu_signature}`."
     ),
 }
 
 _DATA = (
     f"`--data FOLDER` has `{STRUCTURES}/` (PDB or mmCIF files, or one .tar.xz of them), `{CHAINS}` "
-    f"(id, tab, sequence) and `{PARAGRAPHS}` (German, tab, English); a task needs its own alone."
+    f"(id, tab, sequence) and `{PARAGRAPHS}` (German, tab, English). A task needs only its own "
+    "files."
 )
 
 
 def to_markdown(result: dict[str, Any], beside: Path | None = None) -> str:
-    """Return the results page; `beside` is the folder that may hold results of other benchmarks."""
+    """Return the results page; `beside` is a folder that may hold results of other benchmarks."""
     if result.get("layout") != LAYOUT:
         raise InputError(
-            f"a result of patternmark {result.get('version', '?')} that this version cannot read: "
-            "make its page with that one, or measure anew"
+            f"this version cannot read a result of patternmark {result.get('version', '?')}: make "
+            "its page with that version, or measure again"
         )
     found = [result[task] for task in TASKS if task in result]
     lines = [*_introduction(result, found), *in_short(found), *_how_it_differs(found)]
@@ -79,35 +80,36 @@ def to_markdown(result: dict[str, Any], beside: Path | None = None) -> str:
 def _introduction(result: dict[str, Any], found: list[Row]) -> list[str]:
     task = f" --task {found[0]['task']}" if len(found) == 1 else ""
     small = (
-        ["", "**This is a run of size smoke: it shows that everything works, and nothing else.**"]
+        ["", "**This is a run of size smoke, which only shows that everything works.**"]
         if result["size"] == "smoke"
         else []
     )
     missing = [name for name in TASKS if name not in result]
     left_out = ["", f"Not measured: {', '.join(missing)}."] if missing else []
-    # What a reader must know of older rows stands in the result.
+    # The result may have a note that readers of older rows must know.
     left_out += ["", f"**{result['note']}**"] if "note" in result else []
     return [
         "# The paper's tables and figures, rerun",
         "",
         f"Made by `patternmark bench paper --data FOLDER --size {result['size']}{task} "
         f"-o docs/results` with patternmark {result['version']}, Python {result['python']}, numpy "
-        f"{result['numpy']}, seed {result['seed']}; by `patternmark bench page paper.json` from "
-        "`paper.json` alone. Schemes are described in [schemes.md](../schemes.md), attacks in "
-        "[attacks.md](../attacks.md), quality in [quality.md](../quality.md).",
+        f"{result['numpy']}, seed {result['seed']}. `patternmark bench page paper.json` makes this "
+        "page again from `paper.json` alone. Schemes are described in "
+        "[schemes.md](../schemes.md), attacks in [attacks.md](../attacks.md), and quality in "
+        "[quality.md](../quality.md).",
         *_measured_again(result, found),
         *small,
         *left_out,
         *_without_rows(found),
         "",
-        "Rates are percent, with the wider of two 95 % intervals: exact over sequences, and over "
-        "keys (Student's t), which differ more than sequences do. Behind a slash stands the "
-        "paper's own number.",
+        "Rates are percentages, with the wider of two 95 % intervals: the exact one over "
+        "sequences, or the one over keys (Student's t), which differ more than sequences do. The "
+        "number after a slash is the paper's own.",
     ]
 
 
 def _without_rows(found: list[Row]) -> list[str]:
-    """Name the schemes that this version has and this result does not."""
+    """Name the schemes of this version that are missing in the result."""
     lines = []
     for summary in found:
         task = summary["task"]
@@ -117,16 +119,16 @@ def _without_rows(found: list[Row]) -> list[str]:
             slow = [f"`{name}`" for name in missing if name in ON_REQUEST[task]]
             lines += [
                 "",
-                f"{TITLES[task]}: there are no rows of "
+                f"{TITLES[task]}: these schemes were not measured: "
                 + ", ".join(f"`{name}`" for name in missing)
-                + (f"; {', '.join(slow)} only where `--schemes` asks for it" if slow else "")
-                + " ([what they are](../schemes.md)).",
+                + (f"; {', '.join(slow)} is measured only with `--schemes`" if slow else "")
+                + " ([descriptions](../schemes.md)).",
             ]
     return lines
 
 
 def _measured_again(result: dict[str, Any], found: list[Row]) -> list[str]:
-    """Say which rows are of a later run than all others."""
+    """Say which rows are from a later run than the others."""
     lines = []
     for summary in found:
         measure = MEASURES[summary["task"]][0]
@@ -136,16 +138,16 @@ def _measured_again(result: dict[str, Any], found: list[Row]) -> list[str]:
             named = ", ".join(f"`{name}`" for name in run["schemes"])
             lines += [
                 "",
-                f"**{TITLES[summary['task']]}: rows and curves of {named} are of a later run**"
+                f"**{TITLES[summary['task']]}: rows and curves of {named} are from a later run**"
                 + (f" (marks: {', '.join(marks)})" if marks else "")
                 + f", by `patternmark bench paper --data FOLDER --size {result['size']} --task "
                 f"{summary['task']} --schemes {','.join(run['schemes'])} --into "
                 f"docs/results/paper.json` with patternmark {run['version']}, Python "
-                f"{run['python']}, numpy {run['numpy']}, on {run['device']}; all others are of "
+                f"{run['python']}, numpy {run['numpy']}, on {run['device']}. All others are from "
                 "the run above. Inputs, keys, seeds, attacks and numbers of verdicts are the same. "
-                "What a mark loses is measured against unmarked outputs of its own run: their "
-                f"{name_of_measure(measure)} ({measure}) is {run['unmarked'][measure]:.4f}, in the "
-                f"run above {first:.4f}.",
+                "The loss of a mark is measured relative to unmarked outputs of the same run: "
+                f"their {name_of_measure(measure)} ({measure}) is {run['unmarked'][measure]:.4f}, "
+                f"and {first:.4f} in the run above.",
             ]
     return lines
 
@@ -165,11 +167,11 @@ def _figure(name: str, summary: Row) -> list[str]:
 
 
 def _task(summary: Row) -> list[str]:
-    """Return all tables of a task; what was not measured is left out."""
+    """Return all tables of a task, without those that were not measured."""
     task, level = summary["task"], tables.level_name(REPORTED)
     number = {"protein": "1", "translation": "2"}[task]
     starred = (
-        [f"\\* more false positives than {level} at its own p-value: see below.", ""]
+        [f"\\* has more false positives than {level} at its own p-value: see below.", ""]
         if false_alarms(summary)
         else []
     )
@@ -185,19 +187,19 @@ def _task(summary: Row) -> list[str]:
         *_section(
             "At equal measured false positive rates",
             [
-                f"Thresholds are measured on {num_unmarked(summary):,} verdicts, of "
-                f"{num_null_keys(summary)} keys on all that the model wrote without a mark, "
-                "together. Intervals take in how well they are known, by drawing keys anew.",
+                f"Thresholds are measured on {num_unmarked(summary):,} verdicts of "
+                f"{num_null_keys(summary)} keys on all unmarked outputs of the model together. "
+                "Intervals include the uncertainty of thresholds, by resampling keys.",
                 "",
-                *tables.matched(summary),
+                *tables.matched_rates(summary),
             ],
         ),
         *_section(
             f"At equal quality and a measured {level}",
             [
-                "Ours is the most that `default` finds at no greater loss, read between two of its "
-                "strengths on the normal scale. *Points*: ours less theirs; their interval takes "
-                "in how well the other's loss is known.",
+                "Ours is the largest rate of `default` at no larger loss, interpolated between two "
+                "of its strengths on the normal scale. *Points* are our rate minus theirs; the "
+                "interval includes the uncertainty of their loss.",
                 "",
                 *tables.equal_quality(summary),
             ],
@@ -209,9 +211,9 @@ def _task(summary: Row) -> list[str]:
         *_section(
             f"Length needed to find 95 % at a nominal {level}",
             [
-                "Windows from anywhere in a sequence, or all of one that is shorter; between two "
-                "lengths the rate is read from a line. The longer a window, the nearer it may lie "
-                "to the beginning, where schedules start.",
+                "Windows are cut from anywhere in a sequence; a shorter sequence is used whole. "
+                "Rates are interpolated linearly between two lengths. Longer windows are more "
+                "often near the start of the sequence, where schedules start.",
                 "",
                 *tables.lengths(summary),
                 *_figure("length", summary),
@@ -220,9 +222,9 @@ def _task(summary: Row) -> list[str]:
         *_section(
             "False positives",
             [
-                "Measured rate, its interval; and that of the key with most. In bold where the "
-                "whole interval is above the nominal rate. *Unmarked*: what the model writes "
-                "without a mark; *natural*: "
+                "Each cell has the measured rate with its interval, and the rate of the key with "
+                "the most false positives. In bold cells the whole interval is above the nominal "
+                "rate. *Unmarked* are the model's outputs without a mark; *natural* are "
                 + ("chains of the PDB." if task == "protein" else "the references."),
                 "",
                 *tables.false_positives(summary),
@@ -244,7 +246,7 @@ def _robustness(summary: Row) -> list[str]:
     lines = []
     if attack in measured:
         lines += _section(
-            f"Attacks: {attack}, as the paper's, at a nominal {level}", tables.paper_attack(summary)
+            f"The paper's attack, {attack}, at a nominal {level}", tables.paper_attack(summary)
         )
     others = tables.other_attacks(summary, by_model=False)
     lines += _section(f"Other attacks, at a measured {level}", others)
@@ -254,16 +256,19 @@ def _robustness(summary: Row) -> list[str]:
     )
     missing = [name for name in (attack, *ATTACKS[task]) if name not in measured]
     if missing:
-        lines += ["", f"Not measured, as what they need was not installed: {', '.join(missing)}."]
+        lines += [
+            "",
+            f"Not measured, because packages for them were missing: {', '.join(missing)}.",
+        ]
     return lines
 
 
 def _diversity(summary: Row) -> list[str]:
     if "diversity" not in summary:
         return []
-    said = "Bits, with jackknife intervals; entropies grow with the number of residues."
+    text = "In bits, with jackknife intervals. Entropies grow with the number of residues."
     strongest = max(row["delta"] for row in summary["detection"])
-    return _section(f"Diversity at delta {strongest:g}", [said, "", *tables.diversity(summary)])
+    return _section(f"Diversity at delta {strongest:g}", [text, "", *tables.diversity(summary)])
 
 
 def _ablations(summary: Row) -> list[str]:
@@ -274,9 +279,9 @@ def _ablations(summary: Row) -> list[str]:
         best = max(by_length, key=lambda row: row["nominal"][f"{REPORTED:g}"]["rate"])
         delta = f"delta {best['delta']:g}"
         lines += [
-            f"`{PUBLISHED}` with other pattern lengths m, {delta}. Best at "
-            f"{tables.level_name(REPORTED)}: m = {best['value']:g}; the paper's best is "
-            f"{BEST_PATTERN_LENGTH[task]}.",
+            f"`{PUBLISHED}` with other pattern lengths m, {delta}. At "
+            f"{tables.level_name(REPORTED)} m = {best['value']:g} is best; in the paper "
+            f"{BEST_PATTERN_LENGTH[task]} is best.",
             "",
             *tables.ablation(by_length, "m", lambda row: float(row["value"])),
         ]
@@ -284,8 +289,8 @@ def _ablations(summary: Row) -> list[str]:
     if by_stay:
         lines += [
             "",
-            f"With other transition matrices, delta {by_stay[0]['delta']:g}; the paper shows that "
-            "a11 does not change quality, and takes 0.",
+            f"With other transition matrices, delta {by_stay[0]['delta']:g}. The paper shows that "
+            "a11 does not change quality, and uses 0.",
             "",
             *tables.ablation(by_stay, "a11", lambda row: float(row["stay"])),
             "",
@@ -304,13 +309,13 @@ def _secrecy(beside: Path | None) -> list[str]:
         found = json.loads(file.read_text(encoding="utf-8"))
         rows = tables.secrecy(found)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file}: is no result of `bench secrecy`: {error!r}") from None
+        raise InputError(f"{file}: is not a result of `bench secrecy`: {error!r}") from None
     return [
         "",
         "## Secrecy",
         "",
-        "What marked proteins of one key teach an attacker who knows everything else (delta 1; "
-        "[the whole of it](secrecy.md)):",
+        "What an attacker who knows everything but the key can do after seeing marked proteins of "
+        "one key (delta 1; [all results](secrecy.md)):",
         "",
         *rows,
     ]

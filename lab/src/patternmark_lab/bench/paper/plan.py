@@ -1,4 +1,4 @@
-"""What `patternmark bench paper` makes and judges, at each size."""
+"""The schemes, strengths and amounts of `patternmark bench paper`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ REPORTED = 1e-3
 NONE = "none"  # the cell without a mark
 BASELINES = ("soft", "soft-by-step", "unigram", "multikey")
 PEERS = ("tango", "eth", "dmark", "lr-dwm")
-# Text alone: UMR shifts a law that ProteinMPNN does not show before a residue is decoded.
+# Only for text: UMR needs probabilities that ProteinMPNN does not give before it decodes a residue.
 RIVALS = ("umr",)
-# Measured only where --schemes names them: 2^delta candidates for every token take many times as
-# long as other marks.
+# Measured only if --schemes names them: 2^delta candidates for every token make them much slower
+# than other marks.
 ON_REQUEST = {"protein": (), "translation": ("denmark-lexical",)}
 OURS = "default"
-OURS_LIKELIEST = "default-likeliest"  # in text, where `default` chooses among candidates
+OURS_LIKELIEST = "default-likeliest"  # only for text, where `default` chooses among candidates
 PUBLISHED = "pattern-mark"
-# The paper's marks, which a second detector judges too.
+# Schemes whose marks other detectors judge too.
 JUDGED_TOO = {PUBLISHED: ("pattern-auto",)}
 PROTEIN_SCHEMES = (*BASELINES, *PEERS, PUBLISHED, OURS)
-# Mask-Predict settles many tokens a step: there is no step before.
+# Without soft-by-step, which needs one token per step: Mask-Predict settles many.
 TEXT_SCHEMES = (
     *(name for name in PROTEIN_SCHEMES if name not in ("soft-by-step", PUBLISHED, OURS)),
     *RIVALS,
@@ -56,18 +56,18 @@ PAPER_ATTACK = {"protein": "substitute", "translation": "round-trip"}
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """The amounts of work."""
 
     backbones: int
     keys: int  # that mark
-    null_keys: int  # that judge what has no mark, the first ones among them
+    null_keys: int  # that judge unmarked sequences, including those that mark
     natural: int  # natural sequences that all keys judge
     protein_deltas: tuple[float, ...]
     texts: int
     text_keys: int
     text_deltas: tuple[float, ...]
     round_trips: int  # texts of a scheme that are paraphrased
-    rewritten_keys: int  # whose designs the model itself writes anew
+    rewritten_keys: int  # whose designs the model itself rewrites
     epsilons: tuple[float, ...] = EPSILONS
     stays: tuple[float, ...] = STAYS
 
@@ -76,7 +76,7 @@ class Size:
         return self.protein_deltas if task == "protein" else self.text_deltas
 
     def judging_keys(self, task: str) -> int:
-        """Return how many keys of a scheme judge: those that mark, and more."""
+        """Return the number of keys of a scheme that judge: those that mark, and more."""
         return max(self.null_keys, self.keys if task == "protein" else self.text_keys)
 
 
@@ -89,7 +89,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A scheme at a strength; `stay` is a11 where the paper's chain has another matrix."""
+    """A scheme at a strength; `stay` is a11, not 0 if the paper's chain has another matrix."""
 
     scheme: str
     delta: float
@@ -97,7 +97,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What the cell is called where results are kept."""
+        """The name of the cell in results."""
         return f"{self.scheme}/{self.delta:g}" + (f"/stay {self.stay:g}" if self.stay else "")
 
     def of_key(self, number: int, seed: int, alphabet: Alphabet) -> Scheme:
@@ -107,7 +107,7 @@ class Cell:
 
 
 def secret_of(number: int, seed: int) -> Secret:
-    """Return a key's secret, the same in every run."""
+    """Return the secret of a key, which is the same in every run."""
     return Secret(sha256(f"bench paper {seed} {number}".encode()).digest())
 
 
@@ -118,7 +118,7 @@ def schemes_of(task: str, only: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def selectable(task: str) -> tuple[str, ...]:
-    """Return all schemes of a task, those on request among them."""
+    """Return all schemes of a task, including those on request."""
     return (*schemes_of(task), *ON_REQUEST[task])
 
 
@@ -132,7 +132,7 @@ def judges(task: str, only: Sequence[str] = ()) -> list[tuple[str, str]]:
 
 
 def num_steps(tasks: Sequence[str], size: Size, only: Sequence[str] = ()) -> int:
-    """Return how many steps a run reports, if there are as many backbones as wanted."""
+    """Return the number of steps that a run reports if there are enough backbones."""
     made = {
         "protein": size.backbones,
         "translation": 1 + size.text_keys * len(cells("translation", size, only)),

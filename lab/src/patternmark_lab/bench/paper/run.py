@@ -1,4 +1,4 @@
-"""`patternmark bench paper`: make, judge, sum up; what is finished is kept and gone on from."""
+"""`patternmark bench paper`: generate, judge, sum up; finished work is kept for a later run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from patternmark.io.kept import Kept
 from patternmark.io.structures import find_structures
 from patternmark.models.weights import file_sha256
 from patternmark.quality.diversity import entropies
-from patternmark_lab.bench.detectors import reported
+from patternmark_lab.bench.detectors import reported_backbones
 from patternmark_lab.bench.paper.material import Material
 from patternmark_lab.bench.paper.plan import NONE, SIZES, Size
 from patternmark_lab.bench.paper.summary import summarise
@@ -31,7 +31,7 @@ from patternmark_lab.schemes.pattern import ByKey
 TASKS = ("protein", "translation")
 STRUCTURES, CHAINS = "structures", "proteins/pdb_chains_seq_dssp.tsv.xz"
 PARAGRAPHS = "parallel/europarl.de-en.longtest.tsv.xz"
-LAYOUT = 1  # of the result: pages are made of this one
+LAYOUT = 1  # version of the result's format, from which pages can be made
 _VERSION_FILE = "version.txt"
 
 Step = Callable[[str], None]
@@ -39,7 +39,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Setup:
-    """Where data comes from and finished work goes, and on what it is done."""
+    """The settings of a run: folders, size, device, models and schemes."""
 
     data: Path
     work: Path
@@ -49,14 +49,14 @@ class Setup:
     seed: int = 1
     model: str = "v_48_020"
     other_models: tuple[str, ...] = ("v_48_002", "v_48_030")
-    residues: tuple[int, int] = (SHORTEST, LONGEST)  # of chains, both ends
-    schemes: tuple[str, ...] = ()  # that mark and are judged; empty: all of a task
+    residues: tuple[int, int] = (SHORTEST, LONGEST)  # shortest and longest chain
+    schemes: tuple[str, ...] = ()  # to measure; empty: all of a task
 
     @property
     def amounts(self) -> Size:
-        """How much is made and judged."""
+        """The amounts of work at this size."""
         if self.size not in SIZES:
-            raise ParameterError(f"--size is one of {', '.join(SIZES)}, not {self.size!r}")
+            raise ParameterError(f"--size must be one of {', '.join(SIZES)}, not {self.size!r}")
         return SIZES[self.size]
 
     def kept(self, stage: str) -> Kept:
@@ -68,8 +68,8 @@ class Setup:
         path = self.data / name
         if not path.exists():
             raise InputError(
-                f"{path}: not there: --data is the folder with structures/, proteins/ and "
-                "parallel/, as docs/results/paper.md describes them"
+                f"{path}: does not exist: --data must be the folder with structures/, proteins/ "
+                "and parallel/ that docs/results/paper.md describes"
             )
         return path
 
@@ -78,7 +78,7 @@ _NEEDED = {"protein": (STRUCTURES, CHAINS), "translation": (PARAGRAPHS,)}
 
 
 def check_data(setup: Setup, tasks: tuple[str, ...]) -> None:
-    """Name what is missing: a run of hours must not find out late."""
+    """Raise an error if data is missing, so that a long run does not fail late."""
     for name in (name for task in tasks for name in _NEEDED[task]):
         setup.file(name)
 
@@ -86,7 +86,7 @@ def check_data(setup: Setup, tasks: tuple[str, ...]) -> None:
 def run_paper_benchmark(
     setup: Setup, tasks: tuple[str, ...] = TASKS, step: Step = lambda what: None
 ) -> dict[str, Any]:
-    """Return all numbers; `step` hears of every part that is done."""
+    """Return all numbers; `step` is called for every finished part."""
     check_data(setup, tasks)
     check_work_folder(setup.work)
     for task in tasks:
@@ -117,7 +117,7 @@ def run_paper_benchmark(
 
 
 def _marks(material: Material, seed: int) -> dict[str, str]:
-    """Return name and sizes of the marks of every scheme that has keys of this package."""
+    """Return the signature of every scheme that has keys of this package."""
     made = {cell.scheme: cell for cell in material.marked if not cell.stay}
     alphabet = material.alphabet()
     found = {name: cell.of_key(0, seed, alphabet) for name, cell in made.items()}
@@ -129,7 +129,7 @@ def _marks(material: Material, seed: int) -> dict[str, str]:
 
 
 def check_work_folder(folder: Path) -> None:
-    """Make the folder; refuse work of another version, which was made otherwise, and leave it."""
+    """Make the folder; refuse one with work of another version, without changing it."""
     file = folder / _VERSION_FILE
     make_folder(folder)
     try:
@@ -138,16 +138,16 @@ def check_work_folder(folder: Path) -> None:
         raise InputError(f"{file}: cannot be read: {error}") from None
     if found == __version__:
         write_text(file, f"{__version__}\n")
-        write_text(folder / ".gitignore", "*\n")  # nothing here is for a repository
+        write_text(folder / ".gitignore", "*\n")  # finished work does not belong in a repository
     if found != __version__:
         raise InputError(
-            f"{folder}: holds work of patternmark {found}, this is {__version__}: choose another "
-            "--work; nothing in it was touched"
+            f"{folder}: holds work of patternmark {found}, but this is {__version__}: choose "
+            "another --work; nothing in it was changed"
         )
 
 
 def check_inputs(setup: Setup, task: str) -> None:
-    """Refuse work that was done on other data: it would be taken for that of this."""
+    """Refuse work that was done on other data, which would be mixed with that of this run."""
     digest = sha256()
     for name in _NEEDED[task]:
         path = setup.file(name)
@@ -158,7 +158,7 @@ def check_inputs(setup: Setup, task: str) -> None:
     if before != found:
         raise InputError(
             f"{setup.work}: holds work on other {task} data than {setup.data}: choose another "
-            "--work; nothing in it was touched"
+            "--work; nothing in it was changed"
         )
     write_text(kept, f"{found}\n")
 
@@ -171,13 +171,13 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
     weights, *others = (weights_file(name) for name in (setup.model, *setup.other_models))
     natural = natural_chains(setup.file(CHAINS), size.natural, setup.seed, setup.residues)
     chains = suitable_chains(_structures(setup), None, *setup.residues)
-    # Detectors were fitted on every third chain: what is reported leaves these out.
-    backbones = reported(chains)[: size.backbones]
+    # Detectors were fitted on every third chain, so these are left out.
+    backbones = reported_backbones(chains)[: size.backbones]
     if not backbones:
         shortest, longest = setup.residues
         raise InputError(
-            f"{setup.data / STRUCTURES}: {len(chains)} structures with a chain of {shortest} to "
-            f"{longest} residues, of which every third is left out: give more"
+            f"{setup.data / STRUCTURES}: holds {len(chains)} structures with a chain of "
+            f"{shortest} to {longest} residues, and every third is left out: add more"
         )
     kept = setup.kept("designs")
     stage = DesignStage(weights, others, size, setup.seed, setup.device, kept, setup.schemes)
@@ -195,7 +195,7 @@ def _proteins(setup: Setup, step: Step) -> tuple[Any, dict[str, Any]]:
 
 
 def _structures(setup: Setup) -> list[Path]:
-    """Return the structure files of the data folder, of its archive if it has one."""
+    """Return the structure files of the data folder, or of its archive if it has one."""
     folder = setup.file(STRUCTURES)
     archive = next(iter(sorted(folder.glob("*.tar.xz"))), None)
     if archive is None:
@@ -228,7 +228,7 @@ def natural_chains(
         raise InputError(f"{file}: cannot be read: {error}") from None
     if len(found) < number:
         raise InputError(
-            f"{file}: has {len(found)} chains of {shortest} to {longest} residues, "
+            f"{file}: has {len(found)} chains of {shortest} to {longest} residues, but "
             f"{number} are needed"
         )
     order = np.random.default_rng(seed).permutation(len(found))

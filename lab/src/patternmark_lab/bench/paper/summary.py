@@ -1,4 +1,4 @@
-"""From verdicts to numbers: rates with their intervals, at nominal and at measured thresholds."""
+"""Turn verdicts into rates with intervals, at nominal and at measured thresholds."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from patternmark_lab.bench.paper.plan import (
 from patternmark_lab.bench.paper.verdicts import NULLS, Label, Verdicts
 
 Arrays = Sequence[NDArray[np.float64]]  # an array for each key
-_WANTED = 0.95
-_DRAWS = 200  # of keys, for how well a threshold is known
+_WANTED = 0.95  # share of windows found
+_DRAWS = 200  # resamples of keys, for the uncertainty of a threshold
 _NORMAL = NormalDist()
 _LESS_IS_BETTER = ("nll", "score")  # negative log-likelihoods
 
@@ -64,16 +64,16 @@ def summarise(material: Material, verdicts: dict[str, Verdicts]) -> dict[str, An
 
 
 def _ablated(row: dict[str, Any], rows: Iterable[dict[str, Any]]) -> bool:
-    """Whether a row has another transition matrix, or is the paper's at the same strength."""
+    """Tell whether a row has another transition matrix, or is the paper's at the same strength."""
     deltas = {other["delta"] for other in rows if other["stay"]}
     return row["judge"] == PUBLISHED and row["delta"] in deltas
 
 
 def _thresholds(found: Verdicts) -> dict[str, NDArray[np.float64]]:
-    """Return the scores that so many unmarked sequences of the model exceed, all keys together.
+    """Return for each level the score that this share of unmarked outputs exceeds.
 
-    Where there are too few of them to tell, the largest score is the threshold. Behind that of all
-    keys stand those of keys drawn anew: they say how well it is known.
+    If there are too few outputs, it is the largest score. The first value is for all keys together;
+    the others are for resampled keys and show its uncertainty.
     """
     by_key = found.score[Label(NULLS[0])]
     rng = np.random.default_rng(0)
@@ -84,7 +84,7 @@ def _thresholds(found: Verdicts) -> dict[str, NDArray[np.float64]]:
 
 
 def _reached(found: Verdicts, thresholds: dict[str, float]) -> dict[str, float]:
-    """Return how many unmarked sequences are above each threshold: fewer where scores are equal."""
+    """Return the share of unmarked sequences above each threshold; equal scores make it smaller."""
     scores = np.concatenate(found.score[Label(NULLS[0])])
     return {level: float((scores > score).mean()) for level, score in thresholds.items()}
 
@@ -114,13 +114,13 @@ def _cell_rows(
 
 
 def _rates(values: Arrays, threshold: float, sign: int) -> dict[str, Any]:
-    """Return how many are found: p at most, or score above the threshold."""
+    """Return the rate found: p at most the threshold (sign -1), or score above it (sign 1)."""
     hits = [v <= threshold if sign < 0 else v > threshold for v in values]
     return rate_of(hits)
 
 
 def _over_thresholds(values: Arrays, thresholds: NDArray[np.float64]) -> dict[str, float]:
-    """Return between which rates other keys' thresholds would lead."""
+    """Return the interval of the rate that the uncertainty of the threshold gives."""
     scores = np.sort(np.concatenate(values))
     rates = 1.0 - np.searchsorted(scores, thresholds, side="right") / len(scores)
     low, high = np.quantile(rates, [0.025, 0.975])
@@ -130,7 +130,7 @@ def _over_thresholds(values: Arrays, thresholds: NDArray[np.float64]) -> dict[st
 def rate_of(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
     """Return a rate, its exact interval over sequences, and that of the mean over keys.
 
-    Keys differ more than sequences do: the second interval says what another set of keys may give.
+    Keys differ more than sequences do; the second interval is for another set of keys.
     """
     together = np.concatenate(hits)
     low, high = rate_interval(int(together.sum()), len(together))
@@ -151,22 +151,22 @@ def rate_of(hits: Sequence[NDArray[np.bool_]]) -> dict[str, Any]:
 
 
 def _mean(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Return a mean with its interval by Student's t, as there are few; one value has none."""
+    """Return a mean with its interval by Student's t; a single value has no interval."""
     found = mean_interval(values)
     ends = {"low": None, "high": None} if found["n"] < 2 else {}
     return {name: found[name] for name in ("mean", "low", "high", "n")} | ends
 
 
 def _of_resamples(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Return what all texts give, with the interval of their resamples, which follow."""
+    """Return the first value, of all texts, with the interval of the others, of resamples."""
     low, high = np.quantile(values[1:], [0.025, 0.975])
     return {"mean": float(values[0]), "low": float(low), "high": float(high)}
 
 
 def span(rate: dict[str, Any]) -> tuple[float, float]:
-    """Return the interval of a rate that reaches further, over sequences or over keys.
+    """Return the wider interval of a rate, over sequences or over keys.
 
-    Where the threshold was measured, how well that is known comes on top, as squares.
+    If the threshold was measured, its uncertainty is added as squares.
     """
     share, low, high = rate["rate"], rate["low"], rate["high"]
     if rate["keys_low"] is not None:
@@ -181,9 +181,9 @@ def span(rate: dict[str, Any]) -> tuple[float, float]:
 def difference(
     one: float, one_span: tuple[float, float], other: float, other_span: tuple[float, float]
 ) -> tuple[float, float, float]:
-    """Return one rate less the other, with the interval that theirs make.
+    """Return one rate minus the other, with the interval that follows from theirs.
 
-    The distances to the ends of the two intervals that matter are added as squares.
+    The distances to the relevant ends of the two intervals are added as squares.
 
     >>> [round(x, 3) for x in difference(0.5, (0.4, 0.6), 0.5, (0.4, 0.6))]
     [0.0, -0.141, 0.141]
@@ -206,7 +206,7 @@ def _null_rows(judge: str, found: Verdicts) -> Iterable[dict[str, Any]]:
 
 
 def _quality(material: Material) -> list[dict[str, Any]]:
-    """Return quality measures of every cell, and what was lost against no mark."""
+    """Return quality measures of every cell, and the losses compared with no mark."""
     rows = []
     for name, measures in material.quality.items():
         row: dict[str, Any] = {"cell": name}
@@ -222,7 +222,7 @@ def _quality(material: Material) -> list[dict[str, Any]]:
 
 
 def length_needed(rows: Sequence[dict[str, Any]], judge: str, delta: float) -> float | None:
-    """Return the length at which so many windows are found, read between two measured ones."""
+    """Return the length at which 95 % of windows are found, interpolated, or None."""
     own = sorted(
         (row["value"], row["nominal"][f"{REPORTED:g}"]["rate"])
         for row in rows
@@ -234,45 +234,44 @@ def length_needed(rows: Sequence[dict[str, Any]], judge: str, delta: float) -> f
     return float(own[0][0]) if own and own[0][1] >= _WANTED else None
 
 
-AHEAD, LEVEL, BEHIND = "ahead", "not told apart", "behind"
+AHEAD, LEVEL, BEHIND = "ahead", "no clear difference", "behind"
 
 
 def verdict_of(low: float, high: float) -> str:
-    """Return where we are by the interval of how much more we find."""
+    """Return the verdict on the interval of the difference of rates, ours minus theirs."""
     return AHEAD if low > 0.0 else BEHIND if high < 0.0 else LEVEL
 
 
 def at_equal_quality(
     summary: dict[str, Any], measure: str, level: float = REPORTED, ours: str = OURS
 ) -> list[dict[str, Any]]:
-    """Compare each cell with our default where that loses as much quality, at a measured rate.
+    """Compare each cell with our default at an equal loss of quality, at a measured rate.
 
-    Every detector has its cells, the paper's marks two: ours on the paper's marks is another too.
-
-    Ours is the most that we find at no greater loss, read between two of our strengths, of which
-    no mark is one. It is read on the normal scale: there a rate grows ever more slowly with what a
-    mark costs, so that a straight line promises too little rather than too much. Beyond the
-    strongest it is that one's. Intervals take in how well the other's loss is known. A verdict
-    needs a difference whose interval leaves 0 out.
+    Every detector has its own cells; our detector on the paper's marks counts as another detector.
+    Our rate is the largest at no larger loss, interpolated between two of our strengths ("no mark"
+    is one of them). Interpolation is on the normal scale, where rates grow more and more slowly
+    with the loss, so that a straight line gives too little rather than too much. Beyond our largest
+    strength, our rate is the rate there. Intervals include the uncertainty of the other's loss. We
+    are ahead or behind only if the interval of the difference does not contain 0.
     """
     lost = {row["cell"]: row[f"{measure} lost"] for row in summary["quality"]}
     points = [(lost[Cell(row["scheme"], row["delta"]).name], row) for row in summary["detection"]]
     matched = f"{level:g}"
     own = [(cost["mean"], row["matched"][matched]) for cost, row in points if row["judge"] == ours]
     return [
-        _compared(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *own])
+        _compare(cost, row, row["matched"][matched], [(0.0, _no_mark(level)), *own])
         for cost, row in points
         if row["judge"] not in (OURS, OURS_LIKELIEST)
     ]
 
 
 def _no_mark(level: float) -> dict[str, Any]:
-    """Return what is found without a mark, at no loss."""
+    """Return the rate without a mark, which has no loss."""
     ends = {"low": level, "high": level, "keys_low": None, "keys_high": None}
     return {"rate": level, "n": round(1.0 / level)} | ends
 
 
-def _compared(
+def _compare(
     cost: dict[str, Any],
     row: dict[str, Any],
     rate: dict[str, Any],
@@ -281,8 +280,8 @@ def _compared(
     curve = sorted(ours, key=lambda point: point[0])
     costs = [place for place, _ in curve]
     shares = np.array([(own["rate"], *span(own)) for _, own in curve])
-    shares = np.maximum.accumulate(shares)  # who may lose more may also lose less
-    # All and none are half a sequence away from it: how sure they are depends on how many.
+    shares = np.maximum.accumulate(shares)  # the largest rate at no larger loss
+    # Rates of 0 and 1 count as half a sequence away from it, so they depend on n.
     half = 0.5 / np.array([[own["n"]] for _, own in curve])
     scale = np.vectorize(_NORMAL.inv_cdf)(np.clip(shares, half, 1.0 - half))
 
@@ -291,7 +290,7 @@ def _compared(
             return float(shares[-1, column])
         return _NORMAL.cdf(np.interp(place, costs, scale[:, column]))
 
-    least, most = cost.get("low"), cost.get("high")  # of one backbone alone there are none
+    least, most = cost.get("low"), cost.get("high")  # a single backbone has no interval
     mine = at(cost["mean"], 0)
     low = at(cost["mean"] if least is None else least, 1)
     high = at(cost["mean"] if most is None else most, 2)

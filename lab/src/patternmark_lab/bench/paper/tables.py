@@ -1,4 +1,4 @@
-"""The tables of the page of `bench paper`, each beside the paper's own numbers."""
+"""The tables on the page of `bench paper`, with the paper's own numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NULL_LEVELS = (0.1, 0.01, 1e-3, 1e-4)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """Return a Markdown table; all but the first columns are set to the right."""
+    """Return a Markdown table; all columns after the first `left` align right."""
     marks = ["---"] * left + ["---:"] * (len(header) - left)
     return [_line(header), _line(marks), *map(_line, rows)]
 
@@ -40,7 +40,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage, with the digits that small ones need."""
+    """Return a share as a percentage; values below 1 have more digits."""
     value = 100 * share
     return f"{value:.2f}" if 0 < value < 1 else f"{value:.1f}"
 
@@ -56,8 +56,8 @@ def rate_with_span(rate: Row) -> str:
     return f"{percent(rate['rate'])} [{percent(low)}, {percent(high)}]"
 
 
-def _beside(rate: Row | None, paper: float | None) -> str:
-    """Return a rate, and the paper's where it has one."""
+def _with_paper(rate: Row | None, paper: float | None) -> str:
+    """Return a rate, and the paper's if it has one."""
     if rate is None:
         return "" if paper is None else f"/ {paper:g}"
     own = rate_with_span(rate)
@@ -65,7 +65,7 @@ def _beside(rate: Row | None, paper: float | None) -> str:
 
 
 def name_of(judge: str, alarms: set[str]) -> str:
-    """Return a detector's name, ours in bold, with a star where its own p-values are not true."""
+    """Return a detector's name, ours in bold, with a star if its own p-values are not valid."""
     name = f"**`{judge}`**" if judge == OURS else f"`{judge}`"
     return f"{name}\\*" if judge in alarms else name
 
@@ -79,7 +79,7 @@ def _printed(summary: Row, judge: str, delta: float) -> tuple[float, tuple[float
 
 
 def detection_at_a_glance(summary: Row) -> list[str]:
-    """TPR at the reported level: schemes down, strengths across."""
+    """Return the TPR at the reported level, a row for each scheme, a column for each strength."""
     rows, alarms = summary["detection"], false_alarms(summary)
     deltas = sorted({row["delta"] for row in rows})
     at = {(row["judge"], row["delta"]): row["nominal"][_REPORTED] for row in rows}
@@ -90,24 +90,24 @@ def detection_at_a_glance(summary: Row) -> list[str]:
         for delta in deltas:
             printed = _printed(summary, judge, delta)
             paper = None if printed is None else printed[1][place]
-            cells.append(_beside(at.get((judge, delta)), paper))
+            cells.append(_with_paper(at.get((judge, delta)), paper))
         lines.append([name_of(judge, alarms), *cells])
     return table(["scheme", *(f"delta {delta:g}" for delta in deltas)], lines)
 
 
 def all_levels(summary: Row) -> list[str]:
-    """The full table: TPR at five levels, with quality."""
+    """Return the full table: TPR at five levels, with quality."""
     alarms, task = false_alarms(summary), summary["task"]
     quality = {row["cell"]: row for row in summary["quality"]}
     measure = MEASURES[task][0]
-    unmarked = quality[NONE] if task == "translation" else None  # others say what is lost
+    unmarked = quality[NONE] if task == "translation" else None  # proteins have only losses
     none = _quality(unmarked, measure, UNMARKED_QUALITY[task])
     lines = [["no mark", "", "", *none, *([""] * len(FPRS))]]
     for row in summary["detection"]:
         printed = _printed(summary, row["judge"], row["delta"])
         papers: Sequence[float | None] = printed[1] if printed else [None] * len(FPRS)
         cells = [
-            _beside(row["nominal"][key_of(level)], paper)
+            _with_paper(row["nominal"][key_of(level)], paper)
             for level, paper in zip(FPRS, papers, strict=True)
         ]
         own = quality.get(Cell(row["scheme"], row["delta"]).name)
@@ -129,7 +129,7 @@ def all_levels(summary: Row) -> list[str]:
 
 
 def _quality(row: Row | None, measure: str, paper: float | None) -> tuple[str, str]:
-    """Return ours, as it is (BLEU) or as what is lost, and the paper's."""
+    """Return our quality, as BLEU or as a loss, and the paper's."""
     printed = "" if paper is None else f"{paper:.2f}"
     if row is None:
         return "", printed
@@ -144,7 +144,7 @@ def value_with_ends(value: Row, digits: int = 3) -> str:
 
 
 def qualities(summary: Row) -> list[str]:
-    """All quality measures at the greatest strength, as what is lost."""
+    """Return the losses of all quality measures at the largest strength."""
     strongest = max(row["delta"] for row in summary["detection"])
     rows = {row["cell"]: row for row in summary["quality"]}
     measures = [name for name in summary["quality"][0] if f"{name} lost" in summary["quality"][0]]
@@ -156,8 +156,8 @@ def qualities(summary: Row) -> list[str]:
     return table([f"lost at delta {strongest:g}", *map(name_of_measure, measures)], lines)
 
 
-def matched(summary: Row) -> list[str]:
-    """TPR at measured false positive rates."""
+def matched_rates(summary: Row) -> list[str]:
+    """Return the TPR at measured false positive rates."""
     lines = []
     for row in summary["detection"]:
         cells = [rate_with_span(row["matched"][key_of(level)]) for level in MATCHED]
@@ -167,7 +167,7 @@ def matched(summary: Row) -> list[str]:
 
 
 def equal_quality(summary: Row) -> list[str]:
-    """Each cell against our default at the same loss, at a measured 0.1 %."""
+    """Compare each cell with our default at the same loss, at a measured 0.1 %."""
     measure = MEASURES[summary["task"]][0]
     lines = []
     for row in at_equal_quality(summary, measure):
@@ -185,12 +185,12 @@ def equal_quality(summary: Row) -> list[str]:
                 row["verdict"],
             ]
         )
-    columns = ("n", "found", "ours at that loss", "points", "we are")
+    columns = ("n", "found", "ours at that loss", "points", "verdict")
     return table(["scheme", "delta", f"{name_of_measure(measure)} lost", *columns], lines)
 
 
 def paper_attack(summary: Row) -> list[str]:
-    """The paper's attack at each strength, at its level."""
+    """Return the rates after the paper's attack at each strength, at the paper's level."""
     task, rows, alarms = summary["task"], summary["robustness"], false_alarms(summary)
     attack = PAPER_ATTACK[task]
     own = [row for row in rows if row["how"] == attack]
@@ -201,7 +201,7 @@ def paper_attack(summary: Row) -> list[str]:
         intact = next(row for row in summary["detection"] if _is(row, judge, delta))
         at[0.0] = intact["nominal"][_REPORTED]
         papers = dict(zip(EPSILONS, ROBUSTNESS[task].get(judge, {}).get(delta, ()), strict=False))
-        cells = [_beside(at.get(epsilon), papers.get(epsilon)) for epsilon in epsilons]
+        cells = [_with_paper(at.get(epsilon), papers.get(epsilon)) for epsilon in epsilons]
         edited = max(rate["n"] for value, rate in at.items() if value)
         n = f"{edited:,}"
         if at[0.0]["n"] != edited:
@@ -215,7 +215,10 @@ def _is(row: Row, judge: str, delta: float) -> bool:
 
 
 def other_attacks(summary: Row, by_model: bool) -> list[str]:
-    """Other attacks at the greatest strength, at a measured 0.1 %; or those by the model itself."""
+    """Return the rates after other attacks at the largest strength, at a measured 0.1 %.
+
+    `by_model` selects the attacks with the design model itself.
+    """
     without = PAPER_ATTACK[summary["task"]]
     rows = [
         row
@@ -228,14 +231,14 @@ def other_attacks(summary: Row, by_model: bool) -> list[str]:
     at = {(row["judge"], row["how"], row["value"]): row["matched"][_REPORTED] for row in rows}
     lines = []
     for judge in _judges(rows):
-        cells = [_beside(at.get((judge, *kind)), None) for kind in kinds]
+        cells = [_with_paper(at.get((judge, *kind)), None) for kind in kinds]
         n = f"{max(rate['n'] for (who, *_), rate in at.items() if who == judge):,}"
         lines.append([name_of(judge, set()), n, *cells])
     return table(["scheme", "n", *(f"{how} {value:g}" for how, value in kinds)], lines)
 
 
 def diversity(summary: Row) -> list[str]:
-    """Entropies of n-grams."""
+    """Return the entropies of n-grams."""
     lines = []
     for row in summary["diversity"]:
         papers = DIVERSITY.get(row["scheme"])
@@ -250,7 +253,7 @@ def diversity(summary: Row) -> list[str]:
 
 
 def ablation(rows: Sequence[Row], name: str, value: Callable[[Row], float]) -> list[str]:
-    """One row for each value of what is varied."""
+    """Return one row for each value of the varied parameter."""
     ordered = sorted(rows, key=value)
     lines = [
         [
@@ -264,7 +267,7 @@ def ablation(rows: Sequence[Row], name: str, value: Callable[[Row], float]) -> l
 
 
 def stay_quality(summary: Row) -> list[str]:
-    """What other transition matrices cost."""
+    """Return the losses with other transition matrices."""
     quality = {row["cell"]: row for row in summary["quality"]}
     measures = [name for name in MEASURES[summary["task"]] if f"{name} lost" in quality[NONE]]
     lines = []
@@ -277,7 +280,7 @@ def stay_quality(summary: Row) -> list[str]:
 
 
 def lengths(summary: Row) -> list[str]:
-    """The length needed, and what is found in windows of each length."""
+    """Return the length needed, and the rates in windows of each length."""
     rows, alarms = summary["lengths"], false_alarms(summary)
     values = sorted({row["value"] for row in rows})
     lines = []
@@ -288,14 +291,14 @@ def lengths(summary: Row) -> list[str]:
         if needed == values[0]:
             text = f"at most **{needed:g}**"
         n = f"{max(rate['n'] for rate in at.values()):,}"
-        cells = [_beside(at.get(value), None) for value in values]
+        cells = [_with_paper(at.get(value), None) for value in values]
         lines.append([name_of(judge, alarms), f"{delta:g}", n, text, *cells])
     header = ["scheme", "delta", "n", "for 95 %", *(f"{value:g}" for value in values)]
     return table(header, lines)
 
 
 def false_positives(summary: Row) -> list[str]:
-    """Measured rates beside nominal ones, with the worst key."""
+    """Return measured rates at nominal levels, with the worst key."""
     lines = []
     for row in summary["false_positives"]:
         rates = row["rates"]
@@ -311,7 +314,7 @@ def false_positives(summary: Row) -> list[str]:
 
 
 def secrecy(result: dict[str, Any]) -> list[str]:
-    """The main numbers of the benchmark of secrecy."""
+    """Return the main numbers of `bench secrecy`."""
     default, lines = result["default"], []
     for row in result["curve"]:
         is_paper = row["scheme"] == Paper.name

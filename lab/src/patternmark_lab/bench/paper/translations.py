@@ -1,4 +1,4 @@
-"""The translations of `bench paper`: every scheme and strength, keys taking turns."""
+"""The translations of `bench paper`: every scheme and strength, with keys in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESAMPLES = 1000
 
 
 class TranslationStage:
-    """Translates all texts for one scheme after the other, and keeps each."""
+    """Translates all texts for one scheme after the other, and keeps the texts of each."""
 
     def __init__(
         self,
@@ -33,16 +33,16 @@ class TranslationStage:
         kept: Kept,
         schemes: Sequence[str] = (),
     ) -> None:
-        """Load the model; `schemes` names those that mark, all of them if it is empty."""
+        """Load the model; `schemes` names the schemes that mark (empty: all of them)."""
         self.size, self.seed, self._kept = size, seed, kept
         self.translator = Translator.open(model, device)
         self._marking = SchemeTranslator(self.translator)
         self._tokenizer = shipped_tokenizer() if model is None else model / TOKENIZER
         self.cells = cells("translation", size, schemes)
-        self._used: list[dict[str, Any]] = []  # rows of which the material is made
+        self._used: list[dict[str, Any]] = []  # rows that the material is made from
 
     def run(self, paragraphs: Path, step: Callable[[str], None]) -> Material:
-        """Translate; what is English already is left out, as it has no mark to find."""
+        """Translate all texts, without sources that are English already: they get no mark."""
         every = cut_paragraphs(paragraphs, self.translator, 10**9, SKIPPED)
         pairs = [pair for pair in every if not is_copy(pair)][: self.size.texts]
         sources = [source for source, _ in pairs]
@@ -50,11 +50,11 @@ class TranslationStage:
         plain = self._kept_or_made(NONE, lambda: self._translate(sources, None))
         step("translations without a mark")
         found: dict[Cell, ByKey] = {}
-        # The strengths of a key come one after the other: they promote the same lists.
+        # The strengths of a key come one after the other, because they share the lists.
         for cell, number in sorted(self._parts(), key=self._place):
             own = sources[number :: self.size.text_keys]
             name = f"{cell.name}/key {number}"
-            texts = self._kept_or_made(name, lambda: self._marked(cell, number, own))  # noqa: B023
+            texts = self._kept_or_made(name, lambda: self._mark(cell, number, own))  # noqa: B023
             found.setdefault(cell, []).append(texts)
             step(f"translations: {cell.name}")
         every_text = {NONE: plain} | {cell.name: self._in_order(found[cell]) for cell in self.cells}
@@ -64,7 +64,7 @@ class TranslationStage:
             unmarked=plain,
             natural=references,
             attacked={},
-            quality=_measured(every_text, references),
+            quality=_measure(every_text, references),
             about={
                 "texts": len(pairs),
                 "tokens": list(TOKENS),
@@ -89,18 +89,18 @@ class TranslationStage:
         return product(self.cells, range(self.size.text_keys))
 
     def _place(self, part: tuple[Cell, int]) -> tuple[int, int, int]:
-        """Say when a part is translated: by its scheme, then its key, then its strength."""
+        """Return the sort key of a part: its scheme, then its key, then its strength."""
         cell, number = part
         own = self.cells.index(cell)
         first = [other.scheme for other in self.cells].index(cell.scheme)
         return first, number, own
 
     def _in_order(self, by_key: ByKey) -> list[str]:
-        """Return texts in the order of their sources, in which keys take turns."""
+        """Return texts in the order of their sources, where keys are used in turn."""
         rounds = zip_longest(*by_key)
         return [text for texts in rounds for text in texts if text is not None]
 
-    def _marked(self, cell: Cell, number: int, sources: list[str]) -> list[str]:
+    def _mark(self, cell: Cell, number: int, sources: list[str]) -> list[str]:
         alphabet = self.translator.vocabulary.alphabet()
         return self._translate(sources, cell.of_key(number, self.seed, alphabet))
 
@@ -109,10 +109,10 @@ class TranslationStage:
         return [translation.text for translation in found]
 
 
-def _measured(
+def _measure(
     every_text: dict[str, list[str]], references: list[str]
 ) -> dict[str, dict[str, list[float]]]:
-    """Return BLEU and chrF of all texts of a cell, and of resamples of them: the same for all."""
+    """Return BLEU and chrF of all texts of a cell, then of resamples, the same for all cells."""
     return {
         name: {
             measure: resampled_scores(measure, texts, references, _RESAMPLES).tolist()

@@ -1,4 +1,4 @@
-"""The verdicts of `bench paper`: each key judges what it marked, attacked or not, and the rest."""
+"""The verdicts of `bench paper`: each key judges its marked, attacked and unmarked sequences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PROBE = "The house is large, and the people who live there are happy."
 
 @dataclass(frozen=True)
 class Label:
-    """What was judged: a cell, or what has no mark; attacked or cut, or by another detector."""
+    """A set of judged sequences: a cell or unmarked ones; intact, attacked or cut, or another m."""
 
     what: str  # the name of a cell, or one of NULLS
     how: str = ""  # an attack, "length" or "m"
@@ -48,14 +48,14 @@ class Label:
 
     @classmethod
     def of(cls, text: str) -> Label:
-        """Read what was written."""
+        """Parse the text of a label."""
         what, *rest = text.split("|")
         return cls(what, rest[0], float(rest[1])) if rest else cls(what)
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Scores and log10 p of what one detector judged, key by key: lists of arrays."""
+    """Scores and log10 p of one detector: an array for each key."""
 
     score: dict[Label, list[NDArray[np.float64]]]
     log10_p: dict[Label, list[NDArray[np.float64]]]
@@ -63,8 +63,8 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class _Job:
-    judge: str  # a scheme's name
-    marks: str  # whose marks it looks for
+    judge: str  # name of the detector
+    marks: str  # scheme whose marks it looks for
     key: int
 
     @property
@@ -80,14 +80,14 @@ def judge_all(
     workers: int,
     step: Callable[[str], None],
 ) -> dict[str, Verdicts]:
-    """Return the verdicts of every detector; `step` hears of every key of one."""
+    """Return the verdicts of every detector; `step` is called for each key of a detector."""
     jobs = [
         _Job(judge, scheme, key)
         for judge, scheme in judges(material.task, [cell.scheme for cell in material.marked])
         for key in range(size.judging_keys(material.task))
     ]
     work = _Judge(material, size, seed)
-    # Verdicts that were made without an attack are made again once it is installed.
+    # Verdicts that lack an attack are made again once the attack's package is installed.
     missing = missing_attacks(material.task)
     prefix = f"{material.task}/{size}/seed {seed}/" + "".join(f"no {name}/" for name in missing)
     waiting = [job for job in jobs if kept.get(prefix + job.name) is None]
@@ -97,17 +97,17 @@ def judge_all(
         kept.add({"job": prefix + job.name, "found": found})
         step(f"{material.task}: {job.judge} judged")
     return {
-        judge: _gathered([kept.get(prefix + job.name) for job in jobs if job.judge == judge])
+        judge: _gather([kept.get(prefix + job.name) for job in jobs if job.judge == judge])
         for judge in dict.fromkeys(job.judge for job in jobs)
     }
 
 
 @cache
 def missing_attacks(task: str) -> tuple[str, ...]:
-    """Return the attacks of a task that need what is not installed.
+    """Return the attacks of a task whose packages are not installed.
 
-    They are tried on a text that they must change: at a small epsilon one may have nothing to do,
-    and then only the texts that it spares would be measured.
+    They are tried on a text that they must change. Otherwise an attack that changes nothing would
+    seem to work, and only the texts that it does not change would be measured.
     """
     if task == "protein":
         return ()
@@ -124,7 +124,7 @@ def _marking(material: Material) -> int:
     return max(len(by_key) for by_key in material.marked.values())
 
 
-def _gathered(rows: Sequence[dict[str, Any] | None]) -> Verdicts:
+def _gather(rows: Sequence[dict[str, Any] | None]) -> Verdicts:
     score: dict[Label, list[NDArray[np.float64]]] = {}
     log10_p: dict[Label, list[NDArray[np.float64]]] = {}
     for row in rows:
@@ -137,7 +137,7 @@ def _gathered(rows: Sequence[dict[str, Any] | None]) -> Verdicts:
 
 @dataclass(frozen=True, eq=False)
 class _Judge:
-    """Judges all sequences of one detector and key; processes get it once."""
+    """Judges all sequences of one detector and key; each process gets one of these."""
 
     material: Material
     size: Size
@@ -162,7 +162,7 @@ class _Judge:
         return job, found
 
     def _scheme(self, job: _Job, label: Label, cell: Cell, before: dict[str, Scheme]) -> Scheme:
-        """Return the detector of a cell; lists that were made for another strength are shared."""
+        """Return the detector of a cell; it shares the lists of the other strengths."""
         judge = replace(cell, scheme=job.judge)
         kind = replace(judge, delta=0.0).name
         if kind not in before:
@@ -175,7 +175,7 @@ class _Judge:
         return scheme
 
     def _parts(self, job: _Job) -> Iterator[tuple[Label, Cell, list[Any]]]:
-        """Yield what is judged; sequences are read as a verifier reads them."""
+        """Yield the sequences to judge, read as a verifier reads them."""
         material, read = self.material, self._reader
         own = [cell for cell in material.marked if cell.scheme == job.marks]
         plain = [cell for cell in own if not cell.stay]
@@ -187,7 +187,7 @@ class _Judge:
         for cell in own:
             if not cell.stay or job.judge == PUBLISHED:
                 yield Label(cell.name), cell, read(material.marked[cell][job.key])
-        yield from self._attacked(job, plain)
+        yield from self._attacks(job, plain)
         for cell in (strongest, self._middle(plain)):
             yield from self._cut(job, cell)
         if job.judge == PUBLISHED:
@@ -200,10 +200,8 @@ class _Judge:
         wanted = ABLATION_DELTA[self.material.task]
         return min(plain, key=lambda cell: abs(cell.delta - wanted))
 
-    def _attacked(
-        self, job: _Job, plain: Sequence[Cell]
-    ) -> Iterator[tuple[Label, Cell, list[Any]]]:
-        """Yield what attacks leave: at the greatest strength, the paper's own at all of its own."""
+    def _attacks(self, job: _Job, plain: Sequence[Cell]) -> Iterator[tuple[Label, Cell, list[Any]]]:
+        """Yield attacks on the largest strength; the paper's own at all of them."""
         material, read = self.material, self._reader
         strongest = max(plain, key=lambda cell: cell.delta)
         for (name, epsilon), made in material.attacked.items():
@@ -222,10 +220,10 @@ class _Judge:
                 continue
             attack, texts = find_attack(name), material.marked[cell][job.key]
             for epsilon in epsilons:
-                yield Label(cell.name, name, epsilon), cell, self._edited(attack, texts, epsilon)
+                yield Label(cell.name, name, epsilon), cell, self._edit(attack, texts, epsilon)
 
-    def _edited(self, attack: Attack, texts: Sequence[str], epsilon: float) -> list[Any]:
-        """Attack what an attacker has: the letters of a protein, or a text."""
+    def _edit(self, attack: Attack, texts: Sequence[str], epsilon: float) -> list[Any]:
+        """Attack the form that an attacker has: the letters of a protein, or a text."""
         if self.material.task == "protein":
             return attack.attack_all(self._reader(texts), epsilon, self.seed)
         some = texts
@@ -234,7 +232,7 @@ class _Judge:
         return self._reader(attack.attack_all(list(some), epsilon, self.seed))
 
     def _cut(self, job: _Job, cell: Cell) -> Iterator[tuple[Label, Cell, list[Any]]]:
-        """Windows from anywhere, of several lengths."""
+        """Yield windows of several lengths, cut from anywhere."""
         whole = self._reader(self.material.marked[cell][job.key])
         for length in LENGTHS[self.material.task]:
             rng = np.random.default_rng([self.seed, job.key, length])

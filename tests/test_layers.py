@@ -10,14 +10,11 @@ import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import patternmark
+from tests.imports import CLONE, LAB, ROOT, imports_of, modules, part_of
 
-ROOT = Path(patternmark.__file__).parent
-CLONE = Path(__file__).parent.parent
-LAB = CLONE / "lab" / "src" / "patternmark_lab"
 MODELS = CLONE / "models" / "src" / "patternmark_models"
 # Tests of the product whose yardsticks are the lab's: the published ProteinMPNN, the paper's
 # Algorithm 3, marked proteins for an audit.
@@ -65,33 +62,8 @@ SENTINELS = {
 }
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    """Yield all modules with their paths in the package."""
-    for file in sorted(ROOT.rglob("*.py")):
-        yield file.relative_to(ROOT).as_posix(), file
-
-
-@cache
-def imports_of(file: Path) -> frozenset[str]:
-    """Return the full names of all modules that a file imports, at its head or later."""
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            if node.module == "patternmark":
-                names |= {f"patternmark.{alias.name}" for alias in node.names}
-    return frozenset(names)
-
-
 def layer_of(part: str) -> int:
     return next((i for i, parts in enumerate(LAYERS) if part in parts), len(LAYERS))
-
-
-def part_of(module: str) -> str:
-    """Return the part of the package that a path or a full name belongs to."""
-    return re.split(r"[./]", module.removeprefix("patternmark.").removesuffix(".py"))[0]
 
 
 def test_few_files_lie_flat_and_every_module_has_a_name_of_its_own() -> None:

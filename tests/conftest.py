@@ -10,6 +10,7 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes by their number: a gzipped file has the time in it, and no two workers agree."""
     return f"{argname} of {len(val)} bytes" if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first.
+
+    Workers take file after file. The last ones are short, so no worker is left alone for long.
+    """
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @dataclass

@@ -179,6 +179,7 @@ OF_TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "detector"), [("paper", "phase"), ("turns", "auto"), ("nonces", "phase")]
 )
@@ -195,6 +196,7 @@ def test_texts_that_begin_alike_are_no_evidence(
     assert np.count_nonzero(found <= log(0.1)) <= 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_TEXTS)
 def test_short_texts_show_their_mark_together(
     name: str, secret: Secret, rng: np.random.Generator
@@ -303,6 +305,7 @@ def test_copies_of_block_records_are_no_evidence(secret: Secret, rng: np.random.
     assert hits <= 25  # 15 expected at most
 
 
+@pytest.mark.slow
 def test_unmarked_texts_of_several_nonces_do_not_add_up() -> None:
     """Small e-values count too: a product of those above 1 alone would grow with every text."""
     tokens = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(3000)], unscored=[])

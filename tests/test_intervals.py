@@ -30,6 +30,7 @@ def test_degrees_of_freedom_need_not_be_whole() -> None:
     assert student_quantile(3) > student_quantile(3.5) > student_quantile(4)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_mean_covers_it_as_often_as_it_says(rng: np.random.Generator) -> None:
     samples = rng.normal(size=(2000, 4))
     found = [mean_interval(sample) for sample in samples]

@@ -108,6 +108,7 @@ def test_package_with_blocks(vector: dict[str, Any]) -> None:
     assert (fast.prediction, fast.payload) == (vector["marked"], vector["payload_found"])
 
 
+@pytest.mark.slow
 @every_block
 def test_port_with_blocks(vector: dict[str, Any]) -> None:
     parameters, secret = vector["parameters"], bytes.fromhex(vector["secret"])

@@ -28,6 +28,7 @@ from tests.adapters.tiny_models import (  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["paper", "turns"])
 @pytest.mark.parametrize("delta_at", ["logits", "tempered"])
 def test_canvases_are_marked_and_detected(secret: Secret, scheme: str, delta_at: str) -> None:

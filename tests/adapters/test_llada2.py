@@ -35,6 +35,7 @@ class Silent(torch.nn.Module):  # type: ignore[misc,name-defined]
         return SimpleNamespace(logits=torch.zeros(*tokens.shape, NUM_COLUMNS))
 
 
+@pytest.mark.slow
 def test_both_phases_are_marked_and_detected(secret: Secret) -> None:
     key = words_key(secret, scheme="turns")
     bert, prompt = fluent_bert(), prompts(2, 10)
@@ -65,6 +66,7 @@ def test_the_largest_payload_is_marked(secret: Secret) -> None:
         assert max(shares[1:]) < 0.85
 
 
+@pytest.mark.slow
 def test_a_mark_in_the_first_phase_alone_is_edited_away(secret: Secret) -> None:
     """Why the bias acts in both: the same loop, where edits see the model's own logits."""
     key = words_key(secret, scheme="turns")

@@ -87,6 +87,7 @@ def test_a_key_for_something_else_is_refused(key: Key, secret: Secret) -> None:
         letter_columns(dna, {"A": 0, "C": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "module", "remedy"),
     [

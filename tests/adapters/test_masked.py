@@ -70,6 +70,7 @@ def test_a_greedy_step_settles_what_the_biased_logits_are_surest_of(
         np.testing.assert_array_equal(filled[row], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta_at", ["logits", "tempered"])
 def test_tokens_are_drawn_from_the_tilted_distribution(secret: Secret, delta_at: str) -> None:
     """20,000 draws of one position: every share within four standard deviations."""

@@ -44,6 +44,7 @@ def test_marked_texts_are_detected_and_unmarked_ones_are_not(
     assert min(log10_p[0.0]) > -2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [lambda time: 1.0 - time, cosine])
 def test_masks_settle_as_the_schedule_says(secret: Secret, schedule: object) -> None:
     """5,120 masks: at every time the share of settled ones is a(t), within four deviations."""

@@ -126,6 +126,7 @@ def assert_read(key: Key, texts: Any) -> None:
         assert verdict.payload_error < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written_by", HOOKS)
 def test_sixteen_bits_come_back(key: Key, written_by: Callable[[Key], Any]) -> None:
     assert_read(key, written_by(key)[:, PROMPT:].numpy())

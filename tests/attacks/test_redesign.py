@@ -31,6 +31,7 @@ def designs(attacker: Redesigner, key: Key, count: int) -> list[np.ndarray]:
     return [design.sequence for design in designer.design(attacker.plan, count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["redesign", "rewrite"])
 def test_a_share_is_drawn_anew(name: str, tmp_path: Path, key: Key) -> None:
     attacker = redesigner(tmp_path)
@@ -52,6 +53,7 @@ def test_a_share_is_drawn_anew(name: str, tmp_path: Path, key: Key) -> None:
     assert not np.array_equal(attack.attack_all(own, 0.3, seed=2), some)
 
 
+@pytest.mark.slow
 def test_the_mark_goes_and_the_design_stays_good(tmp_path: Path, key: Key) -> None:
     from patternmark.designing.run import score_sequences
 

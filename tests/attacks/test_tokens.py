@@ -38,6 +38,7 @@ def passed(key: Key, forged: list[np.ndarray]) -> float:
     return sum(v.prediction for v in Detector(key).detect_many(forged)) / len(forged)
 
 
+@pytest.mark.slow
 def test_phases_betray_alternating_keys(
     key: Key, texts: tuple[list[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> None:
@@ -52,6 +53,7 @@ def test_phases_betray_alternating_keys(
     assert few.auc(part_of(key)) < knowledge.auc(part_of(key))
 
 
+@pytest.mark.slow
 def test_frequencies_do_not(key: Key, texts: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
     knowledge = learn_frequencies(*texts, SIZE)
     assert 0.4 < knowledge.auc(part_of(key)) < 0.6
@@ -73,6 +75,7 @@ def test_frequencies_betray_a_part_promoted_everywhere(
     assert 0.5 < green[weak].mean() < green[forged].mean()
 
 
+@pytest.mark.slow
 def test_pairs_betray_alternating_keys(
     key: Key, texts: tuple[list[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> None:

@@ -35,6 +35,7 @@ def texts() -> tuple[list[np.ndarray], list[np.ndarray]]:
     return marked, [text(alphabet, LENGTH, rng) for _ in range(200)]
 
 
+@pytest.mark.slow
 def test_texts_betray_coins(texts: tuple[list[np.ndarray], list[np.ndarray]]) -> None:
     marked, plain = texts
     knowledge = learn_turns(marked, plain, SIZE)
@@ -46,6 +47,7 @@ def test_texts_betray_coins(texts: tuple[list[np.ndarray], list[np.ndarray]]) ->
     assert not knowledge.log_odds[2:].any()  # no text was so long
 
 
+@pytest.mark.slow
 def test_texts_that_slipped_are_read_where_they_stand(
     texts: tuple[list[np.ndarray], list[np.ndarray]],
 ) -> None:
@@ -58,6 +60,7 @@ def test_texts_that_slipped_are_read_where_they_stand(
     assert learn_turns(apart, plain, SIZE).auc(coins(a_key(1))) < 0.4  # nothing tells them apart
 
 
+@pytest.mark.slow
 def test_what_was_learned_forges(
     texts: tuple[list[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> None:

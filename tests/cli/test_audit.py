@@ -81,6 +81,7 @@ def test_a_block_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Ge
     assert "nonces believed to be in use: 1; sequences of the best known: 24" in done.out
 
 
+@pytest.mark.slow
 def test_an_attacker_who_has_the_model(run: Run, secret: Secret, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="pip install 'patternmark[protein]'")
     pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")

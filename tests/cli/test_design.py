@@ -103,6 +103,7 @@ def test_only_what_was_designed_is_counted(
     assert read_all.num_scored == 30
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(
     run: Run, folder: Path, key_file: Path, tmp_path: Path
 ) -> None:

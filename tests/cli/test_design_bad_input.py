@@ -268,6 +268,7 @@ def assert_goes_on(run: Run, command: list[object], out: Path, whole: Path) -> N
     assert manifest_path(out).read_bytes() == manifest_path(whole).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", ["FASTA", "manifest"])
 def test_a_full_disk_costs_the_unfinished_structure_alone(
     run: Run, several: tuple[list[object], Path], tmp_path: Path,
@@ -301,6 +302,7 @@ def test_a_full_disk_costs_the_unfinished_structure_alone(
     assert_goes_on(run, command, out, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_run_goes_on(
     run: Run, several: tuple[list[object], Path], tmp_path: Path, how: signal.Signals
@@ -319,6 +321,7 @@ def test_a_killed_run_goes_on(
     assert_goes_on(run, command, out, whole)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_before_it_knows_what_it_wrote_tells_what_is_there(
     run: Run,
     several: tuple[list[object], Path],

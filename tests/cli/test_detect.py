@@ -82,6 +82,7 @@ def test_the_same_from_every_source(run: Run, lab: Path, tmp_path: Path) -> None
         expected = numbers
 
 
+@pytest.mark.slow
 def test_standard_input_and_pipes(lab: Path) -> None:
     command = [sys.executable, "-m", "patternmark", "detect", "-", "--key", str(lab), "--json"]
     done = subprocess.run(
@@ -187,6 +188,7 @@ def test_a_truncated_gz_reports_what_came_before(run: Run, lab: Path, tmp_path: 
     assert "ends early: the rest is lost" in found.err
 
 
+@pytest.mark.slow
 def test_a_protein_of_40_000_residues(run: Run, lab: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     plain = "".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWY"), 40_000))

@@ -85,6 +85,7 @@ def letters_of(fasta: Path) -> list[str]:
     return fasta.read_text().splitlines()[1::2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", PROFILES)
 def test_a_weak_mark_is_found_that_the_sequence_alone_hides(
     run: Run,
@@ -117,6 +118,7 @@ def test_another_key_finds_nothing(
     assert not any(v["prediction"] for v in found)
 
 
+@pytest.mark.slow
 def test_a_table_a_picture_and_fresh_keys(
     detect: Run, single: Path, designs: dict[str, Path], keys: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_table_a_picture_and_fresh_keys(
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_manifest_says_what_was_designed(
     run: Run, detect: Run, pair: Path, keys: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_manifest_says_what_was_designed(
     assert [v["log10_p"] for v in without] == [v["log10_p"] for v in by_manifest]
 
 
+@pytest.mark.slow
 def test_chains_of_a_complex_are_found_with_and_without_their_separator(
     detect: Run, pair: Path, keys: dict[str, Path], tmp_path: Path
 ) -> None:

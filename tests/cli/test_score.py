@@ -124,6 +124,7 @@ def published_score(
     return float(mean_over(letters, log_p, mask * counted)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # in its parser
 @pytest.mark.parametrize("orders", [1, 3])
 def test_the_published_code_gives_the_same_score_for_the_same_order(
@@ -142,6 +143,7 @@ def test_the_published_code_gives_the_same_score_for_the_same_order(
     assert other[0]["score"] != pytest.approx(found[0]["score"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_scores_and_recovery_agree_with_the_headers(scores: Scores, designs: Path) -> None:
     headers = [header for header, _ in records(designs)]
     native, *made = scores(designs, "--seed", 5, "--orders", 4)
@@ -172,6 +174,7 @@ def test_the_fields(scores: Scores, designs: Path) -> None:
         assert (line["model"], line["weights_sha256"]) == ("v_48_020.pt", SHA256)
 
 
+@pytest.mark.slow
 def test_only_what_the_manifest_says_was_designed_counts(
     scores: Scores, designs: Path, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_marked_text_is_found(run: Run, made: tuple[Path, Tokenizer], tmp_path
     assert first["log10_p"] == direct.log10_p < -5
 
 
+@pytest.mark.slow
 def test_the_same_from_every_source(run: Run, made: tuple[Path, Tokenizer], tmp_path: Path) -> None:
     key, tokenizer = made
     lines = [marked_text(load_key(key), tokenizer, 30), f"“{LINES[40]}” – café, naïve"]

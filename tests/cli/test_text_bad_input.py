@@ -37,6 +37,7 @@ def judged(command: str, found: Outcome, keys: Path) -> list[int]:
     return [number for number in range(1, 20) if f"line-{number}" in shown]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_bad_lines_are_named_and_the_others_judged(run: Run, keys: Path, command: str) -> None:
     file = keys / "x.txt"

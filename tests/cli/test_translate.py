@@ -49,6 +49,7 @@ def test_a_speech_is_marked_and_found(run: Run, text_key: Path, tmp_path: Path) 
     assert [verdict["prediction"] for verdict in unmarked.objects] == [False] * 3
 
 
+@pytest.mark.slow
 def test_what_is_promised_is_what_detect_finds(run: Run, text_key: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
     speech = SPEECH.read_text().split("\n")

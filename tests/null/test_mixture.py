@@ -87,6 +87,7 @@ TOKENS = Alphabet.from_symbols("tokens", [f"t{i}" for i in range(2000)], unscore
 TEXT_PROFILES = {name: Profile(TOKENS, scheme) for name, scheme in SCHEMES.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "length", "texts", "num_keys"),
     [

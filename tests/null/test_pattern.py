@@ -69,6 +69,7 @@ def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(automaton, "DENSE_STATES", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("either_way")
 @given(st.data())
 @settings(suppress_health_check=SHARED_FIXTURE)
@@ -83,6 +84,7 @@ def test_any_targets_and_null_agree_with_enumeration(data: st.DataObject) -> Non
     assert fast.largest_count([n]) == max(c for c, p in enumerate(law) if p)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("either_way")
 @given(st.data())
 @settings(suppress_health_check=SHARED_FIXTURE)
@@ -104,6 +106,7 @@ def test_algorithm_3_in_rational_arithmetic(num_keys: int, m: int, n: int) -> No
         assert_tails_are(null, [i], law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m"), [(60, 3), (400, 5), (512, 4)])
 def test_algorithm_4_at_every_count(n: int, m: int) -> None:
     law = [Fraction(weight, 2 ** (n - 1)) for weight in algorithm_4(n, m)]
@@ -194,6 +197,7 @@ def test_a_large_target_set(rng: np.random.Generator) -> None:
         assert tilted.log_tail(count) == pytest.approx(log(law[count:].sum()), abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("m", "n", "count"), [(26, 400, 1), (40, 500, 150), (60, 400, 1), (44, 500, 80)]
 )
@@ -255,6 +259,7 @@ def test_a_null_that_sums_to_one_but_for_rounding_is_that_null() -> None:
         assert abs(expm1(thirds.log_tail(count, [n]) - exact.log_tail(count, [n]))) < RELATIVE
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_exact_the_p_value_errs_to_the_safe_side(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -23,6 +23,7 @@ def assert_super_uniform(p: np.ndarray, *, at_least: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_100_000_unmarked_sequences(secret: Secret, rng: np.random.Generator) -> None:
     detector = Detector(Key.of(secret, Profile(scheme=Paper())), "pattern")
     lengths = rng.integers(40, 600, size=100_000)

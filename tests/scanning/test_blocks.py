@@ -102,6 +102,7 @@ def test_other_shapes_of_schedules(name: str, rng: np.random.Generator) -> None:
     check(keys, letters, begins, 1)
 
 
+@pytest.mark.slow
 @given(
     block=st.integers(1, 9),
     nonces=st.integers(1, 66),

@@ -94,6 +94,7 @@ def _processes() -> Iterator[tuple[int, str]]:
                 continue
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="it looks for processes in /proc")
 def test_ray_gives_the_same_bytes_though_a_worker_is_killed(folder: Path, tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="pip install 'patternmark[cluster]'")

@@ -148,6 +148,7 @@ print(refused)
 """
 
 
+@pytest.mark.slow
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
     """They say where values lie, and the loops would look there: a process of its own may die."""
     names = [f"p{i}" for i in range(40)]

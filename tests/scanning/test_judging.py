@@ -136,6 +136,7 @@ def test_what_is_left_of_repeats_is_counted_as_auto_counts_it() -> None:
         assert 0 < len(found) < len(every)
 
 
+@pytest.mark.slow
 def test_threads_share_the_detectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of which few are kept: one may be let go while another thread takes it."""
     monkeypatch.setattr(screen_module, "_KEPT_DETECTORS", 1)

@@ -244,6 +244,7 @@ def test_a_cut_off_file(
         assert most >= len(every) // 2 - 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2**14, 2**20])
 def test_a_cut_gzip_gives_what_is_before_the_cut(size: int, tmp_path: Path) -> None:
     """With sizes as they are: nothing that was decompressed is lost with the error."""

@@ -25,6 +25,7 @@ PROFILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_key_of_a_text_is_named(name: str, secret: Secret, rng: np.random.Generator) -> None:
     master = Key.of(secret, PROFILES[name])

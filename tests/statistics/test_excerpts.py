@@ -135,6 +135,7 @@ def test_text_is_marked_and_found(name: str, secret: Secret, rng: np.random.Gene
     assert not any(verdict.p_value < 1e-4 for verdict in other.detect_many(marked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_all_that_goes_with_a_verdict(
     name: str, secret: Secret, rng: np.random.Generator, tmp_path: Path
@@ -180,6 +181,7 @@ def peak_of(work: Callable[[], object]) -> float:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "scheme"),
     [(262_144, Paper()), (262_144, Turns(nonces=1)), (8_000, Turns(nonces=64))],

@@ -37,6 +37,7 @@ def hard_texts() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", PROFILES)
 def test_false_positives_over_keys(scheme: str) -> None:
     """Of detectors that count every coin once, and of the ratio that shares it among its places."""
@@ -63,6 +64,7 @@ def check(log_p: np.ndarray, name: str) -> None:
             assert binomial_tail(hits, len(log_p), level) > LUCK, (name, text, level, hits)
 
 
+@pytest.mark.slow
 def test_what_holds_for_any_text_holds_for_hard_ones() -> None:
     """No mask, no look at the text: `p_any` of the default detector, ."""
     texts = hard_texts()

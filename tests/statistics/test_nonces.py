@@ -122,6 +122,7 @@ def test_a_payload_without_evidence_is_not_believed(
     assert np.median(np.array(errors, dtype=float)) > 0.5
 
 
+@pytest.mark.slow
 def test_what_is_said_of_errors_is_true(secret: Secret, rng: np.random.Generator) -> None:
     """Stated probabilities of errors against their number, for marks strong and weak."""
     key = key_of(secret, 1024)

@@ -183,6 +183,7 @@ def test_an_unmarked_chain_does_not_hide_the_mark_of_another(rng: np.random.Gene
     assert detector.detect(np.concatenate([first, [SEPARATOR], other])).log10_p <= 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chains", "length"), [(4, 60), (12, 20)])
 def test_records_of_many_short_chains_keep_to_the_rate(
     chains: int, length: int, rng: np.random.Generator
@@ -232,6 +233,7 @@ def test_options_and_keys_that_do_not_fit_are_refused() -> None:
         Detector(key_of("paper"), "phase", m=5)
 
 
+@pytest.mark.slow
 @every_case
 def test_every_verdict_has_its_picture_and_page(
     scheme: str, name: str, rng: np.random.Generator, tmp_path: Path

@@ -107,6 +107,7 @@ def test_means_are_those_of_all_keys(name: str) -> None:
     np.testing.assert_allclose(found, means, atol=0.08)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_with_many_draws_it_is_the_share_of_keys_that_do_as_well(name: str) -> None:
     """Of keys that do equally well, some count: which, the estimates of means decide."""
@@ -121,6 +122,7 @@ def test_with_many_draws_it_is_the_share_of_keys_that_do_as_well(name: str) -> N
         assert 0.8 * better < found < 1.2 * as_well, level
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("particles", [3, 40])
 @pytest.mark.parametrize("name", TEXTS)
 def test_over_all_keys_small_p_values_are_as_rare_as_they_say(name: str, particles: int) -> None:

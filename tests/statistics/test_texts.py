@@ -101,6 +101,7 @@ def turns_key(secret: Secret, **sizes: int) -> Key:
     return Key.of(secret, Profile(TOKENS, Turns(**sizes), delta=2.0))
 
 
+@pytest.mark.slow
 def test_a_strict_call_is_made_by_what_holds_for_any_text(
     secret: Secret, rng: np.random.Generator
 ) -> None:

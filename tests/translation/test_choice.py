@@ -41,6 +41,7 @@ def choose(
     return lines.choose(which, promotion, candidates, sure, lambda rows: [True] * len(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["paper", "turns"])
 def test_what_a_detector_will_find_is_known(scheme: str) -> None:
     rng = np.random.default_rng(5)

@@ -31,6 +31,7 @@ NAMES = {
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_command_measures_all(run: Callable[..., Outcome], tmp_path: Path) -> None:
     pytest.importorskip("numba")
     pytest.importorskip("isal")

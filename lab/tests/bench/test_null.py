@@ -8,6 +8,7 @@ from tests.conftest import Outcome
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_benchmark_runs_and_its_numbers_are_right(
     run: Callable[..., Outcome], tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def interrupted(setup: Setup, task: str, at: int) -> None:
         run_paper_benchmark(setup, (task,), Stop(at))
 
 
+@pytest.mark.slow
 def test_proteins_are_designed_judged_and_gone_on_with(
     data: Path, tmp_path: Path, results: dict[str, dict[str, Any]]
 ) -> None:
@@ -101,6 +102,7 @@ def test_proteins_are_designed_judged_and_gone_on_with(
     results["protein"] = result
 
 
+@pytest.mark.slow
 def test_one_scheme_is_measured_again(
     data: Path, tmp_path: Path, results: dict[str, dict[str, Any]]
 ) -> None:
@@ -119,6 +121,7 @@ def test_one_scheme_is_measured_again(
     assert as_text(again) == as_text(whole)
 
 
+@pytest.mark.slow
 def test_translation_from_the_command_line(
     run: Run, data: Path, tmp_path: Path, results: dict[str, dict[str, Any]]
 ) -> None:
@@ -163,6 +166,7 @@ def test_what_is_slow_is_measured_on_request_alone() -> None:
         assert judged <= set(_STYLES)  # all can be drawn
 
 
+@pytest.mark.slow
 def test_translation_is_gone_on_with(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +194,7 @@ def test_translation_is_gone_on_with(
     assert at_five(alone) == at_five(result)
 
 
+@pytest.mark.slow
 def test_both_tasks_make_one_page_and_the_same_figures(
     results: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_quality_without_a_mark_stays_and_that_of_the_rerun_is_said(measured: Re
     assert (run["version"], run["device"]) == ("9.9", "another device")
 
 
+@pytest.mark.slow
 def test_the_page_says_which_rows_are_of_a_later_run(measured: Result) -> None:
     assert "from a later run" not in to_markdown(measured)
     page = to_markdown(merge(measured, rerun_of(measured, (OURS,)), (OURS,)))
@@ -121,6 +122,7 @@ def test_rows_on_other_material_are_refused(measured: Result, fact: str) -> None
         merge(measured, rerun, (OURS,))
 
 
+@pytest.mark.slow
 def test_a_scheme_without_rows_is_named_and_its_first_rows_are_taken_in(measured: Result) -> None:
     new = "denmark-lexical"
     assert (

@@ -284,6 +284,7 @@ def result_of(folder: Path, **measured: Any) -> dict[str, Any]:
     return scale.run_scale(Setting(proteins=10**6), folder, pairs, 8, measured)
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_there_is(folder: Path) -> None:
     page = to_markdown(result_of(folder))
     assert "`patternmark bench scale --proteins 1000000 --sample 8 -o docs`" in page
@@ -326,6 +327,7 @@ def test_results_that_are_missing_are_named(tmp_path: Path) -> None:
     assert scale.read_measured(tmp_path / "scale.json") == {}
 
 
+@pytest.mark.slow
 def test_the_command_writes_page_and_numbers(
     run: Callable[..., Outcome], folder: Path, tmp_path: Path
 ) -> None:

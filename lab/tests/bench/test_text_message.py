@@ -66,6 +66,7 @@ def result(folder: Path) -> dict[str, Any]:
     return measure(folder)
 
 
+@pytest.mark.slow
 def test_numbers_are_counted(result: dict[str, Any]) -> None:
     assert result["texts"] == 2  # without what is English already
     rows = {(row["nonces"], row["case"][0]): row for row in result["rows"]}
@@ -83,6 +84,7 @@ def test_numbers_are_counted(result: dict[str, Any]) -> None:
     assert [row["n"] for row in result["quality"]] == [2, 2]
 
 
+@pytest.mark.slow
 def test_the_right_key_comes_first(result: dict[str, Any]) -> None:
     owners = {(row["case"][0], row["length"]): row for row in result["owners"]}
     assert set(owners) == {(c, n) for c in ("none", "word-drop") for n in (75, None)}
@@ -92,6 +94,7 @@ def test_the_right_key_comes_first(result: dict[str, Any]) -> None:
     assert 1 < whole["detections"] <= whole["detections_most"]
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_not_translated_again(
     folder: Path, result: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_what_is_kept_is_not_translated_again(
         measure(folder)
 
 
+@pytest.mark.slow
 def test_page(result: dict[str, Any], tmp_path: Path) -> None:
     page = to_markdown(result)
     assert "bench text-message PARAGRAPHS --texts 2 --skip 0 --keys 30 -o" in page
@@ -123,6 +127,7 @@ def test_page(result: dict[str, Any], tmp_path: Path) -> None:
     assert page_of(tmp_path / "text-message.json")[1] == page
 
 
+@pytest.mark.slow
 def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="3 paragraphs can be cut to 15 to 60 tokens, and the fi"):
         measure(tmp_path, skip=9)
@@ -154,6 +159,7 @@ def test_printed_probabilities_are_held_against_errors(verdict: Verdict) -> None
     assert calibration([read(None, None)]) == []
 
 
+@pytest.mark.slow
 def test_a_probability_that_is_too_small_is_named(result: dict[str, Any]) -> None:
     wrong = {"hits": 50, "n": 100, "rate": 0.5, "low": 0.4, "high": 0.6}
     row = {"from": 0.0, "to": 1.0, "stated": 0.1, "wrong": wrong}

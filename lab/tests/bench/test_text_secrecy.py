@@ -78,6 +78,7 @@ def passed(result: dict[str, Any], *how: str | int) -> dict[str, Any]:
     return dict(rows[0])
 
 
+@pytest.mark.slow
 def test_forgeries_are_counted(result: dict[str, Any]) -> None:
     block = passed(result, "turns", BLOCK, WORDS, 30)
     assert block["passed"]["n"] == 20
@@ -93,6 +94,7 @@ def test_forgeries_are_counted(result: dict[str, Any]) -> None:
     assert len(set(ways)) == len(ways) == 2 * (4 * 2 + 1)
 
 
+@pytest.mark.slow
 def test_page(result: dict[str, Any], tmp_path: Path) -> None:
     page = to_markdown(result)
     assert "--texts 30 --keys 2 --forgeries 10 --translated 4 --skip 1200 --delta 3" in page

@@ -55,6 +55,7 @@ def few_hard_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_validity, "_HARD_TEXTS", 4)
 
 
+@pytest.mark.slow
 def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> None:
     corpora = {name: [document(rng, 900), document(rng, 900)] for name in ("one", "other")}
     marked = [document(rng, 80)]
@@ -88,6 +89,7 @@ def test_every_source_is_counted(rng: np.random.Generator, tmp_path: Path) -> No
     assert "| turns: natural, all together |" in page
 
 
+@pytest.mark.slow
 def test_the_command_reads_a_folder(
     run: Callable[..., Outcome],
     rng: np.random.Generator,

@@ -77,6 +77,7 @@ def test_paragraphs_are_cut_to_the_wanted_length(tmp_path: Path) -> None:
         cut_paragraphs(short, translator(), 2)
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_on_the_page(tmp_path: Path) -> None:
     partial = tmp_path / "partial.jsonl"
     heard: list[str] = []
@@ -104,6 +105,7 @@ def test_what_is_measured_is_on_the_page(tmp_path: Path) -> None:
     assert len(partial.read_text().splitlines()) == 12
 
 
+@pytest.mark.slow
 def test_what_is_english_already_is_left_out(tmp_path: Path) -> None:
     file = paragraphs(tmp_path)
     copy = " ".join(ENGLISH * 2)
@@ -116,6 +118,7 @@ def test_what_is_english_already_is_left_out(tmp_path: Path) -> None:
     assert "| BLEU, as needed, where 95% are found" in to_markdown(result)
 
 
+@pytest.mark.slow
 def test_each_text_is_judged_by_the_key_that_marked_it(tmp_path: Path) -> None:
     partial = tmp_path / "partial.jsonl"
     result = run(tmp_path, partial=partial, choices=("likeliest",))

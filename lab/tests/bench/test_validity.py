@@ -83,6 +83,7 @@ def test_the_command_counts_what_detectors_call_marked(
     assert len(kept.read_text().splitlines()) == 6
 
 
+@pytest.mark.slow
 def test_stopped_runs_go_on_with_the_same_result(null_file: Path, tmp_path: Path) -> None:
     natural, skipped = read_unmarked([str(null_file)])
     assert (len(natural), skipped) == (13, 0)
@@ -158,6 +159,7 @@ def _phase_rows(result: dict) -> list[dict]:
     return [r for r in result["rates"] if (r["scheme"], r["detector"], r["source"]) == wanted]
 
 
+@pytest.mark.slow
 def test_an_invalid_detector_is_flagged(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:

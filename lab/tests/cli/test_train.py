@@ -106,6 +106,7 @@ def test_the_same_command_goes_on(run: Run, command: list[object], tmp_path: Pat
     assert "--steps 6" in readme
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_saves_what_there_is(
     command: list[object], tmp_path: Path, number: signal.Signals

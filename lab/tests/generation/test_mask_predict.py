@@ -134,6 +134,7 @@ TEXT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONLINE)
 def test_marks_are_found_in_real_translations(name: str) -> None:
     own = translator().vocabulary.alphabet()

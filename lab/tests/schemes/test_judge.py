@@ -139,6 +139,7 @@ def test_unigram_by_distinct_symbols(rng: np.random.Generator) -> None:
     assert scheme.p_value(sequence) == pytest.approx(float(exact))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_p_values_hold_without_a_mark(name: str) -> None:
     """Symbols at random, fresh keys: p <= x at most as often as x, and about so often."""

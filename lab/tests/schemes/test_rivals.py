@@ -117,6 +117,7 @@ def test_the_least_p_of_all_sizes_counts(of: object, rng: np.random.Generator) -
         assert found.scored[i] == sum(token in scheme.alphabet.scored for token in ids)
 
 
+@pytest.mark.slow
 def test_its_p_holds_for_any_text_over_keys() -> None:
     """The same few words again and again: each size's z is normal whatever the text."""
     text = [*([5, 6, 7] * 20), *range(20, 60)]
@@ -141,6 +142,7 @@ def test_the_normal_tail_far_out() -> None:
     assert far == pytest.approx(near, abs=2e-3)
 
 
+@pytest.mark.slow
 @torch.inference_mode()  # as a translator runs
 def test_units_are_written_along_their_directions() -> None:
     model, lengths = small(), torch.tensor([60, 55, 40])

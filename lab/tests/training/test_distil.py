@@ -46,6 +46,7 @@ class StopAfter:
             raise StoppedError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["new.tsv", "new.tsv.xz"])
 def test_a_stopped_run_goes_on_where_it_was(teacher: CMLM, tmp_path: Path, name: str) -> None:
     whole = DistilledFile(tmp_path / f"whole-{name}", WANTED, overwrite=False)

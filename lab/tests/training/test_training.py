@@ -135,6 +135,7 @@ def test_checkpoints_are_written_while_a_run_goes_on(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_minutes_are_of_all_runs_together(tmp_path: Path) -> None:
     settings = replace(SETTINGS, steps=0, minutes=1.5 / 60.0)
     first = Training(tmp_path, config(), settings)

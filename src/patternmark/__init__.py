@@ -47,9 +47,13 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.biasing import write_bias
     from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
+    from patternmark.api.measuring import measure_quality
+    from patternmark.api.reporting import plot_verdicts, write_report
     from patternmark.api.scanning import scan
+    from patternmark.api.scoring import score
     from patternmark.api.translating import translate
 
 # Where functions stand: they are imported when they are first used.
@@ -58,8 +62,13 @@ _FUNCTIONS = {
     "design": "designing",
     "detect": "detecting",
     "detect_stream": "detecting",
+    "measure_quality": "measuring",
+    "plot_verdicts": "reporting",
     "scan": "scanning",
+    "score": "scoring",
     "translate": "translating",
+    "write_bias": "biasing",
+    "write_report": "reporting",
 }
 
 __all__ = [
@@ -86,9 +95,14 @@ __all__ = [
     "detect",
     "detect_stream",
     "load_key",
+    "measure_quality",
+    "plot_verdicts",
     "save_key",
     "scan",
+    "score",
     "translate",
+    "write_bias",
+    "write_report",
 ]
 
 

@@ -35,11 +35,13 @@ errors = Console(stderr=True, emoji=False)
 _SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligomer)=True\b")
 _PARAMETER = re.compile(
     r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|"
-    r"output|delta|payload|passes|temperature|iterations|length_beam|count|batch|engine|workers)="
+    r"output|delta|payload|passes|temperature|iterations|length_beam|count|batch|engine|workers|orders|reference|against|"
+    r"model|plddt)="
     r"(?:'([^']*)'|([A-Z]+)\b)"
 )
 _OTHER_NAMES = {  # of what is not called the same in Python
     "rank=True": "--null keys",
+    "tool=NAME": "--for",
     "patternmark.combine": "patternmark detect --combine",
     "patternmark.alphabet": "keygen --alphabet",
 }

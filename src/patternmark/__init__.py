@@ -47,25 +47,34 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.biasing import write_bias
     from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
+    from patternmark.api.measuring import measure_quality
     from patternmark.api.planning import calibrate, power
+    from patternmark.api.reporting import plot_verdicts, write_report
     from patternmark.api.scanning import scan
+    from patternmark.api.scoring import score
     from patternmark.api.searching import identify, locate
     from patternmark.api.translating import translate
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
     "calibrate": "planning",
-    "identify": "searching",
-    "locate": "searching",
-    "power": "planning",
     "combine": "detecting",
     "design": "designing",
     "detect": "detecting",
     "detect_stream": "detecting",
+    "identify": "searching",
+    "locate": "searching",
+    "measure_quality": "measuring",
+    "plot_verdicts": "reporting",
+    "power": "planning",
     "scan": "scanning",
+    "score": "scoring",
     "translate": "translating",
+    "write_bias": "biasing",
+    "write_report": "reporting",
 }
 
 __all__ = [
@@ -95,10 +104,15 @@ __all__ = [
     "identify",
     "load_key",
     "locate",
+    "measure_quality",
+    "plot_verdicts",
     "power",
     "save_key",
     "scan",
+    "score",
     "translate",
+    "write_bias",
+    "write_report",
 ]
 
 

@@ -15,16 +15,24 @@ from patternmark._version import __version__
 from patternmark.api.given import (
     GivenKey,
     Progress,
+    Recorded,
     key_file_of,
     key_of,
     no_progress,
     warn_in_python,
 )
+from patternmark.api.on_structures import (
+    GivenChains,
+    GivenFiles,
+    names_of_chains,
+    path_if_any,
+    paths_of,
+)
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
-from patternmark.io.designs import Manifest
+from patternmark.io.designs import ChainMask, DesignHeader, Manifest
 from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import Record, read_records
@@ -35,9 +43,6 @@ if TYPE_CHECKING:
     from patternmark.designing.fasta_file import DesignTarget
     from patternmark.designing.plan import DesignPlan
     from patternmark.designing.run import Design
-
-GivenFiles = PathLike[str] | str | Iterable[PathLike[str] | str]
-GivenChains = str | Sequence[str] | None
 
 _log = logging.getLogger(__name__)
 
@@ -76,24 +81,15 @@ class DesignRequest:
         }
 
 
-def names_of_chains(chains: GivenChains) -> list[str] | None:
-    """Return the names of chains, which may be given as "A,B".
-
-    >>> names_of_chains("A,B"), names_of_chains(["A", "B"]), names_of_chains("")
-    (['A', 'B'], ['A', 'B'], None)
-    """
-    names = chains.split(",") if isinstance(chains, str) and chains else list(chains or [])
-    return names or None
-
-
 @dataclass(frozen=True, repr=False)
-class DesignedSequence(Result):
+class DesignedSequence(Result, Recorded):
     """One design, or the native sequence of a structure for comparison.
 
     `sequence` has `/` between chains. `score` is the model's mean negative log-likelihood of the
     designed residues in the order of sampling, `global_score` that of all residues, `recovery` the
-    share of designed residues whose letter is the native one. `signature` names all that shaped
-    the design but the seed.
+    share of designed residues whose letter is the native one. `chain_masks` says which residues
+    were designed: `detect` counts these alone. `signature` names all that shaped the design but
+    the seed.
     """
 
     id: str
@@ -105,10 +101,16 @@ class DesignedSequence(Result):
     is_native: bool
     key_id: str | None
     signature: str
+    chain_masks: tuple[ChainMask, ...] = ()
+
+    def as_record(self) -> Record:
+        """Return the record that the file of designs holds."""
+        number = 0 if self.is_native else int(self.id.rpartition("/")[2])
+        return Record(self.id, self.sequence, self.id, DesignHeader(self.structure, number))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain values, which JSON can hold."""
-        return asdict(self)
+        return asdict(self) | {"chain_masks": [asdict(chain) for chain in self.chain_masks]}
 
     def cells(self) -> dict[str, str]:
         """Return what people look at first, by name."""
@@ -142,7 +144,7 @@ class Designing:
 
     def __init__(
         self,
-        structures: Iterable[PathLike[str] | str],
+        structures: Sequence[Path],
         marker: Marker | None,
         request: DesignRequest,
         *,
@@ -165,8 +167,8 @@ class Designing:
         self._residue_bias = _residue_bias(request.residue_bias)
         if request.batch is not None and request.batch < 1:
             raise ParameterError(f"batch=N must be at least 1, not {request.batch}")
-        self.files = find_structures([Path(structure) for structure in structures])
-        weights = None if request.weights is None else Path(request.weights)
+        self.files = find_structures(structures)
+        weights = path_if_any(request.weights)
         network, facts = load_network(request.model, weights, request.device, report)
         manifest = self._manifest(options, request, marker, facts)
         self.target: DesignTarget = (
@@ -294,6 +296,7 @@ def _of_design(plan: DesignPlan, design: Design, manifest: Manifest) -> Designed
         is_native=is_native,
         key_id=None if is_native else manifest.key_id,
         signature=_signature(manifest),
+        chain_masks=manifest.chains_of(name),
     )
 
 
@@ -313,6 +316,7 @@ def _of_record(record: Record, manifest: Manifest) -> DesignedSequence:
         is_native=header.is_native,
         key_id=None if header.is_native else manifest.key_id,
         signature=_signature(manifest),
+        chain_masks=manifest.chains_of(header.name),
     )
 
 
@@ -412,13 +416,12 @@ def design(
     if key is None and (delta is not None or payload is not None):
         raise ParameterError("delta=X and payload=N need a key")
     marker = None if key is None else Marker(key_of(key), delta=delta, payload=payload)
-    some = [structures] if isinstance(structures, str | PathLike) else structures
     job = Designing(
-        some,
+        paths_of(structures),
         marker,
         DesignRequest(count, **options),
         key_file=key_file_of(key),
-        output=None if output is None else Path(output),
+        output=path_if_any(output),
         overwrite=overwrite,
         warn=warn,
     )

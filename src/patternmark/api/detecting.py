@@ -15,13 +15,13 @@ from patternmark.api.given import (
     Progress,
     Reader,
     ReadOptions,
-    files_of,
     is_one,
     items_of,
     key_and_folder,
     no_progress,
 )
 from patternmark.api.given import Sequence as OneSequence
+from patternmark.api.on_structures import fitted_of
 from patternmark.caution import caution_of
 from patternmark.combination import Combined
 from patternmark.combination import combine as combine_records
@@ -144,7 +144,16 @@ class Judging:
         """Read what was given."""
         if self._reader is None:
             return items_of(given, self._source, self._warn)
-        return self._reader.items(files_of(given), self._source.format)
+        reader, how = self._reader, self._reader.setting
+        fitting = fitted_of(
+            given,
+            how.structure,
+            reader.plan,
+            self._warn,
+            use_manifest=not how.has_layout,
+            format=self._source.format,
+        )
+        return reader.items(fitting)
 
     def batches(self, given: Given, progress: Progress = no_progress) -> Iterator[list[Judged]]:
         """Judge what was given, one batch after another."""
@@ -293,7 +302,8 @@ class DetectOptions(AskedOptions, ReadOptions, total=False):
     backbone: BackboneSetting | Path | str | None
 
 
-def _judging(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress]:
+def judging_of(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress]:
+    """Return what judges as the options of `detect` say, and what hears of its progress."""
     loaded, folder = key_and_folder(key)
     reader = Reader(loaded.profile.alphabet, folder, options)
     names = AskedOptions.__annotations__
@@ -318,7 +328,7 @@ def detect_stream(
     >>> sum(verdict.prediction for verdict in pm.detect_stream(("MKTAYIAKQR" for _ in "ab"), key))
     0
     """
-    judging, progress = _judging(key, options)
+    judging, progress = judging_of(key, options)
     for batch in judging.batches(records, progress):
         yield from (verdict for verdict, _ in batch)
 
@@ -367,6 +377,6 @@ def combine(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> 
     >>> pm.combine(["MKTAYIAKQR", "MSTNPKPQRK"], key).prediction
     False
     """
-    judging, progress = _judging(key, options)
+    judging, progress = judging_of(key, options)
     judged = [one for batch in judging.batches(records, progress) for one in batch]
     return combined(judged, judging.detector)

@@ -2,12 +2,13 @@
 
 A `str` is one sequence: letters, or a text for a key for text. A `Path` is a file. A flat list of
 whole numbers is one sequence of ids. A mapping gives sequences their ids; any other iterable holds
-sequences or files.
+sequences or files. Results that have a sequence (`Recorded`) are read like records of a file.
 """
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from os import PathLike
@@ -21,10 +22,23 @@ from patternmark.core.alphabet import Alphabet
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.errors import ParameterError, PatternmarkWarning, SequenceError
-from patternmark.io.items import Item, RecordSource, Warn, read_items
+from patternmark.io.designs import ChainMask
+from patternmark.io.items import Item, RecordSource, Warn, mask_of_digits, read_items
 from patternmark.io.records import Record
 
-Sequence = str | list[int] | NDArray[np.integer[Any]]
+
+class Recorded(ABC):
+    """A result that other functions read as a sequence, with its id."""
+
+    # Which residues of each chain were designed, if it is a design.
+    chain_masks: tuple[ChainMask, ...] = ()
+
+    @abstractmethod
+    def as_record(self) -> Record:
+        """Return the record that a file would hold."""
+
+
+Sequence = str | list[int] | NDArray[np.integer[Any]] | Recorded
 Given = Sequence | PathLike[str] | Mapping[str, Sequence] | Iterable[Any]
 
 
@@ -83,7 +97,7 @@ def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:
 
 def is_one(given: Given) -> TypeGuard[Sequence]:
     """Tell whether one sequence was given, not a file or many of them."""
-    if isinstance(given, str):
+    if isinstance(given, str | Recorded):
         return True
     if hasattr(given, "ndim"):
         return bool(given.ndim == 1)
@@ -113,44 +127,45 @@ def items_of(given: Given, source: RecordSource, warn: Warn) -> Iterator[Item]:
     A bad record of a file is left out, and `warn` hears of it. A bad sequence that was given itself
     is an error.
     """
-    if is_one(given):
-        yield _item(given, "1", source)
-    elif isinstance(given, PathLike):
-        yield from read_items([str(given)], source, warn)
+    for id, one in each_of(given):
+        if isinstance(one, PathLike):
+            yield from read_items([str(one)], source, warn)
+        else:
+            yield _item(one, id, source)
+
+
+def each_of(given: Given) -> Iterator[tuple[str, Any]]:
+    """Yield the sequences and files that were given, each with the id that it has by its place."""
+    if is_one(given) or isinstance(given, PathLike):
+        yield "1", given
     elif isinstance(given, Mapping):
-        for id, sequence in given.items():
-            yield _item(sequence, str(id), source)
+        yield from ((str(id), sequence) for id, sequence in given.items())
     else:
-        for number, one in enumerate(given, start=1):
-            if isinstance(one, PathLike):
-                yield from read_items([str(one)], source, warn)
-            else:
-                yield _item(one, str(number), source)
+        yield from ((str(number), one) for number, one in enumerate(given, start=1))
 
 
-def files_of(given: Given) -> list[str]:
-    """Return the names of files, where nothing but files can be read."""
-    paths = [given] if isinstance(given, PathLike) else given
-    if is_one(given) or not isinstance(paths, Iterable):
-        raise ParameterError("give files here, each as a Path")
-    files = list(paths)
-    if not all(isinstance(file, PathLike) for file in files):
-        raise ParameterError("give files here, each as a Path")
-    return [str(file) for file in files]
+def record_of(sequence: Sequence, id: str) -> Record:
+    """Return the record of a sequence that is no file."""
+    if isinstance(sequence, Recorded):
+        return sequence.as_record()
+    if isinstance(sequence, str):
+        return Record(id, sequence, f"sequence {id}")
+    return Record(id, np.asarray(sequence).tolist(), f"sequence {id}")
 
 
 def _item(sequence: Sequence, id: str, source: RecordSource) -> Item:
     """Read one sequence that is no file."""
+    record = record_of(sequence, id)
     if isinstance(sequence, str):
         _check_no_file_name(sequence, source)
-    else:
-        sequence = np.asarray(sequence)
     try:
-        symbols, folded = source.symbols(sequence)
+        symbols, folded = source.symbols(record.sequence)
     except SequenceError as error:
-        raise SequenceError(f"sequence {id!r}: {error}") from None
-    record = Record(id, sequence if isinstance(sequence, str) else [], f"sequence {id}")
-    return Item("", record, symbols, None, folded=folded)
+        raise SequenceError(f"sequence {record.id!r}: {error}") from None
+    scored = None
+    if isinstance(sequence, Recorded) and sequence.chain_masks:
+        scored = mask_of_digits("".join(chain.scored for chain in sequence.chain_masks), symbols)
+    return Item("", record, symbols, scored, folded=folded)
 
 
 def _check_no_file_name(text: str, source: RecordSource) -> None:

@@ -16,6 +16,7 @@ from patternmark.api.detecting import judge_items
 from patternmark.api.given import (
     GivenKey,
     Progress,
+    Recorded,
     key_file_of,
     key_of,
     no_progress,
@@ -82,13 +83,17 @@ class TranslateRequest:
 
 
 @dataclass(frozen=True, repr=False)
-class TranslatedText(Result):
+class TranslatedText(Result, Recorded):
     """One translation. `verdict` is what `detect` says of its text; None where it has no mark."""
 
     id: str
     source: str
     text: str
     verdict: Verdict | None
+
+    def as_record(self) -> Record:
+        """Return the record that the file of translations holds."""
+        return Record(self.id, self.text, f"line {self.id}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the translation as plain values, which JSON can hold."""

@@ -168,9 +168,12 @@ class _Chain(NamedTuple):
 
 
 def _on_backbone(files: list[str], backbone: Path, key: Key) -> Iterator[Item]:
+    from patternmark.designing.fitting import fitted_records
     from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
 
-    return BackboneReader(BackboneSetting(backbone), key, warn).items(files)
+    reader = BackboneReader(BackboneSetting(backbone), key, warn)
+    fitting = fitted_records(files, backbone, reader.plan, warn, use_manifest=True)
+    return reader.items(fitting)
 
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:

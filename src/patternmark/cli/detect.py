@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.detecting import Asked, Judged, Judging
+from patternmark.api.reporting import draw, strongest
 from patternmark.caution import caution_of
 from patternmark.cli.combined import print_combined, warn_of_calibration
 from patternmark.cli.exact import Draws, Exact, Seed, exact_cell
@@ -52,7 +53,6 @@ from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
 _SAID = (TOO_LONG,)  # notes that stand beside a mark, too
-_PICTURES = 4
 
 
 def detect(
@@ -172,8 +172,7 @@ class _Seen:
     any_judgeable: bool = False
 
     def add(self, judged: list[Judged]) -> None:
-        both = sorted(self.strongest + judged, key=lambda pair: pair[0].log10_p)
-        self.strongest = both[:_PICTURES]
+        self.strongest = strongest(self.strongest + judged)
         for verdict, item in judged:
             if self.as_json:
                 typer.echo(json.dumps(verdict.to_dict() | item.facts, ensure_ascii=False))
@@ -186,17 +185,7 @@ class _Seen:
 
 
 def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> None:
-    from patternmark.report.plot import plot_verdicts
-
-    items = [item for _, item in judged]
-    plot_verdicts(
-        judge,
-        [verdict for verdict, _ in judged],
-        [item.symbols for item in items],
-        str(path),
-        [item.scored for item in items],
-        [item.rates for item in items],
-    )
+    draw(judge, judged, path)
     if not quiet:
         has_parts = judge.key.profile.scheme.takes_parts
         shown = "the partition" if has_parts else "part of the key"

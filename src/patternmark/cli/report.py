@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-from patternmark.api.detecting import judge_items
+from patternmark.api.given import KeyOfFile
+from patternmark.api.reporting import write_report
 from patternmark.cli.options import (
     AllowOpenKey,
     Fpr,
@@ -19,14 +17,9 @@ from patternmark.cli.options import (
     TokenizerFile,
     output_file,
 )
-from patternmark.cli.output import Verbose, progress, say, warn
+from patternmark.cli.output import Verbose, progress, say, shown_in, warn
 from patternmark.core.keyfile import load_key
-from patternmark.detector import Detector
-from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.io.items import Item, RecordSource, read_items
-from patternmark.report.page import ReportEntry, render_report
-from patternmark.results import Verdict
 
 
 def report(
@@ -46,48 +39,19 @@ def report(
 
     Example: patternmark report designs.fa --key lab.key -o report.html
     """
-    judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
-    source = RecordSource(judge.key.profile.alphabet, format, tokenizer, key.parent)
+    loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     with progress("sequences") as bar:
-        task = bar.add_task("judging", total=None)
-        items = list(read_items(files, source, warn))
-        entries = [_entry(*pair, source) for pair in judge_items(judge, items)]
-        bar.advance(task, len(entries))
-    if not entries:
-        raise InputError("no sequence could be judged")
-    names = ", ".join(Path(file).name for file in files)
-    title = f"{'Texts' if source.of_text else 'Designs'} in {names}"
-    page = render_report(judge, entries, title=title)
-    try:
-        # The page reveals what the key promotes, so it gets the mode of a key.
-        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(page)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
-    shown = "the partition" if judge.key.profile.scheme.takes_parts else "symbols that keys promote"
+        write_report(
+            [Path(file) for file in files],
+            KeyOfFile(loaded, key),
+            output,
+            detector=detector,
+            fpr=fpr,
+            format=format,
+            tokenizer=tokenizer,
+            warn=warn,
+            progress=shown_in(bar),
+        )
+    takes_parts = loaded.profile.scheme.takes_parts
+    shown = "the partition" if takes_parts else "symbols that keys promote"
     say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
-
-
-def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:
-    design = item.record.design
-    is_design = design is not None and not design.is_native
-    return ReportEntry(
-        verdict=replace(verdict, note="; ".join(filter(None, [verdict.note, item.in_words]))),
-        sequence=item.symbols,
-        words=_words(item, source),
-        scored=item.scored,
-        native=design is not None and design.is_native,
-        score=design.number("score") if design else None,
-        recovery=design.number("seq_recovery", "seq_rec") if design else None,
-        watermarked=("wm" in design.facts) if design and is_design else None,
-    )
-
-
-def _words(item: Item, source: RecordSource) -> tuple[str, ...] | None:
-    """Cut a text into what its tokens stand for."""
-    cuts = source.cuts(item.record)
-    if cuts is None:
-        return None
-    text = str(item.record.sequence)
-    return tuple(text[start:end] for start, end in pairwise(cuts.tolist()))

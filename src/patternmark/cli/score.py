@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from math import exp
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from patternmark.api.scoring import Score, ScoreRequest, Scoring
 from patternmark.cli.options import (
     Backbone,
     Chains,
@@ -25,27 +25,11 @@ from patternmark.cli.options import (
     Tied,
     Weights,
 )
-from patternmark.cli.output import Verbose, progress, results, say, warn
-from patternmark.designing.fitting import Fitted, fitted_records
-from patternmark.designing.network import load_network
+from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
 from patternmark.errors import InputError
 
 if TYPE_CHECKING:
-    from patternmark.io.structures import Backbone as Structure
-
-
-@dataclass(frozen=True)
-class Score:
-    """One line of the result."""
-
-    id: str
-    length: int
-    num_scored: int
-    score: float  # mean negative log-likelihood of the scored residues
-    perplexity: float
-    recovery: float  # share of the scored residues whose letter is the native one
-    model: str
-    weights_sha256: str
+    from patternmark.designing.fitting import Fitted
 
 
 def score(
@@ -70,56 +54,18 @@ def score(
 
     Example: patternmark score designs.fa --backbone backbone.pdb
     """
-    from patternmark.designing.plan import plan_design
-    from patternmark.io.structures import read_backbone
-
-    structure = read_backbone(backbone)
-    for message in structure.warnings:
-        warn(f"{backbone}: {message}")
-    names = chains.split(",") if chains else None
-    plan = plan_design(structure, chains=names, fixed=fixed, tied=tied)
-    chosen = bool(chains or fixed or tied)
-    network, weight_facts = load_network(model, weights, device, say)
-    scorer = _Scorer(network, structure, weight_facts, seed, orders)
+    request = ScoreRequest(backbone, chains, fixed, tied, orders, model, weights, seed, device)
+    scoring = Scoring(request, warn, say)
     scores = []
     with progress("sequences") as bar:
-        task = bar.add_task("scoring", total=None)
-        for item in fitted_records(files, backbone, plan, warn, use_manifest=not chosen):
-            line = scorer.score(item)
+        for line, item in scoring.scores([Path(file) for file in files], "auto", shown_in(bar)):
             if as_json:
-                typer.echo(json.dumps(asdict(line)))
+                typer.echo(json.dumps(line.to_dict()))
             scores.append((line, item))
-            bar.advance(task)
     if not scores:
         raise InputError("no sequence could be scored")
     if not as_json:
-        _print_table(scores, weight_facts, orders)
-
-
-class _Scorer:
-    def __init__(
-        self, model: Any, backbone: Structure, weights: dict[str, str], seed: int, orders: int
-    ) -> None:
-        self._prepared = model.prepare(model.encode(backbone))
-        self._weights, self._seed, self._orders = weights, seed, orders
-
-    def score(self, item: Fitted) -> Score:
-        """Average over decoding orders, which are the same for every sequence."""
-        from patternmark.designing.run import score_sequences
-
-        copies = np.tile(item.sequence, (self._orders, 1))
-        judged = score_sequences(self._prepared, item.plan, copies, self._seed)
-        mean = float(np.mean([design.score for design in judged]))
-        return Score(
-            id=item.record.id,
-            length=len(item.rows),
-            num_scored=int(item.plan.designed.sum()),
-            score=mean,
-            perplexity=exp(mean),
-            recovery=judged[0].recovery,
-            model=self._weights["name"],
-            weights_sha256=self._weights["sha256"],
-        )
+        _print_table(scores, scoring.weights, orders)
 
 
 def _print_table(scores: list[tuple[Score, Fitted]], weights: dict[str, str], orders: int) -> None:

@@ -58,7 +58,7 @@ def fitted_records(
                     elsewhere[made.name] += 1
                     continue
                 try:
-                    yield _fitted(name, record, plan, made)
+                    yield fitted_record(name, record, plan, made)
                 except SequenceError as error:
                     warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
         except InputError as error:
@@ -101,7 +101,9 @@ def _from_digits(made: DesignedStructure, plan: DesignPlan, digits: list[str]) -
     return mask
 
 
-def _fitted(file: str, record: Record, plan: DesignPlan, made: DesignedStructure | None) -> Fitted:
+def fitted_record(
+    file: str, record: Record, plan: DesignPlan, made: DesignedStructure | None
+) -> Fitted:
     """Put the letters of a record on the rows of the backbone; leave unknown ones unscored."""
     marked_down = None
     if made is not None:

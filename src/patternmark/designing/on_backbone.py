@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from patternmark.core.key import Key
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import ParameterError
 from patternmark.io.items import Item, Warn
-from patternmark.io.records import Format
 from patternmark.statistics import Statistic, make_backbone
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class BackboneReader:
         if not 0 < setting.temperature < float("inf"):
             raise ParameterError(f"a temperature must be positive, not {setting.temperature}")
         make_backbone(key)  # refuses a key that it cannot judge before the network is loaded
-        self._profile, self._setting = key.profile, setting
+        self._profile, self.setting = key.profile, setting
         network, facts = load_network(setting.model, setting.weights, setting.device, warn)
         from patternmark.designing.plan import plan_design  # noqa: PLC0415  # needs gemmi
         from patternmark.io.structures import read_backbone  # noqa: PLC0415
@@ -61,7 +60,7 @@ class BackboneReader:
         for message in structure.warnings:
             warn(f"{setting.structure}: {message}")
         names = setting.chains.split(",") if setting.chains else None
-        self._plan = plan_design(structure, chains=names, fixed=setting.fixed, tied=setting.tied)
+        self.plan = plan_design(structure, chains=names, fixed=setting.fixed, tied=setting.tied)
         self._warn = warn
         self._prepared = network.prepare(network.encode(structure))
         self.source = (
@@ -73,18 +72,8 @@ class BackboneReader:
         """Return what measures records of this backbone by a key."""
         return make_backbone(key, self.source)
 
-    def items(self, files: Sequence[str], format: Format = "auto") -> Iterator[Item]:
-        """Read the records that fit; warn of the others by name."""
-        from patternmark.designing.fitting import fitted_records  # noqa: PLC0415  # needs gemmi
-
-        fitting = fitted_records(
-            files,
-            self._setting.structure,
-            self._plan,
-            self._warn,
-            use_manifest=not self._setting.has_layout,
-            format=format,
-        )
+    def items(self, fitting: Iterable[Fitted]) -> Iterator[Item]:
+        """Expect something of each residue of records that fit."""
         yield from map(self._item, fitting)
 
     def _item(self, fitted: Fitted) -> Item:
@@ -96,8 +85,8 @@ class BackboneReader:
             fitted.plan,
             fitted.sequence,
             self._profile,
-            orders=self._setting.orders,
-            temperature=self._setting.temperature,
+            orders=self.setting.orders,
+            temperature=self.setting.temperature,
             seed=_SEED,
         )
         given = np.zeros(len(fitted.sequence), dtype=bool)
@@ -111,7 +100,7 @@ class BackboneReader:
 
     def _printed(self, fitted: Fitted) -> NDArray[np.int64]:
         """Return the residues of the record's chains, -1 between chains."""
-        backbone = self._plan.backbone
+        backbone = self.plan.backbone
         numbers = backbone.chain_index[fitted.rows]
         pieces: list[NDArray[np.int64]] = []
         for number in dict.fromkeys(numbers.tolist()):

@@ -110,10 +110,12 @@ class Manifest:
 
     def scored_mask(self, name: str) -> str | None:
         """Return one digit for each written residue of the designs on a backbone, or None."""
-        for structure in self.structures:
-            if structure.name == name:
-                return "".join(chain.scored for chain in structure.chains)
-        return None
+        chains = self.chains_of(name)
+        return "".join(chain.scored for chain in chains) if chains else None
+
+    def chains_of(self, name: str) -> tuple[ChainMask, ...]:
+        """Return which residues of a backbone were designed; nothing of an unknown backbone."""
+        return next((s.chains for s in self.structures if s.name == name), ())
 
 
 def manifest_path(fasta: str | Path) -> Path:

@@ -221,11 +221,17 @@ def _scored_by(
     """Turn a manifest's digits into a mask along the record, separators included."""
     if manifest is None or record.design is None:
         return None
-    digits = manifest.scored_mask(record.design.name)
-    residues = symbols != SEPARATOR
-    if digits is None or len(digits) != np.count_nonzero(residues):
+    mask = mask_of_digits(manifest.scored_mask(record.design.name), symbols)
+    if mask is None:
         message = "does not fit its manifest; all its residues are counted"
         warn(Problem(file, f"{record.place} ({record.id})", message, skipped=False))
+    return mask
+
+
+def mask_of_digits(digits: str | None, symbols: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Turn one digit for each residue into a mask along the record; None if they do not fit."""
+    residues = symbols != SEPARATOR
+    if digits is None or len(digits) != np.count_nonzero(residues):
         return None
     mask = np.zeros(len(symbols), dtype=bool)
     mask[residues] = [digit == "1" for digit in digits]

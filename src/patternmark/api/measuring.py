@@ -1,0 +1,273 @@
+"""`measure_quality`: what a mark costs, measured on designs or on translations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import numpy as np
+
+from patternmark.api.given import Given, Recorded, each_of, items_of, warn_in_python
+from patternmark.api.on_structures import GivenChains, fitted_of, path_if_any, plan_on
+from patternmark.core.alphabet import PROTEIN
+from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
+from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.items import RecordSource, Warn
+from patternmark.quality.diversity import entropies
+from patternmark.quality.measured import Measured
+from patternmark.results import Result
+
+if TYPE_CHECKING:
+    from patternmark.designing.fitting import Fitted
+    from patternmark.quality.design_measures import DesignQuality, Judges
+
+RESAMPLES = 1000  # of lines, for the intervals of BLEU and chrF
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, repr=False)
+class Quality(Result):
+    """Measures with their 95 % intervals; what was not measured is empty.
+
+    `native` has the measures of the native sequence, `designs` those of each design, `differences`
+    those to unmarked designs, and `signatures` what BLEU and chrF depend on.
+    """
+
+    measures: Sequence[Measured]
+    native: dict[str, float] | None = None
+    designs: list[dict[str, Any]] | None = None
+    differences: Sequence[Measured] | None = None
+    signatures: dict[str, str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was measured as plain values, which JSON can hold: nan as None."""
+        names = ("measures", "signatures", "native", "designs", "differences")
+        found = {name: getattr(self, name) for name in names}
+        return {name: _plain(value) for name, value in found.items() if value is not None}
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        return {measure.name: str(measure) for measure in self.measures}
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: measures as objects, nan as null."""
+    if isinstance(value, Measured):
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
+@dataclass(frozen=True)
+class QualityRequest:
+    """How designs are measured; the same names as the options of `patternmark quality`."""
+
+    backbone: PathLike[str] | str
+    chains: GivenChains = None
+    orders: int = 1
+    model: str | Sequence[str] | None = None
+    weights: PathLike[str] | Sequence[PathLike[str]] | None = None
+    plddt: PathLike[str] | str | None = None
+    seed: int = 0
+    device: str = "auto"
+
+    @property
+    def networks(self) -> list[str | Path]:
+        """Published weights by their names, then checkpoints."""
+        names = [self.model] if isinstance(self.model, str) else list(self.model or [])
+        files = [self.weights] if isinstance(self.weights, PathLike) else list(self.weights or [])
+        if not names and not files:
+            names = [DEFAULT_WEIGHTS]
+        return [*names, *map(Path, files)]
+
+
+class Measuring:
+    """Measures designs on one backbone."""
+
+    def __init__(self, request: QualityRequest, warn: Warn, report: Warn = _log.info) -> None:
+        try:
+            import patternmark.quality.design_measures  # noqa: F401, PLC0415
+        except ImportError as error:
+            raise PatternmarkError(
+                f"measuring designs on a structure needs {error.name}: "
+                "pip install 'patternmark[protein,text]'"
+            ) from None
+        from patternmark.models.device import pick_device  # noqa: PLC0415  # needs torch
+        from patternmark.quality.esmfold import Folder  # noqa: PLC0415
+
+        self._request, self._warn, self._path = request, warn, Path(request.backbone)
+        self._plan = plan_on(self._path, warn, chains=request.chains)
+        plddt = path_if_any(request.plddt)
+        self._folder = Folder.load(plddt, pick_device(request.device)) if plddt else None
+        self._prepared = {}
+        for each in request.networks:
+            named, file = ("", each) if isinstance(each, Path) else (each, None)
+            network, facts = load_network(named, file, request.device, report)
+            self._prepared[facts["name"]] = network.prepare(network.encode(self._plan.backbone))
+
+    def measure(self, records: Given, against: Given | None) -> Quality:
+        """Measure designs; with others, also the differences to them."""
+        from patternmark.quality.design_measures import (  # noqa: PLC0415  # needs torch
+            Judges,
+            differences,
+            measure_designs,
+            summary,
+        )
+
+        request = self._request
+        judges = Judges(
+            self._prepared, folder=self._folder, seed=request.seed, orders=request.orders
+        )
+        items, designs = self._measured(records, judges)
+        native = measure_designs(items[0].plan, [self._plan.backbone.sequence], judges)[0]
+        letters = [PROTEIN.encode(item.record.sequence) for item in items]
+        others = None if against is None else self._measured(against, judges)[1]
+        return Quality(
+            measures=summary(designs) + entropies(letters),
+            native=native.values(),
+            designs=[
+                {"id": item.record.id, **design.values()}
+                for item, design in zip(items, designs, strict=True)
+            ],
+            differences=None if others is None else differences(designs, others),
+        )
+
+    def _measured(self, given: Given, judges: Judges) -> tuple[list[Fitted], list[DesignQuality]]:
+        """Measure designs; those with one plan together."""
+        from patternmark.quality.design_measures import measure_designs  # noqa: PLC0415
+
+        use_manifest = self._request.chains is None
+        fitting = fitted_of(given, self._path, self._plan, self._warn, use_manifest=use_manifest)
+        items = [
+            item for item in fitting if not (item.record.design and item.record.design.is_native)
+        ]
+        if not items:
+            raise InputError(f"{_name_of(given)}: no design fits {self._path}")
+        found: list[DesignQuality | None] = [None] * len(items)
+        by_plan: dict[Any, list[int]] = {}
+        for i, item in enumerate(items):
+            by_plan.setdefault((item.plan.chains, item.plan.groups), []).append(i)
+        for rows in by_plan.values():
+            measured = measure_designs(
+                items[rows[0]].plan, [items[i].sequence for i in rows], judges
+            )
+            for i, design in zip(rows, measured, strict=True):
+                found[i] = design
+        return items, [design for design in found if design is not None]
+
+
+def _name_of(given: Given) -> str:
+    return str(given) if isinstance(given, PathLike) else "the sequences"
+
+
+def compared_with(texts: Given, reference: Given) -> Quality:
+    """Compare translations with the correct ones, line by line."""
+    from patternmark.translation.bleu import bleu, chrf  # noqa: PLC0415
+
+    lines, wanted = _lines(texts), _lines(reference)
+    if len(lines) != len(wanted):
+        raise InputError(
+            f"{_name_of(texts)}: has {len(lines)} lines, but {_name_of(reference)} "
+            f"{len(wanted)}: lines are compared by their number"
+        )
+    measures, signatures = [], {}
+    for name, metric in (("BLEU", bleu), ("chrF", chrf)):
+        found = metric(lines, wanted, resamples=RESAMPLES)
+        half = float("nan") if found.half is None else found.half
+        low, high = found.score - half, found.score + half
+        measures.append(Measured(name, found.score, low, high, len(lines), "lines"))
+        signatures[name] = found.signature
+    return Quality(measures, signatures=signatures)
+
+
+def _lines(given: Given) -> list[str]:
+    if not isinstance(given, PathLike):
+        texts = [
+            one.as_record().sequence if isinstance(one, Recorded) else one
+            for _, one in each_of(given)
+        ]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise ParameterError("give texts here: a file, or many str")
+        return [str(text) for text in texts]
+    file = Path(given)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: is not UTF-8 text") from None
+    if not lines:
+        raise InputError(f"{file}: the file is empty")
+    return lines
+
+
+def entropies_of(records: Given, warn: Warn) -> Quality:
+    """Measure what needs no structure: how varied designs are."""
+    items = items_of(records, RecordSource(PROTEIN), warn)
+    designs = [
+        item.symbols for item in items if not (item.record.design and item.record.design.is_native)
+    ]
+    if not designs:
+        raise InputError(f"{_name_of(records)}: no design could be read")
+    return Quality(entropies(designs))
+
+
+class QualityOptions(TypedDict, total=False):
+    """What `measure_quality` can be told; `measure_quality` explains each."""
+
+    chains: GivenChains
+    orders: int
+    model: str | Sequence[str] | None
+    weights: PathLike[str] | Sequence[PathLike[str]] | None
+    plddt: PathLike[str] | str | None
+    seed: int
+    device: str
+
+
+_FOR_DESIGNS = ("against", "model", "weights", "plddt", "chains")  # that need a backbone
+
+
+def measure_quality(
+    records: Given,
+    *,
+    backbone: PathLike[str] | str | None = None,
+    against: Given | None = None,
+    reference: Given | None = None,
+    warn: Warn = warn_in_python,
+    report: Warn = _log.info,
+    **options: Unpack[QualityOptions],
+) -> Quality:
+    """Measure the quality of designs or translations, with 95 % intervals.
+
+    Of designs: n-gram entropies; with `backbone` (their structure) also their likelihood, the
+    recovery of the native sequence, and whether the structure predicted from them is the backbone.
+    Native sequences are not counted. Of texts, with `reference` (the correct translations): BLEU
+    and chrF. Options for designs:
+
+    - `against`: unmarked designs, to which the differences are measured;
+    - `chains`: the designed chains; `orders`, `seed`: random decoding orders to average over;
+    - `model`, `weights`: one or many networks, by name or as files;
+    - `plddt`: the folder of ESMFold, whose pLDDT is added; `device`.
+    """
+    given = {"against": against, **options}
+    named = [name for name in _FOR_DESIGNS if given.get(name)]
+    if reference is not None:
+        if backbone or named:
+            raise ParameterError("reference=FILE is for text: leave out the options for designs")
+        return compared_with(records, reference)
+    if backbone is None:
+        if named:
+            raise ParameterError(
+                "against=FILE, model=NAME, weights=FILE, plddt=FOLDER and chains=LIST need "
+                "backbone=FILE"
+            )
+        return entropies_of(records, warn)
+    return Measuring(QualityRequest(backbone, **options), warn, report).measure(records, against)

@@ -1,0 +1,146 @@
+"""`write_report`: one HTML page on sequences. `plot_verdicts`: the picture of the strongest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import Unpack
+
+from patternmark.api.detecting import DetectOptions, Judged, judge_items, judging_of
+from patternmark.api.given import (
+    Given,
+    GivenKey,
+    Reader,
+    ReadOptions,
+    each_of,
+    is_one,
+    key_and_folder,
+)
+from patternmark.detector import Detector
+from patternmark.errors import InputError
+from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.items import Item, RecordSource
+from patternmark.report.page import ReportEntry, render_report
+from patternmark.results import Results, Verdict
+
+VERDICTS_DRAWN = 4  # of many: the strongest
+
+
+def write_report(
+    records: Given,
+    key: GivenKey,
+    output: PathLike[str] | str,
+    *,
+    detector: str = "auto",
+    fpr: float = DEFAULT_FPR,
+    title: str | None = None,
+    **options: Unpack[ReadOptions],
+) -> Results[Verdict]:
+    """Write an HTML page of verdicts and coloured sequences; return the verdicts.
+
+    The page reveals which letters the key promotes: keep it as secret as the key. The parameters
+    are those of `detect`; `title` is the heading of the page.
+    """
+    loaded, folder = key_and_folder(key)
+    judge = Detector(loaded, detector, fpr=fpr)
+    reader = Reader(loaded.profile.alphabet, folder, options)
+    given = records if _is_kept(records) else list(records)  # type: ignore[arg-type]
+    items = list(reader.items(given))
+    judged = judge_items(judge, items)
+    reader.progress("judging", len(judged), len(judged))
+    if not judged:
+        raise InputError("no sequence could be judged")
+    entries = [_entry(*pair, reader.source) for pair in judged]
+    heading = _title(given, of_text=reader.source.of_text) if title is None else title
+    _write_private(Path(output), render_report(judge, entries, title=heading))
+    return Results(verdict for verdict, _ in judged)
+
+
+def _is_kept(given: Given) -> bool:
+    """Whether what was given can be read twice."""
+    return is_one(given) or isinstance(given, PathLike | Mapping | Sequence)
+
+
+def _title(given: Given, *, of_text: bool) -> str:
+    files = [Path(one).name for _, one in each_of(given) if isinstance(one, PathLike)]
+    what = "Texts" if of_text else "Designs"
+    return f"{what} in {', '.join(files)}" if files else what
+
+
+def _write_private(output: Path, page: str) -> None:
+    try:
+        # The page reveals what the key promotes, so it gets the mode of a key.
+        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(page)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+
+
+def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:
+    design = item.record.design
+    is_design = design is not None and not design.is_native
+    return ReportEntry(
+        verdict=replace(verdict, note="; ".join(filter(None, [verdict.note, item.in_words]))),
+        sequence=item.symbols,
+        words=_words(item, source),
+        scored=item.scored,
+        native=design is not None and design.is_native,
+        score=design.number("score") if design else None,
+        recovery=design.number("seq_recovery", "seq_rec") if design else None,
+        watermarked=("wm" in design.facts) if design and is_design else None,
+    )
+
+
+def _words(item: Item, source: RecordSource) -> tuple[str, ...] | None:
+    """Cut a text into what its tokens stand for."""
+    cuts = source.cuts(item.record)
+    if cuts is None:
+        return None
+    text = str(item.record.sequence)
+    return tuple(text[start:end] for start, end in pairwise(cuts.tolist()))
+
+
+def strongest(judged: Sequence[Judged]) -> list[Judged]:
+    """Return the verdicts that are drawn: those with the smallest p-values."""
+    return sorted(judged, key=lambda one: one.verdict.log10_p)[:VERDICTS_DRAWN]
+
+
+def draw(detector: Detector, judged: Sequence[Judged], output: Path) -> None:
+    """Draw verdicts; the suffix of the file sets its format."""
+    from patternmark.report.plot import plot_verdicts as draw_verdicts  # noqa: PLC0415
+
+    items = [item for _, item in judged]
+    draw_verdicts(
+        detector,
+        [verdict for verdict, _ in judged],
+        [item.symbols for item in items],
+        str(output),
+        [item.scored for item in items],
+        [item.rates for item in items],
+    )
+
+
+def plot_verdicts(
+    records: Given, key: GivenKey, output: PathLike[str] | str, **options: Unpack[DetectOptions]
+) -> Results[Verdict]:
+    """Draw the strongest verdicts on sequences; return the verdicts that are drawn.
+
+    The suffix of `output` sets the format (.png, .svg or .pdf). Together with the sequences the
+    picture reveals part of the key. The parameters are those of `detect`.
+    """
+    from patternmark.report.plot import require_matplotlib  # noqa: PLC0415
+
+    require_matplotlib()
+    judging, progress = judging_of(key, options)
+    shown: list[Judged] = []
+    for batch in judging.batches(records, progress):
+        shown = strongest(shown + batch)
+    if not shown:
+        raise InputError("no sequence could be judged")
+    draw(judging.detector, shown, Path(output))
+    return Results(verdict for verdict, _ in shown)

@@ -17,6 +17,7 @@ from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Paper
 from patternmark.core.secret import Secret
 from patternmark.results import Status, format_p, p_value_of
+from patternmark.workers import pickle_with_secrets
 
 PARTS = ["ACDEFGHIKL", "MNPQRSTVWY"]
 
@@ -129,7 +130,7 @@ def test_wrong_calls_are_refused(halves: Key) -> None:
 
 
 def test_a_detector_travels_between_processes(halves: Key) -> None:
-    detector = pickle.loads(pickle.dumps(Detector(halves)))
+    detector = pickle.loads(pickle_with_secrets(Detector(halves)))
     assert detector.detect("AM" * 20) == Detector(halves).detect("AM" * 20)
 
 

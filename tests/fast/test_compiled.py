@@ -161,6 +161,28 @@ def test_a_batch_is_worth_the_loops_and_a_short_record_is_not(
     assert asked
 
 
+def test_a_detector_that_is_asked_again_and_again_takes_the_loops(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    load, calls = compiled._module, 0
+
+    def watched(module: str) -> ModuleType | None:
+        asked.append(calls)
+        return load(module)
+
+    monkeypatch.setattr(compiled, "_module", watched)
+    detector = Detector(Key.of(Secret(bytes(32)), Profile()))
+    sequence = rng.integers(0, 20, size=150)
+    for calls in range(1, 41):  # noqa: B007  # `watched` reads it
+        detector.detect(sequence)
+    assert 1 < asked[0] <= 40
+    assert asked[-1] == 40
+    assert (
+        Detector(detector.key).detect(sequence).prediction == detector.detect(sequence).prediction
+    )
+
+
 def test_without_numba_numpy_does_it() -> None:
     program = (
         "import sys; sys.modules['numba'] = None\n"

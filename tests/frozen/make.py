@@ -20,7 +20,7 @@ from patternmark.attacks.registry import find_attack
 from patternmark.core.profile import TEXT_DELTA
 from patternmark.core.schemes import Blocks, Paper, Turns
 from patternmark.core.secret import Secret
-from patternmark.fast.compiled import forced
+from patternmark.fast.compiled import force_loops
 from patternmark.statistics import DETECTORS
 from tests.synthetic import letters, marked, plain, text, vocabulary
 
@@ -80,7 +80,7 @@ def verdicts() -> dict[str, Any]:
 
     Their sums for blocks are rounded otherwise than numpy's, in the last bits.
     """
-    with forced(True):
+    with force_loops(True):
         return _judged()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeGuard
+from typing import Any, NamedTuple, TypedDict, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,8 @@ def each_of(given: Given) -> Iterator[tuple[str, Any]]:
     elif isinstance(given, Mapping):
         yield from ((str(id), sequence) for id, sequence in given.items())
     else:
-        yield from ((str(number), one) for number, one in enumerate(given, start=1))
+        many = cast(Iterable[Any], given)
+        yield from ((str(number), one) for number, one in enumerate(many, start=1))
 
 
 def record_of(sequence: Sequence, id: str) -> Record:

@@ -47,6 +47,8 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.attacking import attack
+    from patternmark.api.auditing import audit
     from patternmark.api.biasing import write_bias
     from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
+    "attack": "attacking",
+    "audit": "auditing",
     "combine": "detecting",
     "design": "designing",
     "detect": "detecting",
@@ -90,6 +94,8 @@ __all__ = [
     "Turns",
     "Verdict",
     "__version__",
+    "attack",
+    "audit",
     "combine",
     "design",
     "detect",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeGuard
+from typing import Any, NamedTuple, TypedDict, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,8 @@ def each_of(given: Given) -> Iterator[tuple[str, Any]]:
     elif isinstance(given, Mapping):
         yield from ((str(id), sequence) for id, sequence in given.items())
     else:
-        yield from ((str(number), one) for number, one in enumerate(given, start=1))
+        for number, one in enumerate(cast(Iterable[Any], given), start=1):
+            yield str(number), one
 
 
 def record_of(sequence: Sequence, id: str) -> Record:

@@ -36,7 +36,7 @@ _SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligo
 _PARAMETER = re.compile(
     r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|"
     r"output|delta|payload|passes|temperature|iterations|length_beam|count|batch|engine|workers|orders|reference|against|"
-    r"model|plddt)="
+    r"model|plddt|key|kind|host|wordnet|fixed|epsilon|answers|queries|scheme|tries|budget)="
     r"(?:'([^']*)'|([A-Z]+)\b)"
 )
 _OTHER_NAMES = {  # of what is not called the same in Python

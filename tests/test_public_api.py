@@ -6,9 +6,9 @@ import patternmark
 PUBLIC = [
     "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
     "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
-    "SequenceError", "Status", "Turns", "Verdict", "__version__", "attack", "audit", "combine",
-    "design", "detect", "detect_stream", "load_key", "measure_quality", "plot_verdicts",
-    "save_key", "scan", "score", "translate", "write_bias", "write_report",
+    "SequenceError", "Status", "Turns", "Verdict", "__version__", "alphabet", "attack", "audit",
+    "combine", "design", "detect", "detect_stream", "load_key", "measure_quality",
+    "plot_verdicts", "save_key", "scan", "score", "translate", "write_bias", "write_report",
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.alphabets import alphabet
     from patternmark.api.attacking import attack
     from patternmark.api.auditing import audit
     from patternmark.api.biasing import write_bias
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
+    "alphabet": "alphabets",
     "attack": "attacking",
     "audit": "auditing",
     "combine": "detecting",
@@ -94,6 +96,7 @@ __all__ = [
     "Turns",
     "Verdict",
     "__version__",
+    "alphabet",
     "attack",
     "audit",
     "combine",

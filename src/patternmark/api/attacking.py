@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -107,8 +107,8 @@ class AttackRequest:
     def __post_init__(self) -> None:
         self._check_options(("splice",), {"host=FILE": self.host})
         self._check_options(("synonym",), {"wordnet=FOLDER": self.wordnet})
-        layout = {"backbone=FILE": self.backbone, "chains=LIST": self.chains}
-        self._check_options(WITH_BACKBONE, layout | {"fixed=LIST": self.fixed})
+        self._check_options(WITH_BACKBONE, {"backbone=FILE": self.backbone})
+        self._check_options(WITH_BACKBONE, {"chains=LIST": self.chains, "fixed=LIST": self.fixed})
         self._check_options(("oracle",), {"key=FILE": self.key})
         if self.kind not in (None, *KINDS):
             raise ParameterError(f"kind={self.kind!r} is not protein or text")
@@ -121,7 +121,7 @@ class AttackRequest:
         if self.name in WITH_BACKBONE and self.backbone is None:
             raise ParameterError(f"{self.name} needs the structure of the designs: backbone=FILE")
 
-    def _check_options(self, attacks: tuple[str, ...], options: dict[str, object]) -> None:
+    def _check_options(self, attacks: tuple[str, ...], options: Mapping[str, object]) -> None:
         """Refuse the options of other attacks."""
         for parameter, value in options.items():
             if value and self.name not in attacks:

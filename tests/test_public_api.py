@@ -6,10 +6,10 @@ import patternmark
 PUBLIC = [
     "PROTEIN", "Alphabet", "Blocks", "Detector", "InputError", "Key", "KeyFileError", "Marker",
     "Paper", "ParameterError", "PatternmarkError", "PatternmarkWarning", "Profile",
-    "SequenceError", "Status", "Turns", "Verdict", "__version__", "calibrate", "combine",
-    "design", "detect", "detect_stream", "identify", "load_key", "locate", "measure_quality",
-    "plot_verdicts", "power", "save_key", "scan", "score", "translate", "write_bias",
-    "write_report",
+    "SequenceError", "Status", "Turns", "Verdict", "__version__", "alphabet", "attack", "audit",
+    "calibrate", "combine", "design", "detect", "detect_stream", "identify", "load_key", "locate",
+    "measure_quality", "plot_verdicts", "power", "save_key", "scan", "score", "translate",
+    "write_bias", "write_report",
 ]  # fmt: skip
 
 

@@ -47,6 +47,9 @@ from patternmark.errors import (
 from patternmark.results import Status, Verdict
 
 if TYPE_CHECKING:
+    from patternmark.api.alphabets import alphabet
+    from patternmark.api.attacking import attack
+    from patternmark.api.auditing import audit
     from patternmark.api.biasing import write_bias
     from patternmark.api.designing import design
     from patternmark.api.detecting import combine, detect, detect_stream
@@ -60,6 +63,9 @@ if TYPE_CHECKING:
 
 # Where functions stand: they are imported when they are first used.
 _FUNCTIONS = {
+    "alphabet": "alphabets",
+    "attack": "attacking",
+    "audit": "auditing",
     "calibrate": "planning",
     "combine": "detecting",
     "design": "designing",
@@ -96,6 +102,9 @@ __all__ = [
     "Turns",
     "Verdict",
     "__version__",
+    "alphabet",
+    "attack",
+    "audit",
     "calibrate",
     "combine",
     "design",

@@ -130,9 +130,9 @@ def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scheme", "secret"], "--scheme must be one of blocks, turns, paper"),
+        (["--scheme", "secret"], "--scheme secret is not one of blocks, turns, paper"),
         (["--scheme", "turns"], "'turns' marks text"),
-        (["--backbone", "x.pdb"], "--backbone needs --key"),
+        (["--backbone", "x.pdb"], "--backbone FILE needs --key FILE"),
         (["--scheme", "paper", "--delta", "9"], "delta up to 1.5"),
     ],
 )

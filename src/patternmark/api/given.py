@@ -141,8 +141,8 @@ def each_of(given: Given) -> Iterator[tuple[str, Any]]:
     elif isinstance(given, Mapping):
         yield from ((str(id), sequence) for id, sequence in given.items())
     else:
-        many = cast(Iterable[Any], given)
-        yield from ((str(number), one) for number, one in enumerate(many, start=1))
+        for number, one in enumerate(cast(Iterable[Any], given), start=1):
+            yield str(number), one
 
 
 def record_of(sequence: Sequence, id: str) -> Record:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from patternmark.api.attacking import WITH_BACKBONE, Attacking, AttackRequest
+from patternmark.api.given import KeyOfFile
 from patternmark.cli.options import (
     ATTACK,
     INPUT,
@@ -29,19 +28,12 @@ from patternmark.cli.options import (
     option,
     output_file,
 )
-from patternmark.cli.output import STOPPED, Verbose, results, say, warn
-from patternmark.designing.network import load_network
-from patternmark.errors import InputError, ParameterError
-from patternmark.io.lines import refuse_own_input
+from patternmark.cli.output import STOPPED, Verbose, progress, results, say, shown_in, warn
+from patternmark.core.keyfile import load_key
+from patternmark.errors import ParameterError
 from patternmark.io.records import input_name
 
-if TYPE_CHECKING:
-    from patternmark.attacks.registry import Attack
-    from patternmark.cli.attack_work import OnBackbone, Unit, Worker
-
-_WITH_BACKBONE = ("redesign", "rewrite")
-_KINDS = ("protein", "text")
-_NEEDED = dict.fromkeys(_WITH_BACKBONE, "--backbone") | {"oracle": "--key", "synonym": "--wordnet"}
+_NEEDED = dict.fromkeys(WITH_BACKBONE, "--backbone") | {"oracle": "--key", "synonym": "--wordnet"}
 
 
 def attack(
@@ -113,167 +105,44 @@ def attack(
         return
     if file is None or name is None or output is None:
         raise ParameterError("give FILE, --attack NAME and --output FILE; --list shows all attacks")
-    chosen, strength = _chosen(name, epsilon)
-    _check_options(
-        name,
-        {
-            ("splice",): {"--host": host},
-            ("synonym",): {"--wordnet": wordnet},
-            _WITH_BACKBONE: {"--backbone": backbone, "--chains": chains, "--fixed": fixed},
-            ("oracle",): {"--key": key},
-        },
+    loaded = None
+    if key is not None:
+        loaded = KeyOfFile(load_key(key, allow_open=allow_open_key, with_secret=True), key)
+    request = AttackRequest(
+        name=name,
+        epsilon=epsilon,
+        kind=kind,
+        key=loaded,
+        host=host,
+        wordnet=wordnet,
+        backbone=backbone,
+        chains=chains,
+        fixed=fixed,
+        queries=queries,
+        answers=answers,
+        temperature=temperature,
+        model=model,
+        weights=weights,
+        seed=seed,
+        device=device,
     )
-    refuse_own_input(file, output)
-    if str(output) != "-" and output.exists() and not overwrite:
-        raise InputError(f"{output}: already exists: use --overwrite, or choose another --output")
-    worker: Worker
-    if name == "oracle":
-        worker, units, of_text = _oracle(
-            key, file, queries, answers, strength, seed, allow_open_key
-        )
-    elif name in _WITH_BACKBONE:
-        load = partial(load_network, model, weights, device, say)
-        layout = (chains.split(",") if chains else None, fixed)
-        on = _on_backbone(name, strength, seed, backbone, layout, temperature, load)
-        worker, units, of_text = on, on.units(file), False
-    else:
-        worker, units, of_text = _editor(chosen, strength, seed, kind, file, host, wordnet)
-    result = {
-        "attack": name,
-        "kind": _KINDS[of_text],
-        "epsilon": strength,
-        "seed": seed,
+    job = Attacking(file, request, output=output, overwrite=overwrite, warn=warn, report=say)
+    try:
+        with progress("records") as bar:
+            for _ in job.run(shown_in(bar)):
+                pass  # what is written needs no keeping
+    except KeyboardInterrupt:
+        say(f"stopped: {output} has {job.tally.records} attacked records")
+        raise typer.Exit(STOPPED) from None
+    result = job.facts | {
         "file": input_name(str(file)),
         "output": "standard output" if str(output) == "-" else str(output),
     }
-    result |= _run(units, worker, output)
+    result |= job.tally.summary()
     if as_json:
         typer.echo(json.dumps(result), err=str(output) == "-")
     else:
         _tell(result)
-
-
-def _chosen(name: str, epsilon: float | None) -> tuple[Attack, float]:
-    """Find the attack; its strength may be left out where there is a natural one."""
-    from patternmark.attacks.registry import check_epsilon, find_attack
-
-    chosen = find_attack(name)
-    if epsilon is None:
-        if name != "oracle":
-            raise ParameterError(f"give --epsilon: for {name}, it is the {chosen.epsilon}")
-        epsilon = 1.0
-    check_epsilon(epsilon)
-    return chosen, epsilon
-
-
-def _check_options(name: str, options: dict[tuple[str, ...], dict[str, object]]) -> None:
-    """Refuse the options of other attacks."""
-    for attacks, given in options.items():
-        for flag, value in given.items():
-            if value and name not in attacks:
-                raise ParameterError(f"{flag} goes with {' or '.join(attacks)}, not with {name}")
-
-
-def _editor(
-    chosen: Attack,
-    epsilon: float,
-    seed: int,
-    kind: str | None,
-    file: Path,
-    host: Path | None,
-    wordnet: Path | None,
-) -> tuple[Worker, Iterator[Unit], bool]:
-    from patternmark.attacks import splice_into
-    from patternmark.attacks.text import replace_by_synonyms
-    from patternmark.cli.attack_work import Editor, read_host
-
-    if host is not None:
-        chosen = splice_into(read_host(host))
-    if wordnet is not None:
-        chosen = replace(chosen, edit=partial(replace_by_synonyms, folder=wordnet))
-    of_text = _is_text(chosen, kind, file)
-    return Editor(chosen, epsilon, seed), _units(file, of_text), of_text
-
-
-def _units(file: Path, of_text: bool) -> Iterator[Unit]:
-    from patternmark.cli.attack_work import protein_units, text_units
-
-    return text_units(file) if of_text else protein_units(file)
-
-
-def _is_text(chosen: Attack, kind: str | None, file: Path) -> bool:
-    from patternmark.cli.attack_work import looks_like_fasta
-
-    if kind is not None and kind not in _KINDS:
-        raise ParameterError(f"--kind must be protein or text, not {kind!r}")
-    if chosen.kind != "both":
-        if kind not in (None, chosen.kind):
-            raise ParameterError(f"{chosen.name} is an attack on {chosen.kind}, not on {kind}")
-        return chosen.kind == "text"
-    if kind is None and str(file) == "-":
-        raise ParameterError(
-            f"standard input: give --kind protein or --kind text for {chosen.name}"
-        )
-    return kind == "text" if kind is not None else not looks_like_fasta(file)
-
-
-def _oracle(
-    key: Path | None,
-    file: Path,
-    queries: int,
-    answers: str,
-    epsilon: float,
-    seed: int,
-    allow_open: bool,
-) -> tuple[Worker, Iterator[Unit], bool]:
-    from patternmark.cli.attack_work import Oracle
-
-    if key is None:
-        raise ParameterError("the oracle attack needs the key of the detector: give --key FILE")
-    if answers not in ("p", "verdict"):
-        raise ParameterError(f"--answers must be p or verdict, not {answers!r}")
-    oracle = Oracle(
-        key, queries=queries, answers=answers, epsilon=epsilon, seed=seed, allow_open=allow_open
-    )
-    return oracle, _units(file, oracle.of_text), oracle.of_text
-
-
-def _on_backbone(
-    name: str,
-    epsilon: float,
-    seed: int,
-    structure: Path | None,
-    layout: tuple[list[str] | None, str],
-    temperature: float,
-    load: partial[Any],
-) -> OnBackbone:
-    if structure is None:
-        raise ParameterError(f"{name} needs the structure of the designs: --backbone FILE")
-    network, _ = load()
-    from patternmark.cli.attack_work import OnBackbone
-    from patternmark.designing.plan import plan_design
-    from patternmark.designing.run import Designer, DesignOptions
-    from patternmark.io.structures import read_backbone
-
-    backbone = read_backbone(structure)
-    for message in backbone.warnings:
-        warn(f"{structure}: {message}")
-    plan = plan_design(backbone, chains=layout[0], fixed=layout[1])
-    designer = Designer(network, DesignOptions(temperature=temperature, seed=seed))
-    manifest = not any(layout)
-    return OnBackbone(designer, plan, structure, name, epsilon, seed, use_manifest=manifest)
-
-
-def _run(units: Iterator[Unit], worker: Worker, output: Path) -> dict[str, Any]:
-    from patternmark.cli.attack_work import Tally, run
-
-    tally = Tally()
-    try:
-        run(units, worker, output, tally)
-    except KeyboardInterrupt:
-        say(f"stopped: {output} has {tally.records} attacked records")
-        raise typer.Exit(STOPPED) from None
-    return tally.summary()
 
 
 def _print_list(*, as_json: bool) -> None:

@@ -36,7 +36,8 @@ _SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligo
 _PARAMETER = re.compile(
     r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
     r"output|delta|length|payload|passes|temperature|iterations|length_beam|count|batch|engine|"
-    r"workers|orders|reference|against|model|plddt)=(?:'([^']*)'|([A-Z]+)\b)"
+    r"workers|orders|reference|against|model|plddt|key|kind|host|wordnet|fixed|epsilon|answers|"
+    r"queries|scheme|tries|budget)=(?:'([^']*)'|([A-Z]+)\b)"
 )
 _OTHER_NAMES = {  # of what is not called the same in Python
     "rank=True": "--null keys",

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from patternmark_lab.schemes.base import Judged, Scheme
-from patternmark_lab.schemes.laid import Laid
+from patternmark_lab.schemes.base import Judgements, Scheme
+from patternmark_lab.schemes.layout import Layout
 from patternmark_lab.schemes.lists import fair_row, list_size
 from patternmark_lab.schemes.rules import Everywhere, Rule
 
@@ -38,9 +38,12 @@ class Example(Scheme):
         """Return all lists: [1, V]."""
         return self.greens[None]
 
-    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judged:
+    def judge(self, sequences: Iterable[str | ArrayLike]) -> Judgements:
         """Count the symbols in the list."""
-        laid = Laid.out(sequences, self.alphabet)
-        symbols, record = laid.scored()
-        hits, trials = laid.per_sequence(record[self.greens[symbols]]), laid.per_sequence(record)
-        return Judged.of_count(hits, trials, GAMMA)
+        layout = Layout.of(sequences, self.alphabet)
+        symbols, record = layout.scored()
+        hits, trials = (
+            layout.per_sequence(record[self.greens[symbols]]),
+            layout.per_sequence(record),
+        )
+        return Judgements.of_count(hits, trials, GAMMA)

@@ -15,6 +15,8 @@ from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 
+__all__ = ["dream_hook"]
+
 LogitsHook = Callable[[int | None, Tensor, Tensor], Tensor]
 
 

@@ -22,6 +22,8 @@ from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
 
+__all__ = ["llada_generate"]
+
 LOW_CONFIDENCE, RANDOM = "low_confidence", "random"
 
 

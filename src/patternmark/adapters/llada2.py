@@ -20,6 +20,8 @@ from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.errors import ParameterError
 
+__all__ = ["llada2_marked"]
+
 _FIRST_LENGTH = 1024  # positions whose bias is prepared first; later, twice the number needed
 
 

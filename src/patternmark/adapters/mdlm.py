@@ -22,6 +22,8 @@ from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
 
+__all__ = ["mdlm_generate"]
+
 
 def linear(time: float) -> float:
     """Return the share of tokens that are not masked, linear in time: MDLM's log-linear noise."""

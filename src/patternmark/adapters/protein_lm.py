@@ -22,6 +22,8 @@ from patternmark.adapters.needs_torch import Tensor, torch
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError, SequenceError
 
+__all__ = ["esm_generate", "order_agnostic_generate"]
+
 OPEN = "_"  # in a template: a residue that the model writes
 RANDOM, CONFIDENCE = "random", "confidence"
 

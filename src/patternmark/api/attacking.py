@@ -35,9 +35,9 @@ from patternmark.io.records import Record
 from patternmark.results import Result, Results
 
 if TYPE_CHECKING:
+    from patternmark.attacks.attackers import Worker
     from patternmark.attacks.registry import Attack
     from patternmark.attacks.units import Outcome, Unit
-    from patternmark.attacks.workers import Worker
 
 KINDS = ("protein", "text")
 WITH_BACKBONE = ("redesign", "rewrite")
@@ -143,8 +143,8 @@ class Attacking:
         warn: Warn = warn_in_python,
         report: Warn = _log.info,
     ) -> None:
+        from patternmark.attacks.attackers import Tally  # noqa: PLC0415  # as needed
         from patternmark.attacks.registry import check_epsilon, find_attack  # noqa: PLC0415
-        from patternmark.attacks.workers import Tally  # noqa: PLC0415  # as needed
 
         self._request, self._warn, self._output = request, warn, output
         self._chosen = find_attack(request.name)
@@ -175,7 +175,7 @@ class Attacking:
 
     def _prepared(self, records: Given, report: Warn) -> tuple[Worker, Iterable[Unit], bool]:
         """Return what attacks, the records, and whether they are texts."""
-        from patternmark.attacks.workers import Editor, Oracle  # noqa: PLC0415
+        from patternmark.attacks.attackers import Editor, Oracle  # noqa: PLC0415
 
         request = self._request
         if request.key is not None:
@@ -206,8 +206,8 @@ class Attacking:
     def _on_backbone(
         self, records: Given, structure: Path, report: Warn
     ) -> tuple[Worker, Iterator[Unit]]:
+        from patternmark.attacks.attackers import OnBackbone  # noqa: PLC0415
         from patternmark.attacks.units import Unit, line_of  # noqa: PLC0415
-        from patternmark.attacks.workers import OnBackbone  # noqa: PLC0415
 
         request = self._request
         weights = path_if_any(request.weights)
@@ -243,7 +243,7 @@ class Attacking:
 
     def run(self, progress: Progress = no_progress) -> Iterator[tuple[Unit, Outcome]]:
         """Yield attacked records as they are written; `tally` has counted them."""
-        from patternmark.attacks.workers import attacked  # noqa: PLC0415
+        from patternmark.attacks.attackers import attacked  # noqa: PLC0415
 
         pairs = attacked(self._units, self._work)
         first = next(pairs)  # an attack that cannot be made leaves no file behind

@@ -21,6 +21,8 @@ from patternmark.attacks.substitutions import replacement_law
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import ParameterError
 
+__all__ = ["Answer", "OracleResult", "oracle_attack", "protein_edits", "text_edits"]
+
 Sequence_ = TypeVar("Sequence_")
 Answers = Literal["p", "verdict"]
 _QUERIES_AT_ONCE = 64  # sequences that are judged together

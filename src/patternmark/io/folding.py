@@ -45,6 +45,8 @@ from patternmark.io.scripts import (
     without_rare_accents,
 )
 
+__all__ = ["fold"]
+
 VERSION = 1
 SIGNATURE = f"fold:{VERSION}"  # in the signature of verdicts on folded text
 

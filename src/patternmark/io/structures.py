@@ -27,6 +27,8 @@ from patternmark.errors import InputError, PatternmarkError
 if TYPE_CHECKING:
     import gemmi
 
+__all__ = ["Backbone", "read_backbone"]
+
 _ATOMS = ("N", "CA", "C", "O")
 _LETTERS = {
     "ALA": "A", "CYS": "C", "ASP": "D", "GLU": "E", "PHE": "F", "GLY": "G", "HIS": "H",

@@ -12,6 +12,8 @@ from patternmark.errors import ParameterError
 from patternmark.statistics.likelihood import factors
 from patternmark.statistics.rates import DELTAS, agreement_rates, with_chance
 
+__all__ = ["marked_sequences", "rates_at"]
+
 _ENTRIES_AT_ONCE = 2**22  # keys x symbols whose distributions are computed together
 
 

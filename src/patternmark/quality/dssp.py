@@ -19,6 +19,8 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.io.structures import Backbone
 from patternmark.quality.states import three_states
 
+__all__ = ["dssp"]
+
 _CHARGES = 27.9  # 0.42 e times 0.20 e in kcal/mol times Å
 _MAX_BOND_ENERGY = -0.5  # kcal/mol
 _MIN_ENERGY = -9.9  # kcal/mol; the energy of atoms that nearly touch

@@ -29,6 +29,8 @@ from patternmark.models.tensor_file import (
 )
 from patternmark.quality.states import STATES, THREE, THREE_STATES
 
+__all__ = ["shipped_predictor"]
+
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PAD = PROTEIN.size  # fills rows after the end of a chain
 _HEAD_WIDTH = 32

@@ -17,6 +17,8 @@ from patternmark.models.device import attention_of_many_shapes
 from patternmark.models.mask_predict import Candidates, mask_predict
 from patternmark.translation.choice import MarkedLines, ReadsBack
 
+__all__ = ["Decoding", "translate_ids"]
+
 # Source tokens of padding that cost as much time as one more batch. (The number for GPUs is not
 # measured: it is estimated from the thousand operations that ten iterations start.)
 _MOST_PADDING = {"cpu": 16, "cuda": 600}

@@ -31,6 +31,8 @@ from patternmark.models.cmlm import CMLM, Config
 from patternmark.models.tensor_file import CheckpointError, fill
 from patternmark.translation.torch_file import Bag, StoredTensor, TorchFile
 
+__all__ = ["open_published"]
+
 _DEFAULT_HEAD_WIDTH = 64  # if the arguments do not give the number of heads
 _DEFAULT_POSITIONS = 1024  # fairseq's limit, if the arguments do not give one
 _FIRST_POSITION_ROW = 2  # the row of the first position in a table of positions

@@ -61,6 +61,11 @@ def test_verdicts_are_those_of_detect(text_key: pm.Key) -> None:
     assert (empty.text, empty.verdict.status) == ("", pm.Status.NOTHING_TO_SCORE)
     assert json.loads(json.dumps(first.to_dict()))["verdict"]["key_id"] == text_key.key_id
     assert repr(first).startswith("<TranslatedText id 1, text '")
+    (named,) = pm.translate({"a": LINES[0]}, text_key, **QUICK)
+    assert (named.id, named.source) == ("a", LINES[0])
+    assert named.verdict is not None
+    assert named.verdict.id == "a"
+    assert [one.id for one in pm.detect([first, named], text_key)] == ["1", "a"]
 
 
 def test_a_stopped_run_continues(text_key: pm.Key, german: Path, tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from patternmark.api.given import (
     no_progress,
     warn_in_python,
 )
+from patternmark.api.on_structures import path_if_any
 from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.detector import Detector
@@ -29,7 +30,7 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.folding import fold
 from patternmark.io.items import Item, Warn, warn_of_spelled_out
-from patternmark.io.lines import read_lines, refuse_own_input, writing
+from patternmark.io.lines import kept_lines, read_lines, refuse_own_input, writing
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import Record, input_name
 from patternmark.results import Result, Results, Status, Verdict, format_p
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from patternmark.translation.decode import Decoding
     from patternmark.translation.translator import Translator
 
-GivenTexts = str | PathLike[str] | Iterable[str]
+GivenTexts = str | PathLike[str] | Mapping[str, str] | Iterable[str]
 
 BATCH_LINES = {"cpu": 8, "cuda": 1024}  # that are translated, and written, together
 JUDGED_LINES = 2048  # that are judged together
@@ -279,27 +280,6 @@ def _open(folder: PathLike[str] | str | None, device: str, marker: Marker | None
     return translator
 
 
-def kept_lines(output: Path, *, overwrite: bool, resume: bool) -> list[str]:
-    """Return the lines of the output that stay; refuse to overwrite it unasked."""
-    if overwrite and resume:
-        raise ParameterError("give overwrite=True or resume=True, not both")
-    if str(output) == "-" or not output.exists() or overwrite:
-        return []
-    if not resume:
-        raise InputError(
-            f"{output}: already exists: use overwrite=True to replace it, or resume=True to "
-            "continue it"
-        )
-    try:
-        content = output.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
-        if len(whole) < len(content):
-            output.write_bytes(whole)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be continued: {error.strerror}") from None
-    return whole.decode("utf-8", errors="ignore").split("\n")[:-1]
-
-
 def lines_to_translate(file: Path, output: Path | None, warn: Warn) -> list[str]:
     """Read the lines of a file, which must not be the output."""
     if output is not None:
@@ -339,9 +319,9 @@ def translate(
 ) -> TranslatedText | Translations:
     """Translate German texts into English that carries the mark of a key.
 
-    `texts` is one text, many of them, or a file with one text per line (`Path`). `key` is a `Key`
-    for the model's tokenizer or the name of its file; None leaves the mark out. A translation is
-    one line, without the line breaks of its source. Options:
+    `texts` is one text, many of them (also by their ids), or a file with a text per line. `key` is
+    a `Key` for the model's tokenizer or the name of its file; None leaves the mark out. A
+    translation is one line, without the line breaks of its source. Options:
 
     - `output`: write the translations to this file, line by line; `overwrite=True` replaces it,
       `resume=True` continues a run that was stopped;
@@ -353,25 +333,20 @@ def translate(
     """
     import patternmark.translation  # noqa: F401, PLC0415  # an error that names the extra
 
-    asked = dict(options)
     warn: Warn = options.get("warn", warn_in_python)
-    output = None if options.get("output") is None else Path(str(options["output"]))
+    output = path_if_any(options.get("output"))
     delta, payload = options.get("delta"), options.get("payload")
-    names = TranslateRequest.__dataclass_fields__
-    request = TranslateRequest(**{name: asked[name] for name in names if name in asked})  # type: ignore[arg-type]
     if key is None and (delta is not None or payload is not None):
         raise ParameterError("delta=X and payload=N need a key")
-    file = Path(texts) if isinstance(texts, PathLike) else None
-    if isinstance(texts, PathLike):
-        sources = lines = lines_to_translate(Path(texts), output, warn)
-    else:
-        sources = [texts] if isinstance(texts, str) else list(texts)
-        lines = _lines_of(sources)
+    asked: dict[str, Any] = dict(options)
+    names = TranslateRequest.__dataclass_fields__
+    request = TranslateRequest(**{name: asked[name] for name in names if name in asked})
+    ids, sources, lines = _read(texts, output, warn)
     job = Translating(
         lines,
         None if key is None else Marker(key_of(key), delta=delta, payload=payload),
         request,
-        file=file,
+        file=Path(texts) if isinstance(texts, PathLike) else None,
         key_file=key_file_of(key),
         output=output,
         overwrite=options.get("overwrite", False),
@@ -380,10 +355,28 @@ def translate(
     )
     job.run(options.get("progress", no_progress))
     verdicts = job.verdicts()
-    judged: Iterable[Verdict | None] = [None] * len(lines) if verdicts is None else verdicts
-    rows = zip(sources, job.texts, judged, strict=True)
-    found = [TranslatedText(str(n), *row) for n, row in enumerate(rows, start=1)]
+    judged: Sequence[Verdict | None] = verdicts or [None] * len(lines)
+    rows = zip(ids, sources, job.texts, judged, strict=True)
+    found = [_found(*row) for row in rows]
     return found[0] if isinstance(texts, str) else Translations(found, job.summary(verdicts))
+
+
+def _read(
+    texts: GivenTexts, output: Path | None, warn: Warn
+) -> tuple[list[str], list[str], list[str]]:
+    """Return the ids of texts, the texts, and the lines that are translated."""
+    if isinstance(texts, PathLike):
+        sources = lines = lines_to_translate(Path(texts), output, warn)
+    else:
+        given = texts.values() if isinstance(texts, Mapping) else texts
+        sources = [texts] if isinstance(texts, str) else list(given)
+        lines = _lines_of(sources)
+    ids = texts if isinstance(texts, Mapping) else range(1, len(lines) + 1)
+    return [str(id) for id in ids], sources, lines
+
+
+def _found(id: str, source: str, text: str, verdict: Verdict | None) -> TranslatedText:
+    return TranslatedText(id, source, text, verdict and replace(verdict, id=id))
 
 
 def _lines_of(texts: list[str]) -> list[str]:

@@ -59,6 +59,8 @@ def for_command_line(message: object) -> str:
     'x.fa: not FASTA: if it has one sequence per line, say --format lines'
     >>> for_command_line("exists: pass overwrite=True, or give weights=FILE")
     'exists: pass --overwrite, or give --weights FILE'
+    >>> for_command_line("judge the file with 'patternmark.combine', or choose another output=FILE")
+    "judge the file with 'patternmark detect --combine', or choose another --output FILE"
     """
     text = str(message)
     for in_python, here in _OTHER_NAMES.items():

@@ -61,6 +61,27 @@ def read_lines(file: Path, consequence: str, warn: Warn) -> list[str]:
     return lines
 
 
+def kept_lines(output: Path, *, overwrite: bool, resume: bool) -> list[str]:
+    """Return the lines of the output that stay; refuse to overwrite it unasked."""
+    if overwrite and resume:
+        raise ParameterError("give overwrite=True or resume=True, not both")
+    if str(output) == "-" or not output.exists() or overwrite:
+        return []
+    if not resume:
+        raise InputError(
+            f"{output}: already exists: use overwrite=True to replace it, or resume=True to "
+            "continue it"
+        )
+    try:
+        content = output.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
+        if len(whole) < len(content):
+            output.write_bytes(whole)
+    except OSError as error:
+        raise InputError(f"{output}: cannot be continued: {error.strerror}") from None
+    return whole.decode("utf-8", errors="ignore").split("\n")[:-1]
+
+
 @contextmanager
 def writing(output: Path, *, append: bool) -> Iterator[BinaryIO]:
     """Open the output for bytes: they are UTF-8 whatever a terminal or a system is set to."""

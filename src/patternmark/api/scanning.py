@@ -9,26 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from patternmark.api.given import (
-    GivenKey,
     Progress,
-    key_file_of,
-    key_of,
     no_progress,
     warn_in_python,
 )
-from patternmark.core.key import Key
-from patternmark.errors import KeyFileError, ParameterError
+from patternmark.api.searching import GivenKeys, candidates_of
+from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.files import held, write_json
 from patternmark.io.items import Warn
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
-from patternmark.search.candidates import Candidate, keys_of_folder
+from patternmark.search.candidates import Candidate, noting_key_files
 
 if TYPE_CHECKING:
     from patternmark.scanning.file_scan import Result as Found
 
 GivenInputs = PathLike[str] | str | Iterable[PathLike[str] | str]
-GivenKeys = PathLike[str] | str | Mapping[str, Key] | Iterable[GivenKey]
 
 ENGINES = ("local", "ray")
 MODULES = ("numba", "pyarrow", "xxhash")  # of the scan extra
@@ -262,26 +258,6 @@ def _warn_of_skipped(content: dict[str, Any], warn: Warn) -> None:
         warn(f"and {more:,} more: see the manifest")
 
 
-def _candidates(keys: GivenKeys, warn: Warn) -> tuple[list[Candidate], list[str]]:
-    """Return the keys that were given, and what was wrong with those that cannot be used."""
-    left_out: list[str] = []
-
-    def hear(message: object) -> None:
-        warn(message)
-        if isinstance(message, KeyFileError):
-            left_out.append(str(message))
-
-    if isinstance(keys, str | PathLike):
-        return keys_of_folder(Path(keys), hear), left_out
-    if isinstance(keys, Mapping):
-        return [Candidate(key, name) for name, key in keys.items()], left_out
-    found = []
-    for given in keys:
-        key, file = key_of(given), key_file_of(given)
-        found.append(Candidate(key, file.stem if file else key.key_id, str(file) if file else None))
-    return found, left_out
-
-
 class ScanOptions(TypedDict, total=False):
     """What `scan` can be told; `scan` explains each."""
 
@@ -319,5 +295,6 @@ def scan(
     """
     request, file = ScanRequest(**options), Path(output)
     files = files_to_scan(inputs, file)
-    candidates, left_out = _candidates(keys, warn)
+    left_out: list[str] = []
+    candidates, _ = candidates_of(keys, noting_key_files(warn, left_out))
     return Scanning(files, candidates, file, request, left_out).run(warn, progress)

@@ -34,12 +34,12 @@ from patternmark.search.locate import Located, Locator, num_residues
 
 BATCH_RECORDS = 32  # that are searched for together
 BATCH_LOCATED = 64  # read before they are searched: how many there are decides how
-GivenKeys = PathLike[str] | Mapping[str, Key] | Iterable[Key | PathLike[str]]
+GivenKeys = str | PathLike[str] | Mapping[str, Key] | Iterable[Key | PathLike[str]]
 
 
 def candidates_of(keys: GivenKeys, warn: Warn) -> tuple[list[Candidate], Path | None]:
     """Return the keys that were given, and the folder of their files if they have one."""
-    if isinstance(keys, PathLike):
+    if isinstance(keys, str | PathLike):
         folder = Path(keys)
         return keys_of_folder(folder, warn), folder
     if isinstance(keys, Mapping):

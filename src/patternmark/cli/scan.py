@@ -31,9 +31,8 @@ from patternmark.cli.output import (
     say,
     warn,
 )
-from patternmark.errors import KeyFileError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.search.candidates import keys_of_folder
+from patternmark.search.candidates import keys_of_folder, noting_key_files
 
 SKIPPED = 3  # the status of a scan that had to leave something out
 
@@ -98,15 +97,11 @@ def scan(
     request = ScanRequest(sequence_column, fpr, fdr, resume, workers, device, engine, ray_address)
     files = files_to_scan(inputs, output)
     left_out: list[str] = []
-
-    def hear(message: object) -> None:
-        warn(message)
-        if isinstance(message, KeyFileError):
-            left_out.append(str(message))
-
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
-        candidates = keys_of_folder(keys, hear, allow_open=allow_open_key)
+        candidates = keys_of_folder(
+            keys, noting_key_files(warn, left_out), allow_open=allow_open_key
+        )
         job = Scanning(files, candidates, output, request, left_out)
         bar.advance(task, len(candidates))
     try:

@@ -44,6 +44,19 @@ def keys_of_folder(
     return candidates
 
 
+def noting_key_files(
+    warn: Callable[[object], None], left_out: list[str]
+) -> Callable[[object], None]:
+    """Return a `warn` that also notes in `left_out` which key files cannot be used, and why."""
+
+    def hear(message: object) -> None:
+        warn(message)
+        if isinstance(message, KeyFileError):
+            left_out.append(str(message))
+
+    return hear
+
+
 def sub_keys(master: Key, names: Iterable[str]) -> list[Candidate]:
     """Return the sub-keys of a key that have these names."""
     candidates = [Candidate(master.derive(name), name) for name in names]

@@ -1,6 +1,7 @@
 """The null of the mixed likelihood ratio, simulated and counted."""
 
 import numpy as np
+import pytest
 
 from patternmark import PROTEIN
 from patternmark.null.mixture import GRID
@@ -10,6 +11,7 @@ from patternmark_lab.simulation import Simulation
 from tests.null.test_mixture import FREQUENCIES, PAPER, chance_ratios, draw_parts
 
 
+@pytest.mark.slow
 def test_rare_ratios_are_simulated_right() -> None:
     """Draws from the alternative give the tail that counting gives, where counting can."""
     simulation = Simulation(

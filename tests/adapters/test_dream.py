@@ -21,6 +21,7 @@ from tests.adapters.tiny_models import (  # noqa: E402
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta_at", ["logits", "tempered"])
 def test_marked_answers_are_detected_and_unmarked_ones_are_not(
     secret: Secret, delta_at: str

@@ -53,6 +53,7 @@ def test_both_phases_are_marked_and_detected(secret: Secret) -> None:
     assert min(log10_p[0.0]) > -3
 
 
+@pytest.mark.slow
 def test_the_largest_payload_is_marked(secret: Secret) -> None:
     """This model says too few different tokens for 16 bits to be read: ask the schedule itself."""
     key = words_key(secret, scheme="turns", nonces=65536)

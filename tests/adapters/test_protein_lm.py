@@ -93,6 +93,7 @@ def test_a_sequence_has_the_keys_of_its_number_in_any_batch(secret: Secret) -> N
     assert len(set(together)) > 1
 
 
+@pytest.mark.slow
 def test_order_agnostic_sampling_takes_any_model(strong_key: Key) -> None:
     """EvoDiff's alphabet over a real bidirectional model: one residue for each pass, at random."""
     torch.manual_seed(13)

@@ -60,6 +60,7 @@ def admitted(algorithm: Any, name: str, **fields: Any) -> str | None:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["LowConfidence", "JointThreshold"])
 @pytest.mark.parametrize(("source", "fdfo"), [("copy", False), ("real", False), ("real", True)])
 def test_blocks_are_marked_and_detected(secret: Secret, source: str, fdfo: bool, name: str) -> None:

@@ -107,6 +107,7 @@ def test_who_knows_that_nonces_differ_pools_nothing(rng: np.random.Generator) ->
     assert np.bincount(pairs.nonce_of).max() <= 2
 
 
+@pytest.mark.slow
 def test_the_likelihood_of_sharing_a_nonce_is_exact(rng: np.random.Generator) -> None:
     """Two sequences share one of two nonces as often as enumeration of all coins says."""
     weights = np.array([0.9, 0.6, 1.2])

@@ -97,6 +97,7 @@ def test_a_missing_wordnet_says_what_to_install(
         ATTACKS["synonym"].apply("a car", 1.0, rng)
 
 
+@pytest.mark.slow
 @real_wordnet
 def test_the_real_wordnet_is_read_whole(rng: np.random.Generator) -> None:
     wordnet = open_wordnet()

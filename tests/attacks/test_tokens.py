@@ -59,6 +59,7 @@ def test_frequencies_do_not(key: Key, texts: tuple[list[np.ndarray], list[np.nda
     assert 0.4 < knowledge.auc(part_of(key)) < 0.6
 
 
+@pytest.mark.slow
 def test_frequencies_betray_a_part_promoted_everywhere(
     key: Key, texts: tuple[list[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> None:

@@ -58,6 +58,7 @@ def test_workers_count_the_same(key: Key, rng: np.random.Generator) -> None:
     assert count_false_positives(key, "phase", sequences, num_keys=3, workers=2) == one
 
 
+@pytest.mark.slow
 def test_the_table_and_the_picture(
     run: Run, key_file: Path, null_file: Path, tmp_path: Path, secret: Secret
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_weak_mark_is_found_that_the_sequence_alone_hides(
     assert [v["num_tokens_scored"] for v in marked] == [v["num_tokens_scored"] for v in alone[1:]]
 
 
+@pytest.mark.slow
 def test_another_key_finds_nothing(
     detect: Run, single: Path, designs: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_the_screen_keeps_the_true_one_of_many_keys(
     assert all(one.prediction for one in found)
 
 
+@pytest.mark.slow
 def test_few_unmarked_sequences_are_given_to_a_key(
     secret: Secret, rng: np.random.Generator
 ) -> None:

@@ -32,6 +32,7 @@ def reverse(dna: str) -> str:
     return dna.translate(str.maketrans("ACGT", "TGCA"))[::-1]
 
 
+@pytest.mark.slow
 def test_both_domains_of_a_fusion(
     run: Run, key_file: Path, tmp_path: Path, rng: np.random.Generator
 ) -> None:

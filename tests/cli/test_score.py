@@ -269,6 +269,7 @@ def test_good_records_survive_bad_ones(run: Run, pdb: Path, tmp_path: Path) -> N
     assert "no sequence could be scored" in nothing.err
 
 
+@pytest.mark.slow
 def test_sequences_of_other_structures_are_left_out(run: Run, pdb: Path, tmp_path: Path) -> None:
     twin = write_chains(tmp_path / "twin.pdb", {"A": ("B", range(1, 61)), "B": ("A", range(5, 35))})
     out = design(pdb, tmp_path / "both.fa", twin, "-n", 2)

@@ -286,6 +286,7 @@ def test_which_tokenizer_is_taken(
     assert wrong.out == ""
 
 
+@pytest.mark.slow
 def test_the_tokenizer_of_the_package(run: Run, secret: Secret, tmp_path: Path) -> None:
     key = tmp_path / "lab.key"
     made = run("keygen", "--alphabet", "cmlm-de-en", "--nonces", 1, "-o", key)

@@ -33,6 +33,7 @@ def marked_ids(key: Key, share: float, length: int = 100) -> list[int]:
     return ids
 
 
+@pytest.mark.slow
 def test_strict_calls_by_what_holds_for_any_text(run: Run, text_key: Path, tmp_path: Path) -> None:
     key, file = load_key(text_key), tmp_path / "x.jsonl"
     texts = [marked_ids(key, 0.95), marked_ids(key, 0.69)]

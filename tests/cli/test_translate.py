@@ -157,6 +157,7 @@ def test_ctrl_c_keeps_what_is_written(
     assert target.read_text().count("\n") == 8
 
 
+@pytest.mark.slow
 def test_standard_output_has_the_bytes_of_a_file(
     run: Run, text_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_the_input_is_never_overwritten(run: Run, text_key: Path, tmp_path: Path
     assert source.read_text() == "Guten Tag.\n"
 
 
+@pytest.mark.slow
 def test_what_cannot_work_is_refused_before_the_work(
     run: Run, text_key: Path, tmp_path: Path
 ) -> None:

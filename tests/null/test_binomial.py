@@ -36,6 +36,7 @@ def test_binomial_tails_are_exact(n: int, of_256: int, data: st.DataObject) -> N
     assert found == pytest.approx(ln(exact_tail(k, n, p)), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "ways"), [(Fraction(1, 10), 2), (Fraction(1, 10**9), 1024)])
 def test_the_least_count_is_that_of_rational_arithmetic(p: Fraction, ways: int) -> None:
     n = np.arange(90)

@@ -178,6 +178,7 @@ def test_longer_questions_renew_what_is_known() -> None:
     )
 
 
+@pytest.mark.slow
 def test_local_scores_of_fair_signs_follow_the_null(rng: np.random.Generator) -> None:
     n, runs = 300, 20_000
     signs = rng.choice(np.array([1, -1], dtype=np.int8), size=(runs, n))

@@ -96,6 +96,7 @@ def test_segments_convolve(data: st.DataObject) -> None:
     assert_tails_are(PatternNull(targets, null), lengths, reduce(convolve, laws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_keys", "m", "n"), [(2, 5, 40), (3, 3, 25), (4, 3, 14)])
 def test_algorithm_3_in_rational_arithmetic(num_keys: int, m: int, n: int) -> None:
     targets = Patterns.favoured(KeyChain.cycle(num_keys), m)
@@ -216,6 +217,7 @@ EXTREME_NULLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("A", "patterns"), EXTREME_NULLS)
 def test_nulls_that_stick_or_hardly_move(A: list, patterns: list) -> None:
     """The dynamic programme in whole numbers of 1e-40, at every count where a tail is left."""

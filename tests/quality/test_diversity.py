@@ -32,6 +32,7 @@ def test_random_proteins_have_all_the_entropy_there_is() -> None:
     assert (one.n, one.unit) == (50, "proteins")
 
 
+@pytest.mark.slow
 def test_interval_covers_what_repeated_samples_show() -> None:
     """The jackknife's error is the spread of the entropy over fresh sets."""
     rng = np.random.default_rng(2)

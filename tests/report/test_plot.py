@@ -13,6 +13,7 @@ from patternmark.report.track import AGREES, DIFFERS, WINDOW, Tracker
 from tests.synthetic import marked, plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "magic"), [("x.png", b"\x89PNG"), ("x.svg", b"<?xml"), ("x.pdf", b"%PDF")]
 )
@@ -60,6 +61,7 @@ def test_the_track_of_a_block_mark(secret: Secret, rng: np.random.Generator) -> 
     assert again.chance == half.chance
 
 
+@pytest.mark.slow
 def test_chance_agrees_with_the_best_of_many_nonces_as_unmarked_letters_do(
     secret: Secret, rng: np.random.Generator
 ) -> None:

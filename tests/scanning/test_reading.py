@@ -197,6 +197,7 @@ print("inside")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is guarded by mprotect")
 def test_nothing_behind_the_buffer_is_read() -> None:
     done = subprocess.run(

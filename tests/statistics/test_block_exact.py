@@ -39,6 +39,7 @@ def log_e_of_fresh_keys(
     return np.array([float(log_mean_exp(row)) for row in by_nonce])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("letters", "nonces"), [("MKTAYIAKQRQISFVK", 3), ("K" * 24, 1), ("MKTAYI/AKQRQIS", 1)]
 )

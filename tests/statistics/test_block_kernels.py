@@ -62,6 +62,7 @@ def draw_chain(
     )
 
 
+@pytest.mark.slow
 @given(
     length=st.sampled_from([0, 1, 2, 3, 5, 8, 17, 40, 130]),
     nonces=st.integers(1, 4),

@@ -81,7 +81,9 @@ def readings(key: Key, rng: np.random.Generator) -> list[Reading]:
 
 
 @pytest.mark.parametrize("use_loops", [True, False])
-@pytest.mark.parametrize("detector", WHOLE)
+@pytest.mark.parametrize(
+    "detector", [pytest.param(d, marks=pytest.mark.slow) if d == "auto" else d for d in WHOLE]
+)
 @pytest.mark.parametrize("name", PROFILES)
 def test_verdicts_are_those_of_the_whole_alphabet(
     name: str,
@@ -119,6 +121,7 @@ def test_verdicts_are_those_of_the_whole_alphabet(
             np.testing.assert_array_equal(curves[0].heights, curves[1].heights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_text_is_marked_and_found(name: str, secret: Secret, rng: np.random.Generator) -> None:
     key = Key.of(secret, LARGE[name])
@@ -164,6 +167,7 @@ def test_all_that_goes_with_a_verdict(
     assert len(together.groups) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [Paper(), Turns()])
 def test_a_study_of_power_needs_no_table_of_all_keys(scheme: Paper | Turns) -> None:
     profile = Profile(alphabet=vocabulary(2000), scheme=scheme)

@@ -99,6 +99,7 @@ def test_the_mean_over_all_coins_is_one(secret: Secret) -> None:
     np.testing.assert_allclose(np.exp(found).mean(axis=0), 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sixteen_bits_are_read(secret: Secret, rng: np.random.Generator) -> None:
     key = key_of(secret, 65536)
     detector = Detector(key)

@@ -276,6 +276,7 @@ def test_curves_meet_the_verdict(scheme: str, name: str, rng: np.random.Generato
             assert tail == pytest.approx(verdict.p_value, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["blocks", "turns"])
 def test_the_track_of_a_key_follows_slips(scheme: str, rng: np.random.Generator) -> None:
     key = key_of(scheme)

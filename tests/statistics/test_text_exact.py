@@ -245,6 +245,7 @@ def _form(number: int) -> np.ndarray:
     return form
 
 
+@pytest.mark.slow
 def test_a_text_and_a_key_have_one_p_value(secret: Secret, rng: np.random.Generator) -> None:
     """Whatever is judged beside it, and however often; another key draws other numbers."""
     key = Key.of(secret, Profile(TOKENS, Turns(), delta=2.0))

@@ -1,5 +1,6 @@
 """Batches of like length; a translation does not depend on its neighbours."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ def test_padding_is_on_the_right() -> None:
     assert found.tolist() == [[5, 6, 0], [7, 8, 9]]
 
 
+@pytest.mark.slow
 def test_translations_do_not_depend_on_the_batch() -> None:
     torch.manual_seed(6)
     model = for_use(CMLM(config()))

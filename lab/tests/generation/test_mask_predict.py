@@ -164,6 +164,7 @@ def test_a_line_is_marked_the_same_among_others() -> None:
         assert alone.text == together[number].text
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ParameterError, match="vocabulary"):
         marking().translate(["Ja."], Decoding(), make_scheme("soft", a_secret(1), TINY, 1.0), 1)

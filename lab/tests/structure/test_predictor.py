@@ -47,6 +47,7 @@ def test_what_is_no_predictor_is_refused(tmp_path: Path) -> None:
         StructurePredictor.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_shipped_predictor_is_as_good_as_its_card_says() -> None:
     """Thirty chains of its held-out part: what the card says of all of them, less three errors."""
     chains = read_chains(HELD_OUT)

@@ -39,6 +39,7 @@ def chains() -> list[Chain]:
     return found
 
 
+@pytest.mark.slow
 def test_it_learns_from_the_residues_nearby(chains: list[Chain], tmp_path: Path) -> None:
     rows: list[dict[str, float]] = []
     predictor = train(tmp_path, chains, SMALL, QUICK, "cpu", lambda row, done: rows.append(row))
@@ -78,6 +79,7 @@ def test_data_without_parts_is_refused(chains: list[Chain], tmp_path: Path) -> N
         train(tmp_path, [replace(c, part="train") for c in chains], SMALL, QUICK, "cpu")
 
 
+@pytest.mark.slow
 def test_command_trains_from_a_prepared_table(
     run: Callable[..., Outcome], chains: list[Chain], tmp_path: Path
 ) -> None:

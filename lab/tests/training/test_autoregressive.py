@@ -54,6 +54,7 @@ def by_forward_passes(model: CMLM, source: Tensor) -> list[list[int]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from lab.tests.training.small import PARAGRAPHS, SETTINGS, codec, corpus
 from patternmark import __version__
 from patternmark.models.weights import file_sha256
@@ -52,6 +54,7 @@ def test_the_card_holds_the_facts_of_the_training(tmp_path: Path) -> None:
         assert part in text
 
 
+@pytest.mark.slow
 def test_measuring_leaves_the_network_as_it_was(tmp_path: Path) -> None:
     training = Training(tmp_path, config(), SETTINGS)
     first = measure(training.model, codec(), [sentences_check("v", PAIRS)])

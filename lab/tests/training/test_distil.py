@@ -69,6 +69,7 @@ def test_a_stopped_run_goes_on_where_it_was(teacher: CMLM, tmp_path: Path, name:
     assert file.facts.dropped == len(SOURCES) - len(expected)
 
 
+@pytest.mark.slow
 def test_each_source_stands_beside_its_own_translation(teacher: CMLM, tmp_path: Path) -> None:
     file = DistilledFile(tmp_path / "new.tsv", WANTED, overwrite=False)
     seen: list[int] = []

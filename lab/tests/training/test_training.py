@@ -53,6 +53,7 @@ def test_what_is_learned_is_translated(causal: bool, tmp_path: Path) -> None:
     assert bleu(found, [target for _, target in PAIRS]).score > 60.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True], ids=["CMLM", "teacher"])
 def test_many_runs_end_as_one_does(causal: bool, tmp_path: Path) -> None:
     whole = Training(tmp_path / "whole", config(causal=causal), SETTINGS)

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from patternmark import __version__
+from patternmark.cli.options import TO_STUDY
 from patternmark.errors import PatternmarkError
 
 GROUP = "patternmark.commands"  # of the entry points: the name of a command, and its Typer
@@ -18,6 +19,13 @@ LAB = ("bench", "train")  # what patternmark-lab brings
 
 class CommandsWithPlugins(TyperGroup):
     """The commands of this distribution, and behind them those of others."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options; a switch has no type to show."""
+        found = super().get_params(ctx)
+        for parameter in found:
+            parameter.metavar = ""
+        return found
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all names, less those of commands that cannot be loaded."""
@@ -32,6 +40,7 @@ class CommandsWithPlugins(TyperGroup):
         if cmd_name in _plugins():
             command = typer.main.get_group(_loaded(cmd_name))
             command.name = cmd_name  # lists of commands say it
+            command.rich_help_panel = TO_STUDY
             return command
         if cmd_name in LAB:
             raise PatternmarkError(

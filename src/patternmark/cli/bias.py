@@ -65,7 +65,8 @@ def bias(
     """
     from patternmark.adapters.bias_files import TOOLS, Biased, write_private
     from patternmark.designing.plan import plan_design
-    from patternmark.io.structures import find_structures, read_backbone
+    from patternmark.io.structure_files import find_structures
+    from patternmark.io.structures import read_backbone
 
     if tool not in TOOLS:
         raise ParameterError(f"--for must be one of {', '.join(TOOLS)}, not {tool!r}")

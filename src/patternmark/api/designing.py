@@ -24,6 +24,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.bounded import read_json
 from patternmark.io.designs import Manifest
 from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
@@ -351,11 +352,11 @@ def _residue_bias(
         return {residue: {**row} for residue, row in given.items()}
     path = Path(given)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return {str(r): {str(a): float(v) for a, v in row.items()} for r, row in content.items()}
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OverflowError):
         raise InputError(f'{path}: must be JSON such as {{"A10": {{"P": 2.0}}}}') from None
 
 

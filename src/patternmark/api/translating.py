@@ -26,6 +26,7 @@ from patternmark.core.secret import fresh_seed
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.bounded import LONGEST_RECORD, TooLargeError, read_bytes
 from patternmark.io.folding import fold
 from patternmark.io.items import Item, Warn, warn_of_spelled_out
 from patternmark.io.lines import read_lines, refuse_own_input, writing
@@ -286,12 +287,14 @@ def kept_lines(output: Path, *, overwrite: bool, resume: bool) -> list[str]:
             "continue it"
         )
     try:
-        content = output.read_bytes()
+        content = read_bytes(output, 2 * LONGEST_RECORD)  # it may be longer than its input
         whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
         if len(whole) < len(content):
             output.write_bytes(whole)
     except OSError as error:
         raise InputError(f"{output}: cannot be continued: {error.strerror}") from None
+    except TooLargeError as error:
+        raise InputError(f"{output}: cannot be continued: {error}") from None
     return whole.decode("utf-8", errors="ignore").split("\n")[:-1]
 
 

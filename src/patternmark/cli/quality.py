@@ -30,6 +30,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.designing.network import load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.bounded import LONGEST_RECORD, TooLargeError, read_text
 from patternmark.io.items import RecordSource, read_items
 from patternmark.quality.diversity import entropies
 from patternmark.quality.measured import Measured
@@ -136,11 +137,13 @@ def _of_text(file: Path, reference: Path) -> dict[str, Any]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_text(file, LONGEST_RECORD).splitlines()
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{file}: is not UTF-8 text") from None
+    except TooLargeError as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
     if not lines:
         raise InputError(f"{file}: the file is empty")
     return lines

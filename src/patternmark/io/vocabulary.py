@@ -110,10 +110,12 @@ def read_vocabulary(file: Path, kind: str = TOKENIZER, name: str | None = None) 
         )
     try:
         entries = _of_folder(file) if file.is_dir() else _of_file(file, kind)
+        if not all(isinstance(token, str) for token in entries.id_of):
+            raise ValueError("a token is not a text")
         tokens = _tokens_by_id(entries.id_of)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(f"{file}: not a vocabulary that can be read: {error}") from None
     without_token = set(range(len(tokens))) - set(entries.id_of.values())
     special = {entries.id_of[token] for token in entries.special | _control_tokens(entries.id_of)}
@@ -303,5 +305,5 @@ def read_background(file: Path, alphabet: Alphabet) -> tuple[int, ...]:
         return tuple(round(float(w) / sum(weights) * 1e9) for w in weights)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError) as error:
         raise InputError(f"{file}: not a background of {alphabet.size} weights: {error}") from None

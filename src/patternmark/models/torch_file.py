@@ -240,7 +240,7 @@ class _Unpickler(pickle._Unpickler):
 
     def __init__(self, stream: IO[bytes], file: Path) -> None:
         self._stream = _Within(stream)
-        super().__init__(self._stream, encoding="utf-8")  # type: ignore[arg-type]
+        super().__init__(self._stream, encoding="utf-8")
         self._file = file
         self.types: dict[str, torch.dtype] = {}  # the number type of each storage
         # New functions for each file, because a pickle can set attributes of them.
@@ -284,7 +284,8 @@ def _load_bytearray8(unpickler: _Unpickler) -> None:
     unpickler.append(bytearray(unpickler.read(size)))  # type: ignore[attr-defined]
 
 
-_Unpickler.dispatch = pickle._Unpickler.dispatch | {pickle.BYTEARRAY8[0]: _load_bytearray8}  # type: ignore[attr-defined]
+_BYTEARRAY8 = {pickle.BYTEARRAY8[0]: _load_bytearray8}
+_Unpickler.dispatch = pickle._Unpickler.dispatch | _BYTEARRAY8  # type: ignore[assignment]
 
 
 def _stored(storage: Any, offset: Any, shape: Any, stride: Any) -> StoredTensor:

@@ -32,6 +32,7 @@ from patternmark.core.marker import Marker
 from patternmark.core.secret import fresh_seed
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.bounded import read_json
 from patternmark.io.designs import Manifest
 from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
@@ -98,7 +99,7 @@ class Designing:
             DesignsInMemory,
         )
         from patternmark.designing.run import Designer, DesignOptions  # noqa: PLC0415
-        from patternmark.io.structures import find_structures  # noqa: PLC0415  # needs gemmi
+        from patternmark.io.structure_files import find_structures  # noqa: PLC0415  # as needed
 
         bias = dict(request.bias)
         options = DesignOptions(request.temperature, request.seed, request.omit, bias)
@@ -147,7 +148,7 @@ class Designing:
         self, failed: Callable[[Exception, str], None], progress: Progress = no_progress
     ) -> int:
         """Design on all structures; return how many failed. `failed` hears of each, and why."""
-        from patternmark.io.structures import structure_name  # noqa: PLC0415  # needs gemmi
+        from patternmark.io.structure_files import structure_name  # noqa: PLC0415  # as needed
 
         num_failed = 0
         progress("structures", 0, len(self.files))
@@ -239,11 +240,11 @@ def _residue_bias(
         return {residue: {**row} for residue, row in given.items()}
     path = Path(given)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return {str(r): {str(a): float(v) for a, v in row.items()} for r, row in content.items()}
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OverflowError):
         raise InputError(f'{path}: must be JSON such as {{"A10": {{"P": 2.0}}}}') from None
 
 

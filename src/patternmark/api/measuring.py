@@ -16,6 +16,7 @@ from patternmark.api.on_structures import GivenChains, fitted_of, path_if_any, p
 from patternmark.core.alphabet import PROTEIN
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.bounded import LONGEST_RECORD, TooLargeError, read_text
 from patternmark.io.items import RecordSource, Warn
 from patternmark.quality.diversity import entropies
 from patternmark.quality.measured import Measured
@@ -199,11 +200,13 @@ def _lines(given: Given) -> list[str]:
         return [str(text) for text in texts]
     file = Path(given)
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_text(file, LONGEST_RECORD).splitlines()
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{file}: is not UTF-8 text") from None
+    except TooLargeError as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None
     if not lines:
         raise InputError(f"{file}: the file is empty")
     return lines

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from patternmark.errors import InputError, PatternmarkError
+from patternmark.io.bounded import read_text
 
 FOLDER_VARIABLE = "PATTERNMARK_WORDNET"
 _PARTS = ("noun", "verb", "adj", "adv")
@@ -140,11 +141,11 @@ def _synsets(file: Path) -> Iterator[tuple[str, ...]]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text(encoding="utf-8").split("\n")
+        return read_text(file).split("\n")
     except OSError as error:
         raise InputError(
             f"{file}: cannot be read: {error.strerror}; a folder with WordNet must contain "
             "data.noun, data.verb, data.adj and data.adv"
         ) from None
-    except UnicodeDecodeError:
+    except ValueError:  # not UTF-8, or larger than any of WordNet
         raise InputError(f"{file}: this is not a file of WordNet") from None

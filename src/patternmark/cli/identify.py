@@ -26,10 +26,13 @@ from patternmark.cli.output import Verbose, progress, results, shown_in, warn
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.bounded import read_text
 from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
 from patternmark.results import LN10, format_p
 from patternmark.search.candidates import Candidate, keys_of_folder, sub_keys
 from patternmark.search.identify import Identification, Identifier
+
+_DIGITS_OF_IDS = 7  # of a number of sub-keys: ten million take hours and gigabytes
 
 
 def identify(
@@ -106,12 +109,14 @@ def _candidates(
 
 def _names(text: str) -> list[str]:
     if text.isdecimal():
+        if len(text) > _DIGITS_OF_IDS:
+            raise ParameterError(f"--ids needs a number of at most {_DIGITS_OF_IDS} digits")
         if int(text) < 1:
             raise ParameterError("--ids needs at least one sub-key")
         return [str(number) for number in range(1, int(text) + 1)]
     try:
-        lines = Path(text).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = read_text(Path(text)).splitlines()
+    except (OSError, ValueError):
         raise InputError(f"{text}: cannot read names of sub-keys from it") from None
     names = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not names:

@@ -40,6 +40,7 @@ from patternmark.core.schemes import (
     default_scheme,
 )
 from patternmark.errors import ParameterError
+from patternmark.io.bounded import parse_json, read_text
 from patternmark.io.vocabulary import parse_alphabet, read_background
 
 key_app = App(
@@ -325,8 +326,8 @@ def _parse_parts(text: str | None) -> list[Any] | None:
         return text.split(",")
     file = Path(text[1:])
     try:
-        content = file.read_text(encoding="utf-8").strip()
-        parts = json.loads(content) if content[:1] == "[" else content.split(",")
+        content = read_text(file).strip()
+        parts = parse_json(content) if content[:1] == "[" else content.split(",")
         if not all(isinstance(part, str | list) for part in parts):
             raise ValueError("a part is a list of token ids, or letters")
         return cast(list[Any], parts)

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import read_json
 
 MANIFEST_FORMAT = "patternmark manifest"
 MANIFEST_VERSION = 1
 
+_MOST_BYTES = 2**26  # of a manifest: enough for 50,000 structures of 600 residues
+_LONGEST_NUMBER = 18  # digits of a sample in a header
 _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 
 
@@ -67,7 +70,8 @@ def parse_design_header(header: str, last_name: str) -> DesignHeader | None:
 
 
 def _header(name: str, sample: str, facts: dict[str, str]) -> DesignHeader | None:
-    return DesignHeader(name, int(sample), facts) if sample.isdecimal() else None
+    is_number = sample.isdecimal() and len(sample) <= _LONGEST_NUMBER
+    return DesignHeader(name, int(sample), facts) if is_number else None
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def manifest_path(fasta: str | Path) -> Path:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; raise an error that says why it cannot be used."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, _MOST_BYTES)
         if content.pop("format") != MANIFEST_FORMAT:
             raise ValueError("wrong format")
         version = content.pop("version")

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import parse_json
 
 
 class Kept:
     """Finished jobs by name, in a file of JSON lines or, without a path, only in memory.
 
-    For jobs in the file, only their places are held in memory.
+    For jobs in the file, only their places are held in memory. A line that is not whole, or that
+    `is_whole` does not accept, is ignored: its job will be repeated.
     """
 
-    def __init__(self, path: Path | None, name_field: str = "job") -> None:
-        self._path, self._name_field = path, name_field
+    def __init__(
+        self,
+        path: Path | None,
+        name_field: str = "job",
+        is_whole: Callable[[dict[str, Any]], bool] = lambda row: True,
+    ) -> None:
+        self._path, self._name_field, self._is_whole = path, name_field, is_whole
         self._rows: dict[str, dict[str, Any]] = {}
         self._places: dict[str, tuple[int, int]] = {}  # first byte and size of each line
         self._end, self._before = 0, b""  # size of the file; bytes to write before a line
@@ -33,10 +41,12 @@ class Kept:
 
     def _take(self, line: bytes) -> None:
         try:
-            name = json.loads(line)[self._name_field]
-            self._places[name] = self._end, len(line)
+            row = parse_json(line)
+            name = row[self._name_field]
+            if self._is_whole(row):
+                self._places[name] = self._end, len(line)
         except (ValueError, KeyError, TypeError):
-            pass  # incomplete, because the run was killed: the job will be repeated
+            pass  # incomplete, because the run was killed, or damaged later
         self._end += len(line)
         self._before = b"" if line.endswith(b"\n") else b"\n"
 
@@ -50,10 +60,10 @@ class Kept:
         try:
             with self._path.open("rb") as stream:
                 stream.seek(begin)
-                row: dict[str, Any] = json.loads(stream.read(size))
+                row: dict[str, Any] = parse_json(stream.read(size))
         except (OSError, ValueError) as error:
             raise InputError(f"{self._path}: cannot be read again: {error}") from None
-        if row.get(self._name_field) != name:
+        if not isinstance(row, dict) or row.get(self._name_field) != name:
             raise InputError(f"{self._path}: was written by another run at the same time")
         return row
 

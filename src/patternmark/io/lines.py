@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.bounded import LONGEST_RECORD, TooLargeError, in_mib, read_bytes
 from patternmark.io.first_bytes import (
     BYTE_ORDER_MARK,
     GZIP_MAGIC,
@@ -34,9 +36,19 @@ def read_lines(file: Path, consequence: str, warn: Warn) -> list[str]:
     """
     name = input_name(str(file))
     try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        is_stdin = str(file) == "-"
+        content = (
+            sys.stdin.buffer.read(LONGEST_RECORD + 1)
+            if is_stdin
+            else read_bytes(file, LONGEST_RECORD)
+        )
+        if len(content) > LONGEST_RECORD:
+            raise TooLargeError
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except TooLargeError:
+        limit = in_mib(LONGEST_RECORD)
+        raise InputError(f"{name}: has more than {limit}: split it, and give the parts") from None
     start = content[:_FIRST_BYTES]
     if start.startswith(GZIP_MAGIC):
         raise InputError(f"{name}: this is gzipped; unpack it first, for example with gunzip")
@@ -45,9 +57,7 @@ def read_lines(file: Path, consequence: str, warn: Warn) -> list[str]:
         message = "this looks like FASTA; its lines are read as text"
         warn(Problem(name, "line 1", message, skipped=False))
     lines = []
-    rows = content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
-    if rows[-1] == b"":
-        rows.pop()
+    rows = io.BytesIO(content.removeprefix(BYTE_ORDER_MARK))  # not a list: it may be of blank lines
     for number, row in enumerate(rows, start=1):
         try:
             # What else breaks lines (a form feed, say) must not do so in the output.
@@ -73,12 +83,14 @@ def kept_lines(output: Path, *, overwrite: bool, resume: bool) -> list[str]:
             "continue it"
         )
     try:
-        content = output.read_bytes()
+        content = read_bytes(output, 2 * LONGEST_RECORD)  # it may be longer than its input
         whole = content[: content.rfind(b"\n") + 1]  # a stop may have cut the last line
         if len(whole) < len(content):
             output.write_bytes(whole)
     except OSError as error:
         raise InputError(f"{output}: cannot be continued: {error.strerror}") from None
+    except TooLargeError as error:
+        raise InputError(f"{output}: cannot be continued: {error}") from None
     return whole.decode("utf-8", errors="ignore").split("\n")[:-1]
 
 

@@ -23,7 +23,9 @@ from pathlib import Path
 from patternmark.core.key import Key
 from patternmark.core.marker import Marker
 from patternmark.errors import InputError
+from patternmark.io.bounded import parse_json
 
+_MOST_BYTES = 2**12  # of a counter: it has three short fields
 _ROUNDS = 2**40  # the first round is drawn from this many
 _log = logging.getLogger(__name__)
 
@@ -110,7 +112,9 @@ class NonceCounter:
         if size == 0:
             return self._random_start(), 0
         try:
-            content = json.loads(os.pread(handle, size, 0))
+            if size > _MOST_BYTES:
+                raise ValueError("too large")
+            content = parse_json(os.pread(handle, size, 0))
             owner, first, used = content["key_id"], content["first"], content["used"]
             if not (type(first) is type(used) is int and first >= 0 and used >= 0):
                 raise ValueError("no counts")

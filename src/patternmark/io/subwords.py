@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import VOCABULARY_BYTES, TooLargeError, read_bytes, read_text
 
 CONTINUED = "@@"  # at the end of a piece: the word continues
 _WORD_END = "</w>"
@@ -42,11 +43,13 @@ class Merges:
     def read(cls, file: Path) -> Merges:
         """Read a file of subword-nmt's learn-bpe, of version 0.1 or 0.2."""
         try:
-            lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
+            lines = read_text(file, VOCABULARY_BYTES).rstrip("\n").split("\n")
         except OSError as error:
             raise InputError(f"{file}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise InputError(f"{file}: not UTF-8") from None
+        except TooLargeError as error:
+            raise InputError(f"{file}: not a file of merges: {error}") from None
         end_is_symbol = True
         begin = 1 if lines[0].startswith("#version:") else 0
         if begin:
@@ -100,6 +103,15 @@ def joined(text: str) -> str:
     return f"{text} ".replace(f"{CONTINUED} ", "").rstrip(" ")
 
 
+def _are_same(files: Sequence[Path]) -> bool:
+    try:
+        return len({read_bytes(file, VOCABULARY_BYTES) for file in files}) == 1
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    except TooLargeError as error:
+        raise InputError(f"{files[0].parent}: a file of merges cannot be read: {error}") from None
+
+
 def find_merges(folder: Path) -> Merges | None:
     """Read the file of merges in a folder; return None if there is none."""
     try:
@@ -110,7 +122,7 @@ def find_merges(folder: Path) -> Merges | None:
         )
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
-    if len(files) > 1 and len({file.read_bytes() for file in files}) > 1:
+    if len(files) > 1 and not _are_same(files):
         names = ", ".join(file.name for file in files)
         raise InputError(f"{folder}: has several files of merges ({names}): keep only one")
     return Merges.read(files[0]) if files else None

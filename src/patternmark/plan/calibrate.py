@@ -10,7 +10,6 @@ they are random. A repeated check gives the same numbers.
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -32,6 +31,7 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import rank_p_value
 from patternmark.fast.compiled import repeated
 from patternmark.intervals import rate_interval
+from patternmark.io.bounded import read_json
 from patternmark.results import Result
 from patternmark.signature import joined
 from patternmark.workers import pickle_with_secrets
@@ -227,7 +227,7 @@ def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
     if not file.exists():
         return None
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         if content["key_id"] != key.key_id:
             return (
                 f"{file}: this is the calibration of another key, {content['key_id']}: make it "
@@ -235,6 +235,8 @@ def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
             )
         levels = [Rate(**level) for level in content["own_key"]["levels"]]
         is_of_detector = content["detector"] == detector
+        if not all(_has_numbers(level) for level in levels):
+            raise ValueError("not numbers")
     except (OSError, ValueError, KeyError, TypeError):
         return f"{file}: no calibration can be read from it: make it again, or remove it"
     for rate in levels if is_of_detector else []:
@@ -245,6 +247,15 @@ def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
                 "p-values are too small for such sequences: decide by rank among fresh keys instead"
             )
     return None
+
+
+def _has_numbers(level: Rate) -> bool:
+    """Tell whether a rate from a file can be compared and shown."""
+    whole = type(level.trials) is int and type(level.hits) is int
+    return whole and all(
+        isinstance(x, int | float) and abs(x) <= 1
+        for x in (level.nominal, level.fpr, level.low, level.high)
+    )
 
 
 def check_num_keys(num_keys: int, fpr: float) -> None:

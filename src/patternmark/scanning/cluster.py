@@ -46,7 +46,7 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
             )
         except ConnectionError as error:
             raise PatternmarkError(f"the Ray cluster at {address}: {error}") from None
-    kept = Kept(scan.done_file)
+    kept = scan.finished()
     items = _items(scan, kept)
     if items:
         context = ray.data.DataContext.get_current()

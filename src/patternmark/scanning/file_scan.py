@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 from patternmark._version import __version__
 from patternmark.errors import InputError, PatternmarkError
+from patternmark.io.bounded import read_json
 from patternmark.io.files import make_folder, write_json
 from patternmark.io.kept import Kept
 from patternmark.scanning import sizes
 from patternmark.scanning.buffers import BUFFERS
-from patternmark.scanning.judging import Counts, judge
+from patternmark.scanning.judging import Counts, is_table, judge
 from patternmark.scanning.keyset import KeySet
 from patternmark.scanning.loaded import Loaded, Piece
 from patternmark.scanning.sources import pieces
@@ -58,6 +59,10 @@ class Scan:
         """The file of finished pieces."""
         return self.work / _DONE
 
+    def finished(self) -> Kept:
+        """Return the finished pieces; those whose line was damaged are scanned again."""
+        return Kept(self.done_file, is_whole=_is_row)
+
     def begin(self, resume: bool) -> None:
         """Make the work folder, or check that it belongs to the same scan."""
         plan = self.work / _PLAN
@@ -89,7 +94,7 @@ class Scan:
 
     def run(self, step: Step = lambda size, records: None) -> Result:
         """Scan all unfinished pieces; return the result of the whole scan."""
-        kept = Kept(self.done_file)
+        kept = self.finished()
         with ThreadPoolExecutor(self.workers) as pool:
             waiting: set[Future[dict[str, Any]]] = set()
             for index, file in enumerate(self.files):
@@ -276,12 +281,17 @@ def _identity(file: str) -> list[Any]:
 
 
 def _read(file: Path) -> Any:
-    import json  # noqa: PLC0415
-
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return read_json(file)
     except (OSError, ValueError):
         return None
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    """Tell whether a line has what `scan_piece` returns."""
+    kinds = {"hash": str, "bytes": int, "failed": bool}
+    is_whole = all(type(row.get(name)) is kind for name, kind in kinds.items())
+    return is_whole and is_table(row.get("found"))
 
 
 def piece_name(file: int, piece: int) -> str:

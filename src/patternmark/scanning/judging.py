@@ -28,6 +28,15 @@ MAX_NAMED = 100  # skipped parts of a file that are named; the others are only c
 Best = dict[tuple[int, int], dict[str, Any]]  # the hits of records and keys, by their numbers
 
 
+# The fields of a hit and of a record that was left out, as they are kept in a file.
+_SKIPPED = {"id": str, "offset": int, "why": str}
+_HIT = {
+    **dict.fromkeys(("id", "key_id", "detector"), str),
+    **dict.fromkeys(("offset", "length", "scored", "key", "segment_start", "segment_end"), int),
+    **dict.fromkeys(("statistic", "log10_p"), float),
+}
+
+
 @dataclass
 class Counts:
     """What a scan found in some records."""
@@ -66,6 +75,28 @@ class Counts:
     def of_table(cls, table: dict[str, Any]) -> Counts:
         """Return counts from the table of `to_table`."""
         return cls(**table | {"tally": np.array(table["tally"], dtype=np.int64)})
+
+
+def is_table(table: object) -> bool:
+    """Tell whether a table of a file can be read by `Counts.of_table`."""
+    empty = Counts().to_table()
+    if not isinstance(table, dict) or set(table) != set(empty):
+        return False
+    lists = [table["tally"], table["hits"], table["skipped"]]
+    if not all(isinstance(one, list) for one in lists) or len(table["tally"]) != LEVELS:
+        return False
+    numbers = [v for name, v in table.items() if type(empty[name]) is int] + table["tally"]
+    if not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
+        return False
+    return all(_has_fields(hit, _HIT) for hit in table["hits"]) and all(
+        _has_fields(one, _SKIPPED) for one in table["skipped"]
+    )
+
+
+def _has_fields(row: object, kinds: dict[str, type]) -> bool:
+    if not isinstance(row, dict) or set(row) != set(kinds):
+        return False
+    return all(type(row[name]) is kind for name, kind in kinds.items())
 
 
 def judge(parts: Iterable[Counted], screen: KeySet, offset: int = 0) -> Counts:

@@ -25,6 +25,7 @@ from patternmark.core.secret import fresh_seed
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.designs import Manifest
+from patternmark.io.files import held
 from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import Record, read_records
@@ -138,7 +139,7 @@ class Designs(Results[DesignedSequence]):
 
 
 class Designing:
-    """Designs on structure after structure, to memory or to a file."""
+    """Designs on structure after structure, to memory or to a file, which is `held`."""
 
     def __init__(
         self,
@@ -413,15 +414,8 @@ def design(
         raise ParameterError("delta=X and payload=N need a key")
     marker = None if key is None else Marker(key_of(key), delta=delta, payload=payload)
     some = [structures] if isinstance(structures, str | PathLike) else structures
-    job = Designing(
-        some,
-        marker,
-        DesignRequest(count, **options),
-        key_file=key_file_of(key),
-        output=None if output is None else Path(output),
-        overwrite=overwrite,
-        warn=warn,
-    )
+    file = None if output is None else Path(output)
+    request = DesignRequest(count, **options)
     reasons: list[str] = []
 
     def failed(error: Exception, reason: str) -> None:
@@ -430,6 +424,18 @@ def design(
         reasons.append(reason)
         warn(reason)
 
-    if job.run(failed, progress) == len(job.files):
-        raise InputError(f"none of {len(job.files)} structures could be designed: see the warnings")
-    return job.results(reasons)
+    with held(file):
+        job = Designing(
+            some,
+            marker,
+            request,
+            key_file=key_file_of(key),
+            output=file,
+            overwrite=overwrite,
+            warn=warn,
+        )
+        if job.run(failed, progress) == len(job.files):
+            raise InputError(
+                f"none of {len(job.files)} structures could be designed: see the warnings"
+            )
+        return job.results(reasons)

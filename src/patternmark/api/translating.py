@@ -26,6 +26,7 @@ from patternmark.core.secret import fresh_seed
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.files import held
 from patternmark.io.folding import fold
 from patternmark.io.items import Item, Warn, warn_of_spelled_out
 from patternmark.io.lines import read_lines, refuse_own_input, writing
@@ -117,7 +118,7 @@ class Translations(Results[TranslatedText]):
 
 
 class Translating:
-    """Translates lines, some at a time, to memory or to a file."""
+    """Translates lines, some at a time, to memory or to a file, which is `held`."""
 
     def __init__(
         self,
@@ -362,18 +363,19 @@ def translate(
     else:
         sources = [texts] if isinstance(texts, str) else list(texts)
         lines = _lines_of(sources)
-    job = Translating(
-        lines,
-        None if key is None else Marker(key_of(key), delta=delta, payload=payload),
-        request,
-        file=file,
-        key_file=key_file_of(key),
-        output=output,
-        overwrite=options.get("overwrite", False),
-        resume=options.get("resume", False),
-        warn=warn,
-    )
-    job.run(options.get("progress", no_progress))
+    with held(output):
+        job = Translating(
+            lines,
+            None if key is None else Marker(key_of(key), delta=delta, payload=payload),
+            request,
+            file=file,
+            key_file=key_file_of(key),
+            output=output,
+            overwrite=options.get("overwrite", False),
+            resume=options.get("resume", False),
+            warn=warn,
+        )
+        job.run(options.get("progress", no_progress))
     verdicts = job.verdicts()
     judged: Iterable[Verdict | None] = [None] * len(lines) if verdicts is None else verdicts
     rows = zip(sources, job.texts, judged, strict=True)

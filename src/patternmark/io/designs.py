@@ -9,6 +9,7 @@ header as `name=value`. We use ProteinMPNN's format and add `wm=<key id>`:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -19,8 +20,9 @@ from typing import Any
 from patternmark.errors import InputError
 
 MANIFEST_FORMAT = "patternmark manifest"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2  # since 2 with a hash of the FASTA file
 
+_READ_BYTES = 2**20  # of a FASTA file that are hashed at a time
 _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 
 
@@ -99,6 +101,7 @@ class Manifest:
     parameters: dict[str, Any]
     structures: tuple[DesignedStructure, ...] = ()
     fasta_bytes: int = 0  # size of the part of the FASTA file with finished structures
+    fasta_sha256: str | None = None  # of these bytes; None in manifests of version 1
     drawn_seed: int | None = None  # drawn by this run, if the parameters have no seed
     # For each structure, the number of its first design in the counter of the key. It is stored
     # before the design begins, so that a resumed run makes the same designs.
@@ -114,6 +117,16 @@ class Manifest:
             if structure.name == name:
                 return "".join(chain.scored for chain in structure.chains)
         return None
+
+
+def start_hash(fasta: Path, num_bytes: int) -> hashlib._Hash:
+    """Return the SHA-256 of the first bytes of a file, ready to take more."""
+    digest = hashlib.sha256()
+    with fasta.open("rb") as stream:
+        while num_bytes and (some := stream.read(min(num_bytes, _READ_BYTES))):
+            digest.update(some)
+            num_bytes -= len(some)
+    return digest
 
 
 def manifest_path(fasta: str | Path) -> Path:

@@ -1,11 +1,11 @@
-"""Write files so that they are never incomplete, and lock folders."""
+"""Write files so that they are never incomplete, and lock what a run writes."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,64 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Lock a folder, if the system has locks; another process that tries gets an error."""
+def held(target: Path | None) -> Iterator[None]:
+    """Lock the file or folder that a run writes; a second run is refused.
+
+    The lock is a hidden file beside the target. It is removed at the end. If a run is killed, the
+    system releases the lock, and the next run takes over the file that is left. Nothing is locked
+    if there is no target, or if it is standard output, a pipe or a device.
+    """
+    handle = None
+    if target is not None and str(target) != "-":
+        real = Path(os.path.realpath(target))  # two names of one file share a lock
+        lock = real.with_name(f".{real.name}.lock")
+        if real.is_file() or real.is_dir() or not real.exists():
+            handle = _locked(lock, target)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                lock.unlink()  # before it is released: a run that waits would lose it otherwise
+            os.close(handle)
+
+
+def _locked(lock: Path, target: Path) -> int | None:
+    """Return the handle of a locked file; None where the system or the folder has no locks."""
     try:
         import fcntl  # noqa: PLC0415  # not on Windows
     except ImportError:
-        yield
-        return
-    make_folder(folder)
-    with (folder / "lock").open("wb") as stream:
+        return None
+    while True:
+        handle = _opened(lock)
+        if handle is None:
+            return None
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                return handle
         except BlockingIOError:
-            raise InputError(f"{folder}: another run is using it: wait until it ends") from None
+            os.close(handle)
+            raise InputError(
+                f"{target}: another run is using it: wait until that run ends, or choose "
+                "another output"
+            ) from None
+        except FileNotFoundError:
+            pass  # the run before has just removed it
+        except OSError:  # a file system without locks
+            os.close(handle)
+            return None
+        os.close(handle)
+
+
+def _opened(lock: Path) -> int | None:
+    """Open a lock file; another user's one can be locked, too, if it can be read."""
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+        try:
+            return os.open(lock, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError:
-            pass  # a file system without locks
-        yield
+            continue
+    return None  # whoever cannot write here is told so when the output is written
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

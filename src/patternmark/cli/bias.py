@@ -26,6 +26,7 @@ from patternmark.cli.output import Verbose, say, warn
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.files import write_private
 from patternmark.io.nonce_counter import NonceCounter
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def bias(
 
     Example: patternmark bias 1abc.pdb --key lab.key --for ligandmpnn -o bias.json
     """
-    from patternmark.adapters.bias_files import TOOLS, Biased, write_private
+    from patternmark.adapters.bias_files import TOOLS, Biased
     from patternmark.designing.plan import plan_design
     from patternmark.io.structures import find_structures, read_backbone
 

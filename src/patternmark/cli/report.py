@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +23,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.detector import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.files import write_private
 from patternmark.io.items import Item, RecordSource, read_items
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.results import Verdict
@@ -58,13 +58,7 @@ def report(
     names = ", ".join(Path(file).name for file in files)
     title = f"{'Texts' if source.of_text else 'Designs'} in {names}"
     page = render_report(judge, entries, title=title)
-    try:
-        # The page reveals what the key promotes, so it gets the mode of a key.
-        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(page)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    write_private(output, page, overwrite=True)  # it reveals what the key promotes
     shown = "the partition" if judge.key.profile.scheme.takes_parts else "symbols that keys promote"
     say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
 

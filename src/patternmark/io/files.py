@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,3 +104,29 @@ def put_in_place(file: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_private(file: Path, content: str | bytes, *, overwrite: bool = False) -> None:
+    """Write a file that only its owner can read: it is as secret as a key.
+
+    A full disk leaves the old file as it is. A symbolic link is refused, not followed: what it
+    points to could be a file that others read.
+    """
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        kind = "a symbolic link" if file.is_symlink() else "no file"
+        raise InputError(f"{file}: cannot be written: it is {kind}: give the name of a file")
+    if file.exists() and not overwrite:
+        raise InputError(f"{file}: already exists: choose another file, or pass overwrite=True")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
+        unfinished = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content.encode() if isinstance(content, str) else content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(unfinished, file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None

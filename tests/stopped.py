@@ -6,9 +6,12 @@ process sends itself the signal, so every run stops at the same place, however b
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # A shell's background jobs, and their children, ignore SIGINT unless they ask for it.
 _PROGRAM = """
@@ -41,12 +44,37 @@ def run_stopped(
 
     The method is written as "module:Class.method"; `first` is Python code that runs before all.
     """
-    module, place = method.split(":")
-    words = [module, *place.split("."), at, int(how), *arguments]
     return subprocess.run(
-        [sys.executable, "-c", first + _PROGRAM, *map(str, words)],
+        _command(how, method, at, *arguments, first=first),
         check=False,
         capture_output=True,
         text=True,
         timeout=600,
     )
+
+
+@contextmanager
+def run_paused(method: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Run a command until a method has returned for the first time; the caller sends SIGCONT."""
+    running = subprocess.Popen(
+        _command(signal.SIGSTOP, method, 1, *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _, status = os.waitpid(running.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), running.communicate()
+        yield running
+    finally:
+        if running.returncode is None:
+            running.kill()
+        running.communicate()
+
+
+def _command(
+    how: signal.Signals, method: str, at: int, *arguments: object, first: str = ""
+) -> list[str]:
+    module, place = method.split(":")
+    words = [module, *place.split("."), at, int(how), *arguments]
+    return [sys.executable, "-c", first + _PROGRAM, *map(str, words)]

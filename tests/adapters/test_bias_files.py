@@ -1,8 +1,5 @@
 import json
-import os
 import re
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +7,7 @@ import numpy as np
 import pytest
 
 from patternmark import PROTEIN, Alphabet, InputError, Key, Marker, ParameterError, Profile
-from patternmark.adapters.bias_files import TOOLS, Biased, write_private
+from patternmark.adapters.bias_files import TOOLS, Biased
 from patternmark.core.chain import KeyChain
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.core.secret import Secret
@@ -214,47 +211,6 @@ def test_a_key_for_text_is_refused(pdb: Path, secret: Secret) -> None:
     tokens = Alphabet.from_symbols("tokenizer:v", [str(n) for n in range(21)], [20])
     with pytest.raises(ParameterError, match="marks alphabet 'tokenizer:v', not proteins"):
         biased(pdb, Marker(Key.of(secret, Profile(alphabet=tokens, scheme=Paper()))))
-
-
-@pytest.fixture
-def locked(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "locked"
-    folder.mkdir()
-    folder.chmod(0o500)
-    yield folder
-    folder.chmod(0o700)
-
-
-def test_only_the_owner_reads_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "bias.json"
-    write_private(file, "one")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with pytest.raises(InputError, match=r"bias\.json: already exists: .* overwrite=True"):
-        write_private(file, "two")
-    file.chmod(0o644)
-    write_private(file, "two", overwrite=True)
-    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("two", 0o600)
-    with pytest.raises(InputError, match=r"absent/bias\.json: cannot be written: No such file"):
-        write_private(tmp_path / "absent" / "bias.json", "one")
-    with pytest.raises(InputError, match="cannot be written"):
-        write_private(tmp_path, "one", overwrite=True)
-    assert os.listdir(tmp_path) == ["bias.json"]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_no_permission(locked: Path) -> None:
-    with pytest.raises(InputError, match="cannot be written: Permission denied"):
-        write_private(locked / "bias.json", "one")
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(InputError, match="cannot be written: No space left"):
-        write_private(tmp_path / "bias.json", "one")
-    assert os.listdir(tmp_path) == []
 
 
 def test_without_a_seed_every_file_has_keys_of_its_own(tmp_path: Path, marker: Marker) -> None:

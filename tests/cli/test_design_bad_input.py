@@ -16,7 +16,7 @@ from tests.adapters import write_chains
 from tests.cli.test_design import Run, records
 from tests.conftest import no_file_over, start
 from tests.io.test_structures import CIF, as_pdb, residue
-from tests.stopped import run_stopped
+from tests.stopped import run_paused, run_stopped
 
 torch = pytest.importorskip("torch")
 resource = pytest.importorskip("resource", reason="not on Windows")
@@ -343,6 +343,54 @@ def test_a_run_stopped_before_it_knows_what_it_wrote_tells_what_is_there(
     assert made.status == 130
     assert f"stopped: {out}: 1 finished structure(s) are kept" in made.err
     assert_goes_on(run, command, out, whole)
+
+
+def test_two_runs_at_once_do_not_share_a_file(
+    run: Run, several: tuple[list[object], Path], tmp_path: Path
+) -> None:
+    """The second run is refused while the first one is alive, even if it is paused."""
+    command, whole = several
+    out, link = tmp_path / "x.fa", tmp_path / "link.fa"
+    link.symlink_to(out)
+    first_design = "patternmark.designing.run:Designer.score_native"
+    with run_paused(first_design, *command, "-o", out) as paused:
+        for name in (out, link):
+            second = start(*command, "-o", name)
+            _, said = second.communicate()
+            assert second.returncode == 2
+            assert f"{name}: another run is using it: wait until that run ends" in said
+        paused.send_signal(signal.SIGCONT)
+        paused.communicate()
+        assert paused.returncode == 0
+    assert_goes_on(run, command, out, whole)  # nothing is left to do, and nothing is cut away
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_killed_run_leaves_no_lock(
+    run: Run, several: tuple[list[object], Path], tmp_path: Path
+) -> None:
+    command, whole = several
+    out = tmp_path / "x.fa"
+    with run_paused("patternmark.designing.run:Designer.score_native", *command, "-o", out):
+        pass  # killed
+    assert_goes_on(run, command, out, whole)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_changed_letter_is_noticed_before_a_run_continues(
+    run: Run, several: tuple[list[object], Path], tmp_path: Path
+) -> None:
+    command, whole = several
+    before = whole.read_bytes()
+    at = before.rindex(b"\n", 0, len(before) - 1) + 1
+    whole.write_bytes(
+        before[:at] + (b"A" if before[at : at + 1] != b"A" else b"C") + before[at + 1 :]
+    )
+    changed = whole.read_bytes()
+    refused = run(*command, "-o", whole)
+    assert refused.status == 2
+    assert f"{whole}: was changed after its designs were written: restore it" in refused.err
+    assert whole.read_bytes() == changed
 
 
 def finished(out: Path) -> int:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from patternmark.core.schemes import Turns
 from patternmark.io.vocabulary import shipped_tokenizer
 from patternmark.models.shipped import shipped_folder
 from tests.conftest import Outcome
+from tests.stopped import run_paused
 
 Run = Callable[..., Outcome]
 QUICK = ("--iterations", "2", "--length-beam", "1", "--passes", "1")
@@ -134,6 +136,23 @@ def test_a_stopped_run_goes_on(run: Run, text_key: Path, tmp_path: Path) -> None
         "translate", source, "--key", text_key, "-o", part, "--resume", "--overwrite", *QUICK
     )
     assert (both.status, "not both" in both.err) == (2, True)
+
+
+def test_two_runs_at_once_do_not_share_an_output(run: Run, text_key: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("".join(f"Dies ist der Satz Nummer {i}.\n" for i in range(10)))
+    command = ["translate", source, "--key", text_key, "-o", target, *QUICK]
+    translated = "patternmark.translation.translator:Translator.translate"
+    with run_paused(translated, *command) as paused:
+        for how in ("--resume", "--overwrite"):
+            second = run(*command, how)
+            assert second.status == 2
+            assert f"{target}: another run is using it" in second.err
+        paused.send_signal(signal.SIGCONT)
+        paused.communicate()
+        assert paused.returncode == 0
+    assert target.read_text().count("\n") == 10
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_ctrl_c_keeps_what_is_written(

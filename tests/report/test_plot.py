@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from patternmark import Detector, Key, ParameterError, Profile
+from patternmark import Detector, InputError, Key, ParameterError, Profile
 from patternmark.core.alphabet import NO_KEY, PROTEIN
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
@@ -41,9 +41,10 @@ def test_a_picture_shows_id_and_p_value(key: Key, tmp_path: Path) -> None:
 def test_a_picture_that_cannot_be_written_is_named(key: Key, tmp_path: Path) -> None:
     detector = Detector(key)
     verdict = detector.detect("MKV")
-    for path in (tmp_path / "absent" / "x.png", tmp_path / "x.xyz"):
-        with pytest.raises(ParameterError, match="cannot be written"):
-            plot_verdicts(detector, [verdict], ["MKV"], str(path))
+    with pytest.raises(ParameterError, match=r"x\.xyz: the picture cannot be written: Format"):
+        plot_verdicts(detector, [verdict], ["MKV"], str(tmp_path / "x.xyz"))
+    with pytest.raises(InputError, match=r"absent/x\.png: cannot be written: No such file"):
+        plot_verdicts(detector, [verdict], ["MKV"], str(tmp_path / "absent" / "x.png"))
 
 
 def test_the_track_of_a_block_mark(secret: Secret, rng: np.random.Generator) -> None:

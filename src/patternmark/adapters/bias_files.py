@@ -18,7 +18,6 @@ unless a later entry replaces it. So the entries must be in the order of the str
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -216,20 +215,3 @@ TOOLS = {
         usage_of_several='the contents of {file} as "inputs" in its --config_json',
     ),
 }
-
-
-def write_private(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file that only its owner can read, all or nothing."""
-    if path.exists() and not overwrite:
-        raise InputError(f"{path}: already exists: choose another file, or pass overwrite=True")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None

@@ -12,6 +12,7 @@ from patternmark.api.given import GivenKey, key_file_of, key_of, warn_in_python
 from patternmark.api.on_structures import GivenChains, GivenFiles, paths_of, plan_on
 from patternmark.core.marker import Marker
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.files import write_private
 from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.results import Result
@@ -80,7 +81,7 @@ def write_bias_of(
     warn: Warn = warn_in_python,
 ) -> BiasFile:
     """Write the file of a marker, whose nonces a counter chooses if its key has a file."""
-    from patternmark.adapters.bias_files import TOOLS, Biased, write_private  # noqa: PLC0415
+    from patternmark.adapters.bias_files import TOOLS, Biased  # noqa: PLC0415
     from patternmark.io.structure_files import find_structures  # noqa: PLC0415  # needs gemmi
 
     if tool not in TOOLS:

@@ -34,6 +34,7 @@ from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.bounded import read_json
 from patternmark.io.designs import Manifest
+from patternmark.io.files import held
 from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.io.records import Record, read_records
@@ -79,7 +80,7 @@ class DesignRequest:
 
 
 class Designing:
-    """Designs on structure after structure, to memory or to a file."""
+    """Designs on structure after structure, to memory or to a file, which is `held`."""
 
     def __init__(
         self,
@@ -301,15 +302,8 @@ def design(
     if key is None and (delta is not None or payload is not None):
         raise ParameterError("delta=X and payload=N need a key")
     marker = None if key is None else Marker(key_of(key), delta=delta, payload=payload)
-    job = Designing(
-        paths_of(structures),
-        marker,
-        DesignRequest(count, **options),
-        key_file=key_file_of(key),
-        output=path_if_any(output),
-        overwrite=overwrite,
-        warn=warn,
-    )
+    file = path_if_any(output)
+    request = DesignRequest(count, **options)
     reasons: list[str] = []
 
     def failed(error: Exception, reason: str) -> None:
@@ -318,6 +312,18 @@ def design(
         reasons.append(reason)
         warn(reason)
 
-    if job.run(failed, progress) == len(job.files):
-        raise InputError(f"none of {len(job.files)} structures could be designed: see the warnings")
-    return job.results(reasons)
+    with held(file):
+        job = Designing(
+            paths_of(structures),
+            marker,
+            request,
+            key_file=key_file_of(key),
+            output=file,
+            overwrite=overwrite,
+            warn=warn,
+        )
+        if job.run(failed, progress) == len(job.files):
+            raise InputError(
+                f"none of {len(job.files)} structures could be designed: see the warnings"
+            )
+        return job.results(reasons)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -23,6 +22,7 @@ from patternmark.api.given import (
 from patternmark.detector import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.files import write_private
 from patternmark.io.items import Item, RecordSource
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.results import Results, Verdict
@@ -56,7 +56,8 @@ def write_report(
         raise InputError("no sequence could be judged")
     entries = [_entry(*pair, reader.source) for pair in judged]
     heading = _title(given, of_text=reader.source.of_text) if title is None else title
-    _write_private(Path(output), render_report(judge, entries, title=heading))
+    page = render_report(judge, entries, title=heading)
+    write_private(Path(output), page, overwrite=True)  # it reveals what the key promotes
     return Results(verdict for verdict, _ in judged)
 
 
@@ -69,16 +70,6 @@ def _title(given: Given, *, of_text: bool) -> str:
     files = [Path(one).name for _, one in each_of(given) if isinstance(one, PathLike)]
     what = "Texts" if of_text else "Designs"
     return f"{what} in {', '.join(files)}" if files else what
-
-
-def _write_private(output: Path, page: str) -> None:
-    try:
-        # The page reveals what the key promotes, so it gets the mode of a key.
-        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(page)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
 
 
 def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:

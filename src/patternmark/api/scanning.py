@@ -16,7 +16,7 @@ from patternmark.api.given import (
 from patternmark.api.searching import GivenKeys, candidates_of
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
-from patternmark.io.files import held, write_json
+from patternmark.io.files import held, make_folder, write_json
 from patternmark.io.items import Warn
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
 from patternmark.search.candidates import Candidate, noting_key_files
@@ -208,6 +208,7 @@ class Scanning:
         )
 
         level = self._request.level
+        make_folder(self.work.parent)
         with held(self.work):  # a run that is still alive must not be continued
             self._scan.begin(self._request.resume)
             found = self._found(progress)

@@ -28,6 +28,7 @@ from patternmark.core.secret import fresh_seed
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.files import held
 from patternmark.io.folding import fold
 from patternmark.io.items import Item, Warn, warn_of_spelled_out
 from patternmark.io.lines import kept_lines, read_lines, refuse_own_input, writing
@@ -123,7 +124,7 @@ class Translations(Results[TranslatedText]):
 
 
 class Translating:
-    """Translates lines, some at a time, to memory or to a file."""
+    """Translates lines, some at a time, to memory or to a file, which is `held`."""
 
     def __init__(
         self,
@@ -342,18 +343,19 @@ def translate(
     names = TranslateRequest.__dataclass_fields__
     request = TranslateRequest(**{name: asked[name] for name in names if name in asked})
     ids, sources, lines = _read(texts, output, warn)
-    job = Translating(
-        lines,
-        None if key is None else Marker(key_of(key), delta=delta, payload=payload),
-        request,
-        file=Path(texts) if isinstance(texts, PathLike) else None,
-        key_file=key_file_of(key),
-        output=output,
-        overwrite=options.get("overwrite", False),
-        resume=options.get("resume", False),
-        warn=warn,
-    )
-    job.run(options.get("progress", no_progress))
+    with held(output):
+        job = Translating(
+            lines,
+            None if key is None else Marker(key_of(key), delta=delta, payload=payload),
+            request,
+            file=Path(texts) if isinstance(texts, PathLike) else None,
+            key_file=key_file_of(key),
+            output=output,
+            overwrite=options.get("overwrite", False),
+            resume=options.get("resume", False),
+            warn=warn,
+        )
+        job.run(options.get("progress", no_progress))
     verdicts = job.verdicts()
     judged: Sequence[Verdict | None] = verdicts or [None] * len(lines)
     rows = zip(ids, sources, job.texts, judged, strict=True)

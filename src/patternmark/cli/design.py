@@ -43,6 +43,7 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
+from patternmark.io.files import held
 
 SOME_FAILED = 3
 
@@ -109,22 +110,23 @@ def design(
         batch=_batch(batch),
         device=device,
     )
-    job = Designing(
-        structures,
-        marker,
-        request,
-        key_file=key,
-        output=output,
-        overwrite=overwrite,
-        warn=warn,
-        report=say,
-    )
-    try:
-        with _progress() as bar:
-            failed = job.run(lambda _, reason: fail(reason), shown_in(bar))
-    except KeyboardInterrupt:
-        say(f"stopped: {output}: {job.kept}")
-        raise typer.Exit(STOPPED) from None
+    with held(output):
+        job = Designing(
+            structures,
+            marker,
+            request,
+            key_file=key,
+            output=output,
+            overwrite=overwrite,
+            warn=warn,
+            report=say,
+        )
+        try:
+            with _progress() as bar:
+                failed = job.run(lambda _, reason: fail(reason), shown_in(bar))
+        except KeyboardInterrupt:
+            say(f"stopped: {output}: {job.kept}")
+            raise typer.Exit(STOPPED) from None
     done = len(job.files) - failed
     if done:
         mark = f"marked with key {marker.key.key_id}" if marker else "without a mark"

@@ -34,6 +34,7 @@ from patternmark.cli.output import STOPPED, Verbose, progress, say, shown_in, wa
 from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
+from patternmark.io.files import held
 
 
 def translate(
@@ -98,26 +99,26 @@ def translate(
     if key is not None:
         loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
         marker = Marker(loaded, delta=delta, payload=payload)
-    job = Translating(
-        lines,
-        marker,
-        request,
-        file=input,
-        key_file=key,
-        output=output,
-        overwrite=overwrite,
-        resume=resume,
-        warn=warn,
-    )
     name = "standard output" if str(output) == "-" else output
-    try:
-        with progress("lines") as bar:
-            job.run(shown_in(bar))
-    except KeyboardInterrupt:
-        say(
-            f"stopped: {name} has {len(job.texts)} of {len(lines)} lines; continue with resume=True"
+    with held(output):
+        job = Translating(
+            lines,
+            marker,
+            request,
+            file=input,
+            key_file=key,
+            output=output,
+            overwrite=overwrite,
+            resume=resume,
+            warn=warn,
         )
-        raise typer.Exit(STOPPED) from None
+        try:
+            with progress("lines") as bar:
+                job.run(shown_in(bar))
+        except KeyboardInterrupt:
+            done = f"{len(job.texts)} of {len(lines)} lines"
+            say(f"stopped: {name} has {done}; continue with resume=True")
+            raise typer.Exit(STOPPED) from None
     count = len(lines) - job.num_kept
     wrote = f"wrote {count} line{'' if count == 1 else 's'} to {name}"
     say(f"{wrote}, {job.summary(job.verdicts())}")

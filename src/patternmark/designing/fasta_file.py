@@ -5,6 +5,7 @@ In a file, finished work is never lost or done twice.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from patternmark.io.designs import (
     Manifest,
     manifest_path,
     read_manifest,
+    start_hash,
     write_manifest,
 )
 
@@ -121,7 +123,8 @@ class DesignFile(DesignTarget):
     """Appends structures to a FASTA file one by one; after a crash it goes on where it stopped.
 
     The manifest says how many bytes of the FASTA file belong to finished structures. It is
-    replaced after each of them; what stands beyond that in the file is cut off on the next run.
+    replaced after each of them; what stands beyond that in the file is cut off on the next run. It
+    also has a hash of these bytes, so that a changed letter is noticed. The caller holds a lock.
     With `overwrite` what is there stays until the first new structure is finished.
     """
 
@@ -130,6 +133,7 @@ class DesignFile(DesignTarget):
         self.path = path
         self._manifest_path = manifest_path(path)
         self._overwrite = self._has_old = overwrite
+        self._hash = hashlib.sha256()  # of the finished structures in the file
         try:
             if path.exists() and not path.is_file():
                 raise InputError(f"{path}: is not a file: give the name of a FASTA file")
@@ -137,6 +141,8 @@ class DesignFile(DesignTarget):
                 raise InputError(f"{path}: there is no folder {path.parent}: make it first")
             if not overwrite:
                 self.manifest = self._continued(manifest)
+            digest = self._hash.hexdigest()
+            self.manifest = replace(self.manifest, fasta_sha256=digest)
             path.open("ab").close()  # asked before the first structure is designed, not after it
             if not overwrite:
                 self._begin()
@@ -182,6 +188,12 @@ class DesignFile(DesignTarget):
             raise InputError(
                 f"{self.path}: is shorter than its manifest says: it was changed; {_OTHER_FILE}"
             )
+        self._hash = start_hash(self.path, found.fasta_bytes)
+        if found.fasta_sha256 not in (None, self._hash.hexdigest()):
+            raise InputError(
+                f"{self.path}: was changed after its designs were written: restore it; or "
+                f"{_OTHER_FILE}"
+            )
         return found
 
     @property
@@ -203,9 +215,15 @@ class DesignFile(DesignTarget):
         """Write the native sequence and the designs of one structure."""
         text = "".join(self._records(plan, native, designs)).encode()
         longer = _with_structure(self.manifest, plan, file, sha256)
-        longer = replace(longer, fasta_bytes=longer.fasta_bytes + len(text))
+        digest = self._hash.copy()
+        digest.update(text)
+        longer = replace(
+            longer,
+            fasta_bytes=longer.fasta_bytes + len(text),
+            fasta_sha256=digest.hexdigest(),
+        )
         self._write(longer, text)
-        self.manifest = longer
+        self.manifest, self._hash = longer, digest
 
     def _write(self, manifest: Manifest, text: bytes = b"") -> None:
         """Append text and replace the manifest, or leave both as they are and say so."""

@@ -9,6 +9,7 @@ header as `name=value`. We use ProteinMPNN's format and add `wm=<key id>`:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -20,10 +21,11 @@ from patternmark.errors import InputError
 from patternmark.io.bounded import read_json
 
 MANIFEST_FORMAT = "patternmark manifest"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2  # since 2 with a hash of the FASTA file
 
 _MOST_BYTES = 2**26  # of a manifest: enough for 50,000 structures of 600 residues
 _LONGEST_NUMBER = 18  # digits of a sample in a header
+_READ_BYTES = 2**20  # of a FASTA file that are hashed at a time
 _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 
 
@@ -103,6 +105,7 @@ class Manifest:
     parameters: dict[str, Any]
     structures: tuple[DesignedStructure, ...] = ()
     fasta_bytes: int = 0  # size of the part of the FASTA file with finished structures
+    fasta_sha256: str | None = None  # of these bytes; None in manifests of version 1
     drawn_seed: int | None = None  # drawn by this run, if the parameters have no seed
     # For each structure, the number of its first design in the counter of the key. It is stored
     # before the design begins, so that a resumed run makes the same designs.
@@ -120,6 +123,16 @@ class Manifest:
     def chains_of(self, name: str) -> tuple[ChainMask, ...]:
         """Return which residues of a backbone were designed; nothing of an unknown backbone."""
         return next((s.chains for s in self.structures if s.name == name), ())
+
+
+def start_hash(fasta: Path, num_bytes: int) -> hashlib._Hash:
+    """Return the SHA-256 of the first bytes of a file, ready to take more."""
+    digest = hashlib.sha256()
+    with fasta.open("rb") as stream:
+        while num_bytes and (some := stream.read(min(num_bytes, _READ_BYTES))):
+            digest.update(some)
+            num_bytes -= len(some)
+    return digest
 
 
 def manifest_path(fasta: str | Path) -> Path:

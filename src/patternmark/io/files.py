@@ -1,11 +1,12 @@
-"""Write files so that they are never incomplete, and lock folders."""
+"""Write files so that they are never incomplete, and lock what a run writes."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,64 @@ def make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Lock a folder, if the system has locks; another process that tries gets an error."""
+def held(target: Path | None) -> Iterator[None]:
+    """Lock the file or folder that a run writes; a second run is refused.
+
+    The lock is a hidden file beside the target. It is removed at the end. If a run is killed, the
+    system releases the lock, and the next run takes over the file that is left. Nothing is locked
+    if there is no target, or if it is standard output, a pipe or a device.
+    """
+    handle = None
+    if target is not None and str(target) != "-":
+        real = Path(os.path.realpath(target))  # two names of one file share a lock
+        lock = real.with_name(f".{real.name}.lock")
+        if real.is_file() or real.is_dir() or not real.exists():
+            handle = _locked(lock, target)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                lock.unlink()  # before it is released: a run that waits would lose it otherwise
+            os.close(handle)
+
+
+def _locked(lock: Path, target: Path) -> int | None:
+    """Return the handle of a locked file; None where the system or the folder has no locks."""
     try:
         import fcntl  # noqa: PLC0415  # not on Windows
     except ImportError:
-        yield
-        return
-    make_folder(folder)
-    with (folder / "lock").open("wb") as stream:
+        return None
+    while True:
+        handle = _opened(lock)
+        if handle is None:
+            return None
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                return handle
         except BlockingIOError:
-            raise InputError(f"{folder}: another run is using it: wait until it ends") from None
+            os.close(handle)
+            raise InputError(
+                f"{target}: another run is using it: wait until that run ends, or choose "
+                "another output"
+            ) from None
+        except FileNotFoundError:
+            pass  # the run before has just removed it
+        except OSError:  # a file system without locks
+            os.close(handle)
+            return None
+        os.close(handle)
+
+
+def _opened(lock: Path) -> int | None:
+    """Open a lock file; another user's one can be locked, too, if it can be read."""
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+        try:
+            return os.open(lock, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError:
-            pass  # a file system without locks
-        yield
+            continue
+    return None  # whoever cannot write here is told so when the output is written
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
@@ -61,3 +104,29 @@ def put_in_place(file: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_private(file: Path, content: str | bytes, *, overwrite: bool = False) -> None:
+    """Write a file that only its owner can read: it is as secret as a key.
+
+    A full disk leaves the old file as it is. A symbolic link is refused, not followed: what it
+    points to could be a file that others read.
+    """
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        kind = "a symbolic link" if file.is_symlink() else "no file"
+        raise InputError(f"{file}: cannot be written: it is {kind}: give the name of a file")
+    if file.exists() and not overwrite:
+        raise InputError(f"{file}: already exists: choose another file, or pass overwrite=True")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
+        unfinished = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content.encode() if isinstance(content, str) else content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(unfinished, file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written: {error.strerror}") from None

@@ -9,6 +9,8 @@ with their keys, but not which ones. Even so, a picture is as confidential as th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError, PatternmarkError
+from patternmark.io.files import write_private
 from patternmark.report.track import WINDOW, Track, Tracker
 from patternmark.results import LN10, Verdict, format_p
 from patternmark.statistics import NullCurve
@@ -42,7 +45,10 @@ def plot_verdicts(
     scored: Sequence[NDArray[np.bool_] | None] | None = None,
     rates: Sequence[NDArray[np.float64] | None] | None = None,
 ) -> None:
-    """Draw one row for each verdict and save the picture; the suffix sets its format."""
+    """Draw one row for each verdict and save the picture; the suffix sets its format.
+
+    Only its owner can read the file: with the sequences the picture reveals what the key promotes.
+    """
     require_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415  # no pyplot: no window, no state
 
@@ -60,10 +66,12 @@ def plot_verdicts(
         call = "marked" if verdict.prediction else "no mark found"
         right.set_title(f"p = {format_p(verdict.log10_p)}: {call}", loc="left", fontsize=10)
         _draw_null(right, detector.statistic.null_curve(reading, verdict.statistic), colour)
+    content = BytesIO()
     try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
+        figure.savefig(content, format=Path(path).suffix.removeprefix(".") or "png")
+    except ValueError as error:
         raise ParameterError(f"{path}: the picture cannot be written: {error}") from None
+    write_private(Path(path), content.getvalue(), overwrite=True)
 
 
 def _draw_track(axes: Any, track: Track, colour: str) -> None:

@@ -17,7 +17,16 @@ from typing import Any
 
 from patternmark.errors import PatternmarkError
 from patternmark.io.kept import Kept
-from patternmark.scanning.file_scan import Result, Scan, Step, piece_name, scan_file, scan_piece
+from patternmark.scanning.file_scan import (
+    Result,
+    Scan,
+    Step,
+    changed_error,
+    has_changed,
+    piece_name,
+    scan_file,
+    scan_piece,
+)
 from patternmark.scanning.sources import is_plain, num_pieces, plain_piece
 
 _CONNECT_SECONDS = 10.0
@@ -55,11 +64,18 @@ def run_on_ray(scan: Scan, step: Step, address: str | None = None) -> Result:
         screen, sequence = ray.put(scan.screen), scan.sequence
 
         def scan_one(item: dict[str, Any]) -> dict[str, Any]:
+            if item["hash"]:
+                piece = plain_piece(item["file"], item["number"])
+                changed = has_changed(piece, item["hash"])
+                return {"rows": "[]", "bytes": piece.bytes, "changed": item["file"] * changed}
             rows = _scan_item(item, ray.get(screen), sequence)
-            return {"rows": json.dumps(rows)}
+            return {"rows": json.dumps(rows), "bytes": 0, "changed": ""}
 
         with _errors_alone(logging.getLogger("ray.data")):
             for result in data.map(scan_one).iter_rows():
+                if result["changed"]:
+                    raise changed_error(result["changed"])
+                step(result["bytes"], 0)
                 for row in json.loads(result["rows"]):
                     scan.keep(kept, row)
                     step(row["bytes"], row["found"]["records"])
@@ -89,21 +105,22 @@ def _check_reachable(address: str) -> None:
 
 
 def _items(scan: Scan, kept: Kept) -> list[dict[str, Any]]:
-    """Return one row for each task that is to be done."""
+    """Return one row for each task: what was scanned before is read again, to compare its hash."""
     items = []
     for index, file in enumerate(scan.files):
         if file == "-":
             raise PatternmarkError("Ray cannot scan standard input: give files")
         numbers = range(num_pieces(file)) if is_plain(file) else [_WHOLE]
         for number in numbers:
-            if number == _WHOLE or not _is_done(kept, index, number):
-                items.append({"file": os.path.abspath(file), "index": index, "number": number})
+            item = {"file": os.path.abspath(file), "index": index, "number": number}
+            items.append(item | {"hash": _hash_before(kept, index, number)})
     return items
 
 
-def _is_done(kept: Kept, index: int, number: int) -> bool:
-    row = kept.get(piece_name(index, number))
-    return row is not None and not row["failed"]
+def _hash_before(kept: Kept, index: int, number: int) -> str:
+    """Return the hash of a piece that an earlier run scanned, or nothing."""
+    row = None if number == _WHOLE else kept.get(piece_name(index, number))
+    return "" if row is None or row["failed"] else str(row["hash"])
 
 
 def _scan_item(item: dict[str, Any], screen: Any, sequence: str) -> list[dict[str, Any]]:

@@ -93,20 +93,19 @@ class Scan:
         shutil.rmtree(self.work)
 
     def run(self, step: Step = lambda size, records: None) -> Result:
-        """Scan all unfinished pieces; return the result of the whole scan."""
+        """Scan the unfinished pieces, check the others; return the result of the whole scan."""
         kept = self.finished()
         with ThreadPoolExecutor(self.workers) as pool:
-            waiting: set[Future[dict[str, Any]]] = set()
+            waiting: set[Future[_Done]] = set()
             for index, file in enumerate(self.files):
                 for piece, error in _pieces(file, self.sequence):
                     name = piece_name(index, piece.number)
                     if error:
                         self.keep(kept, {"job": name, **_failed_row(file, error)})
                     elif (before := kept.get(name)) is not None and not before["failed"]:
-                        _check_same(piece, before)
-                        step(piece.bytes, before["found"]["records"])
+                        waiting.add(pool.submit(_check, piece, before))
                     else:
-                        waiting.add(pool.submit(scan_piece, name, piece, self.screen))
+                        waiting.add(pool.submit(_scan, name, piece, self.screen))
                     # Pieces of streams wait in memory, so only one of them may wait.
                     most = self.workers if piece.is_loaded else 4 * self.workers
                     while len(waiting) > most:
@@ -116,14 +115,13 @@ class Scan:
         BUFFERS.forget()
         return Result(self, kept)
 
-    def _finish(
-        self, waiting: set[Future[dict[str, Any]]], kept: Kept, step: Step
-    ) -> set[Future[dict[str, Any]]]:
+    def _finish(self, waiting: set[Future[_Done]], kept: Kept, step: Step) -> set[Future[_Done]]:
         """Keep the rows of finished pieces; return the pieces that are still running."""
         done, others = wait(waiting, return_when=FIRST_COMPLETED)
         for future in done:
-            row = future.result()
-            self.keep(kept, row)
+            row, is_new = future.result()
+            if is_new:
+                self.keep(kept, row)
             step(row["bytes"], row["found"]["records"])
         return others
 
@@ -195,18 +193,38 @@ def scan_file(file: str, index: int, screen: KeySet, sequence: str) -> Iterator[
             yield scan_piece(name, piece, screen)
 
 
-def _check_same(piece: Piece, before: dict[str, Any]) -> None:
-    """Check that a piece of a stream, which is read again anyway, has not changed."""
-    if not piece.is_loaded:
-        return
+class _Done(NamedTuple):
+    """The row of a finished piece, and whether it was scanned now or in an earlier run."""
+
+    row: dict[str, Any]
+    is_new: bool
+
+
+def _scan(name: str, piece: Piece, screen: KeySet) -> _Done:
+    return _Done(scan_piece(name, piece, screen), is_new=True)
+
+
+def _check(piece: Piece, before: dict[str, Any]) -> _Done:
+    """Check that a piece that an earlier run scanned has not changed since then."""
+    if has_changed(piece, before["hash"]):
+        raise changed_error(piece.file)
+    return _Done(before, is_new=False)
+
+
+def has_changed(piece: Piece, digest: str) -> bool:
+    """Read a piece again; tell whether its hash is another one."""
     loaded = piece.load()
-    digest = digest_of(loaded)
+    found = digest_of(loaded)
     loaded.release()
-    if digest != before["hash"]:
-        raise InputError(
-            f"{piece.file}: has changed, it is not what was scanned before: remove the folder of "
-            "the unfinished scan, or choose another -o"
-        )
+    return found != digest
+
+
+def changed_error(file: str) -> InputError:
+    """Return the error about a file that changed between two runs of a scan."""
+    return InputError(
+        f"{display_name(file)}: has changed, it is not what was scanned before: remove the folder "
+        "of the unfinished scan, or choose another output"
+    )
 
 
 def expand(paths: Sequence[str], output: Path | None = None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 
 from patternmark.cli.output import Verbose, progress, results, say
 from patternmark.errors import InputError, ParameterError, PatternmarkError
-from patternmark_lab.cli.group import Group
+from patternmark_lab.cli.group import Group, hold
 
 if TYPE_CHECKING:
     from patternmark.io.structures import Backbone
@@ -51,7 +51,8 @@ Structures = Annotated[
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes to run at once.")]
 Partial = Annotated[
-    Path | None, typer.Option(help="Save finished work in this file; a later run continues.")
+    Path | None,
+    typer.Option(help="Save finished work in this file; a later run continues.", callback=hold),
 ]
 
 

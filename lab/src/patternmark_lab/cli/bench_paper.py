@@ -10,6 +10,7 @@ import typer
 
 from patternmark.cli.output import STOPPED, Verbose, fail, progress, say, warn
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.files import held, make_folder
 from patternmark_lab.cli.bench import AsJson, Output, Workers, bench_app, show
 
 _WORK, _FILE = "paper-work", "paper.json"
@@ -63,8 +64,9 @@ def paper(
     if "protein" in tasks:
         for name in (setup.model, *setup.other_models):
             weights_file(name, report=say)  # fetch them first, and say so
+    make_folder(place.parent)
     try:
-        with progress("steps") as bar:
+        with held(place), progress("steps") as bar:
             at = bar.add_task("reading", total=total)
             result = run_paper_benchmark(
                 setup, tasks, lambda what: bar.update(at, advance=1, description=what)

@@ -232,9 +232,7 @@ def text_message(
     keys: Annotated[int, typer.Option(min=2, help="Keys to identify the right one from.")] = 10_000,
     model: TranslationModel = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys, numbers and edits.")] = 1,
-    partial: Annotated[
-        Path | None, typer.Option(help="Save translations in this file; a later run continues.")
-    ] = None,
+    partial: Partial = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -276,9 +274,7 @@ def text_secrecy(
     skip: Annotated[int, typer.Option(min=0, help="Skip the first paragraphs.")] = 1200,
     delta: Annotated[float, typer.Option(min=0, help="Strength of the marks.")] = 3.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of keys and choices.")] = 1,
-    partial: Annotated[
-        Path | None, typer.Option(help="Save translations in this file; a later run continues.")
-    ] = None,
+    partial: Partial = None,
     output: Output = None,
     as_json: AsJson = False,
     verbose: Verbose = False,

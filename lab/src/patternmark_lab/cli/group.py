@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 from patternmark.errors import PatternmarkError
 from patternmark.fast.compiled import force_loops
+from patternmark.io.files import held, make_folder
+
+
+def hold(context: typer.Context, target: Path | None) -> Path | None:
+    """Lock what an option names, until the command ends: a run that continues must be alone."""
+    if target is not None:
+        make_folder(target.parent)
+        context.with_resource(held(target))
+    return target
 
 
 class Group(TyperGroup):

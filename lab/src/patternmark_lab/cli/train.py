@@ -16,7 +16,7 @@ import typer
 from patternmark import __version__
 from patternmark.cli.output import STOPPED, Verbose, progress, say, warn
 from patternmark.errors import ParameterError
-from patternmark_lab.cli.group import Group
+from patternmark_lab.cli.group import Group, hold
 
 if TYPE_CHECKING:
     from patternmark.models.cmlm import Config
@@ -36,7 +36,9 @@ Data = Annotated[
     list[Path], typer.Argument(metavar="PAIRS...", help="Source, tab, target; .xz too.")
 ]
 TokenizerFile = Annotated[Path, typer.Option(help="A tokenizer.json; see `train tokenizer`.")]
-Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder of the model.")]
+Folder = Annotated[
+    Path, typer.Option("--output", "-o", help="The folder of the model.", callback=hold)
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU if there is one.")]
 Paragraphs = Annotated[
     Path | None, typer.Option(help="Pairs of paragraphs to add, with spans of their sentences.")

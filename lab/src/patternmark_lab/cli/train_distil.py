@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from patternmark.cli.output import STOPPED, Verbose, progress, say
+from patternmark_lab.cli.group import hold
 from patternmark_lab.cli.train import Device, read_data, say_what_is_missing, train_app
 
 
@@ -15,7 +16,10 @@ from patternmark_lab.cli.train import Device, read_data, say_what_is_missing, tr
 def distil(
     teacher: Annotated[Path, typer.Argument(help="The teacher's folder.")],
     data: Annotated[Path, typer.Argument(help="Pairs whose sources the teacher translates.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file of new pairs; .xz too.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The file of new pairs; .xz too.", callback=hold),
+    ],
     batch_tokens: Annotated[
         int | None, typer.Option(min=64, help="Default: 131,072 on a GPU, 4,096 on a CPU.")
     ] = None,

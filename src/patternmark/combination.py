@@ -59,6 +59,7 @@ from patternmark.fast.compiled import repeated
 from patternmark.masks.similar import Groups, similar_groups
 from patternmark.results import (
     LN10,
+    BareCombined,
     Result,
     Status,
     Verdict,
@@ -139,6 +140,17 @@ class Combined(Result):
             "key_id": self.key_id,
             "signature": self.signature,
         }
+
+    def bare(self) -> BareCombined:
+        """Return the call without any number that says how clear it was."""
+        return BareCombined(
+            num_records=self.num_records,
+            prediction=self.prediction,
+            status=self.status,
+            fpr=self.fpr,
+            key_id=self.key_id,
+            signature=self.signature,
+        )
 
     def cells(self) -> dict[str, str]:
         """Return what people look at first, by name."""

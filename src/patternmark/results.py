@@ -1,8 +1,9 @@
 """What the functions of the package return: results that share one set of attributes.
 
 Every result on sequences has `prediction`, `status`, `p_value`, `log10_p`, `p_any`, `signature` and
-`to_dict()`; `Finding` is their type. All results show themselves in one line, and as a small table
-in a notebook.
+`to_dict()`; `Finding` is their type. Results for people who may not see numbers are the exception:
+`BareVerdict` holds the call alone. All results show themselves in one line, and as a small table in
+a notebook.
 """
 
 from __future__ import annotations
@@ -210,7 +211,69 @@ class Verdict(Result):
             table[name] = finite_or_none(table[name])
         return table
 
+    def bare(self) -> BareVerdict:
+        """Return the call without any number that says how clear it was."""
+        return BareVerdict(
+            id=self.id,
+            length=self.length,
+            prediction=self.prediction,
+            status=self.status,
+            fpr=self.fpr,
+            key_id=self.key_id,
+            signature=self.signature,
+        )
+
     def cells(self) -> dict[str, str]:
         """Return what people look at first, by name."""
         exact = "" if self.log10_p_exact is None else format_p(self.log10_p_exact)
         return cells_of(self, self.id, p_exact=exact, key=self.key_id)
+
+
+@dataclass(frozen=True, repr=False)
+class BareVerdict(Result):
+    """A verdict for someone who may not learn how clear it was: no statistic and no p-value.
+
+    Someone who sees such a number after each edit learns which edits help, and so forges or strips
+    a mark in few questions. The note, the payload and the marked segment are left out too: they
+    change with the sequence even where the call stays the same.
+    """
+
+    id: str
+    length: int
+    prediction: bool
+    status: Status
+    fpr: float
+    key_id: str
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values, which JSON can hold."""
+        return asdict(self)
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        return {"id": self.id, "": self.status.in_words, "key": self.key_id}
+
+
+@dataclass(frozen=True, repr=False)
+class BareCombined(Result):
+    """The call on a whole set for someone who may not learn how clear it was."""
+
+    num_records: int
+    prediction: bool
+    status: Status
+    fpr: float
+    key_id: str
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, which JSON can hold."""
+        return {"combined": True, **asdict(self)}
+
+    def cells(self) -> dict[str, str]:
+        """Return what people look at first, by name."""
+        return {
+            "id": f"{self.num_records} records",
+            "": self.status.in_words,
+            "key": self.key_id,
+        }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from secrets import randbits
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack, overload
 
 from patternmark.api.given import (
     Given,
@@ -34,7 +34,7 @@ from patternmark.evidence import DEFAULT_FPR, call_by_exact_p, call_by_rank
 from patternmark.fast.compiled import repeated
 from patternmark.io.items import Item, RecordSource, Warn, in_batches, signed_for_all
 from patternmark.plan.calibrate import check_num_keys, rank_p_values
-from patternmark.results import Results, Status, Verdict
+from patternmark.results import BareCombined, BareVerdict, Results, Status, Verdict
 from patternmark.statistics import BACKBONE
 from patternmark.statistics.block_exact import DRAWS, EXACT
 
@@ -65,6 +65,7 @@ class Asked:
 
     `rank` calls by the rank among fresh keys, and `null_keys` says how many; without `rank`, it
     adds the rank to verdicts. `exact` draws keys for every sequence: `draws` of them from `seed`.
+    `verdict_only` says that whoever asks may learn nothing but the call.
     """
 
     detector: str = "auto"
@@ -78,9 +79,17 @@ class Asked:
     m: int | None = None
     null: KeyChain | None = None
     count_repeats: bool = False
+    verdict_only: bool = False
 
     def check(self, key: Key) -> None:
         """Refuse what does not go together."""
+        if self.verdict_only and (self.exact or self.rank or self.null_keys is not None):
+            # A call that changes from run to run says how near a sequence is to the limit.
+            raise ParameterError(
+                "verdict_only=True cannot be used with exact=True, rank=True or null_keys=N: they "
+                "draw other keys in every run, so the same question asked often would tell more "
+                "than a verdict"
+            )
         if self.strict and (self.rank or self.exact or self.count_repeats):
             raise ParameterError(
                 "strict=True cannot be used with rank=True, exact=True or count_repeats=True"
@@ -302,12 +311,15 @@ class DetectOptions(AskedOptions, ReadOptions, total=False):
     backbone: BackboneSetting | Path | str | None
 
 
-def judging_of(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress]:
+def judging_of(
+    key: GivenKey, options: DetectOptions, *, verdict_only: bool = False
+) -> tuple[Judging, Progress]:
     """Return what judges as the options of `detect` say, and what hears of its progress."""
     loaded, folder = key_and_folder(key)
     reader = Reader(loaded.profile.alphabet, folder, options)
     names = AskedOptions.__annotations__
-    asked = Asked(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
+    given = {name: options[name] for name in names if name in options}  # type: ignore[literal-required]
+    asked = Asked(**given, verdict_only=verdict_only)
     backbone = options.get("backbone")
     if isinstance(backbone, str | Path):
         from patternmark.designing.on_backbone import BackboneSetting  # noqa: PLC0415  # as needed
@@ -316,9 +328,21 @@ def judging_of(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress
     return Judging(loaded, asked, reader.source, reader.warn, backbone), reader.progress
 
 
+@overload
 def detect_stream(
-    records: Given, key: GivenKey, **options: Unpack[DetectOptions]
-) -> Iterator[Verdict]:
+    records: Given, key: GivenKey, *, verdict_only: Literal[True], **options: Unpack[DetectOptions]
+) -> Iterator[BareVerdict]: ...
+@overload
+def detect_stream(
+    records: Given,
+    key: GivenKey,
+    *,
+    verdict_only: Literal[False] = False,
+    **options: Unpack[DetectOptions],
+) -> Iterator[Verdict]: ...
+def detect_stream(
+    records: Given, key: GivenKey, *, verdict_only: bool = False, **options: Unpack[DetectOptions]
+) -> Iterator[Verdict] | Iterator[BareVerdict]:
     """Yield one verdict after another: for more records than fit into memory.
 
     The parameters are those of `detect`.
@@ -328,20 +352,43 @@ def detect_stream(
     >>> sum(verdict.prediction for verdict in pm.detect_stream(("MKTAYIAKQR" for _ in "ab"), key))
     0
     """
-    judging, progress = judging_of(key, options)
-    for batch in judging.batches(records, progress):
-        yield from (verdict for verdict, _ in batch)
+    judging, progress = judging_of(key, options, verdict_only=verdict_only)
+    batches = judging.batches(records, progress)
+    verdicts = (verdict for batch in batches for verdict, _ in batch)
+    return (verdict.bare() for verdict in verdicts) if verdict_only else verdicts
 
 
 @overload
 def detect(  # type: ignore[overload-overlap]  # a str is many letters, and yet one sequence
-    records: OneSequence, key: GivenKey, **options: Unpack[DetectOptions]
+    records: OneSequence,
+    key: GivenKey,
+    *,
+    verdict_only: Literal[True],
+    **options: Unpack[DetectOptions],
+) -> BareVerdict: ...
+@overload
+def detect(
+    records: Given, key: GivenKey, *, verdict_only: Literal[True], **options: Unpack[DetectOptions]
+) -> Results[BareVerdict]: ...
+@overload
+def detect(  # type: ignore[overload-overlap]  # as above
+    records: OneSequence,
+    key: GivenKey,
+    *,
+    verdict_only: Literal[False] = False,
+    **options: Unpack[DetectOptions],
 ) -> Verdict: ...
 @overload
-def detect(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> Results[Verdict]: ...
 def detect(
-    records: Given, key: GivenKey, **options: Unpack[DetectOptions]
-) -> Verdict | Results[Verdict]:
+    records: Given,
+    key: GivenKey,
+    *,
+    verdict_only: Literal[False] = False,
+    **options: Unpack[DetectOptions],
+) -> Results[Verdict]: ...
+def detect(
+    records: Given, key: GivenKey, *, verdict_only: bool = False, **options: Unpack[DetectOptions]
+) -> Verdict | BareVerdict | Results[Verdict] | Results[BareVerdict]:
     """Judge sequences by a key: one verdict for one sequence, otherwise `Results`.
 
     `records` is a sequence (letters, a text or ids), a file (`Path`), or many of these. `key` is a
@@ -351,6 +398,7 @@ def detect(
     - `strict=True`: call by `p_any`, which holds for any sequence;
     - `exact=True`: call by the p-value of each very sequence, from drawn keys (`draws`, `seed`);
     - `rank=True`: call by the rank among `null_keys` fresh keys (999);
+    - `verdict_only=True`: return the call alone, for people who may not learn how clear it was;
     - `backbone`: the structure file of the designs, or a `BackboneSetting`: finds weaker marks;
     - `detector`: another statistic than `auto`; `m`, `null` and `count_repeats` are for `pattern`;
     - `format`, `tokenizer`: how files are read;
@@ -363,11 +411,28 @@ def detect(
     >>> [v.id for v in pm.detect({"a": "MKTAYIAKQR", "b": "MSTNPKPQRK"}, key)]
     ['a', 'b']
     """
+    if verdict_only:
+        bare = Results(detect_stream(records, key, verdict_only=True, **options))
+        return bare[0] if is_one(records) else bare
     found = Results(detect_stream(records, key, **options))
     return found[0] if is_one(records) else found
 
 
-def combine(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> Combined:
+@overload
+def combine(
+    records: Given, key: GivenKey, *, verdict_only: Literal[True], **options: Unpack[DetectOptions]
+) -> BareCombined: ...
+@overload
+def combine(
+    records: Given,
+    key: GivenKey,
+    *,
+    verdict_only: Literal[False] = False,
+    **options: Unpack[DetectOptions],
+) -> Combined: ...
+def combine(
+    records: Given, key: GivenKey, *, verdict_only: bool = False, **options: Unpack[DetectOptions]
+) -> Combined | BareCombined:
     """Return one p-value for all records together, by the rule that is valid for the key.
 
     The parameters are those of `detect`.
@@ -377,6 +442,7 @@ def combine(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> 
     >>> pm.combine(["MKTAYIAKQR", "MSTNPKPQRK"], key).prediction
     False
     """
-    judging, progress = judging_of(key, options)
+    judging, progress = judging_of(key, options, verdict_only=verdict_only)
     judged = [one for batch in judging.batches(records, progress) for one in batch]
-    return combined(judged, judging.detector)
+    found = combined(judged, judging.detector)
+    return found.bare() if verdict_only else found

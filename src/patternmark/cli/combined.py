@@ -22,10 +22,16 @@ def warn_of_calibration(key_file: Path, judge: Detector) -> None:
         warn(message)
 
 
-def print_combined(judged: list[Judged], judge: Detector, *, as_json: bool) -> None:
-    """Print the p-value of all records together."""
+def print_combined(
+    judged: list[Judged], judge: Detector, *, as_json: bool, verdict_only: bool
+) -> None:
+    """Print the p-value of all records together, or the call alone."""
     found = combined(judged, judge)
-    typer.echo(json.dumps(found.to_dict()) if as_json else _in_words(found))
+    if verdict_only:
+        words = f"all together: {found.status.in_words} ({found.num_records} records)"
+        typer.echo(json.dumps(found.bare().to_dict()) if as_json else words)
+    else:
+        typer.echo(json.dumps(found.to_dict()) if as_json else _in_words(found))
 
 
 def _in_words(found: Combined) -> str:

@@ -73,6 +73,14 @@ def detect(
     combine: Annotated[
         bool, option(DETECTION, "--combine", help="Add one p-value for all sequences together.")
     ] = False,
+    verdict_only: Annotated[
+        bool,
+        option(
+            DETECTION,
+            "--verdict-only",
+            help="Print the call alone, for people who may not learn how clear it was.",
+        ),
+    ] = False,
     null: Annotated[
         str,
         option(
@@ -125,6 +133,11 @@ def detect(
             "--chains, --fixed, --tied, --model, --weights, --device, --temperature and "
             "--orders need --backbone STRUCTURE"
         )
+    if verdict_only and plot is not None:
+        raise ParameterError(
+            "--verdict-only cannot be used with --plot: the picture shows where a sequence agrees "
+            "with the key"
+        )
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
     asked = Asked(
@@ -139,6 +152,7 @@ def detect(
         m=m,
         null=None if null == "keys" else _parse_null(null),
         count_repeats=count_repeats,
+        verdict_only=verdict_only,
     )
     judging = Judging(loaded, asked, source, warn, setting if backbone else None)
     judge = judging.detector
@@ -147,16 +161,16 @@ def detect(
         from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
-    seen = _Seen(as_json, keeps_all=combine or not as_json)
+    seen = _Seen(as_json, verdict_only, keeps_all=combine or not as_json)
     with progress("sequences") as bar:
         for judged in judging.batches([Path(file) for file in files], shown_in(bar)):
             seen.add(judged)
     if not as_json and seen.verdicts:
-        _print_table(seen.verdicts, judge)
+        _print_table(seen.verdicts, judge, verdict_only=verdict_only)
     if not seen.any_judgeable:
         raise InputError("no sequence could be judged")
     if combine:
-        print_combined(seen.verdicts, judge, as_json=as_json)
+        print_combined(seen.verdicts, judge, as_json=as_json, verdict_only=verdict_only)
     if plot is not None:
         _draw(judge, seen.strongest, plot, quiet=as_json)
 
@@ -166,6 +180,7 @@ class _Seen:
     """What was judged so far: printed at once as JSON, kept as far as it is needed later."""
 
     as_json: bool
+    verdict_only: bool
     keeps_all: bool
     verdicts: list[Judged] = field(default_factory=list)
     strongest: list[Judged] = field(default_factory=list)  # for the picture
@@ -175,7 +190,8 @@ class _Seen:
         self.strongest = strongest(self.strongest + judged)
         for verdict, item in judged:
             if self.as_json:
-                typer.echo(json.dumps(verdict.to_dict() | item.facts, ensure_ascii=False))
+                shown = verdict.bare() if self.verdict_only else verdict
+                typer.echo(json.dumps(shown.to_dict() | item.facts, ensure_ascii=False))
             if self.keeps_all:
                 self.verdicts.append(Judged(verdict, item))
             if verdict.status is Status.NOTHING_TO_SCORE:
@@ -192,40 +208,23 @@ def _draw(judge: Detector, judged: list[Judged], path: Path, *, quiet: bool) -> 
         say(f"wrote {path} (together with the sequences it reveals {shown})")
 
 
-def _print_table(judged: list[Judged], judge: Detector) -> None:
+def _print_table(judged: list[Judged], judge: Detector, *, verdict_only: bool) -> None:
     table = Table(box=None, pad_edge=False)
     several = len({item.file for _, item in judged}) > 1
     if several:
         table.add_column("file", overflow="fold")
     table.add_column("sequence", overflow="fold")
-    for name in ("length", "scored", "statistic", "expected", "p-value"):
-        table.add_column(name, justify="right")
-    for_any = any(v.log10_p_any is not None for v, _ in judged)
-    has_ranks = any(v.p_keys is not None for v, _ in judged)
-    is_exact = any(v.p_exact is not None for v, _ in judged)
-    more = {"p_any": for_any, "p_keys": has_ranks, "p_exact": is_exact}
-    for name in (name for name, is_there in more.items() if is_there):
+    rows = [_length(v) for v, _ in judged] if verdict_only else _numbers([v for v, _ in judged])
+    for name in rows[0]:
         table.add_column(name, justify="right")
     table.add_column("verdict")
-    for v, item in judged:
-        expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
-        numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
-        call = f"[green]marked[/green]{_carried(v)}" if v.prediction else "no mark found"
-        if v.note in _SAID:
-            call += f" ({v.note})"
-        elif v.note and not v.prediction:
-            call = escape(v.note)
+    for (v, item), cells in zip(judged, rows, strict=True):
+        call = v.status.in_words if verdict_only else _call(v)
+        call = f"[green]{escape(call)}[/green]" if v.prediction else escape(call)
         if item.in_words:
             call += f" ({item.in_words})"
         names = [item.file, v.id] if several else [v.id]
-        p_values = [format_p(v.log10_p)]
-        if for_any:
-            p_values.append("" if v.log10_p_any is None else format_p(v.log10_p_any))
-        if has_ranks:
-            p_values.append(f"{v.p_keys:.2g}")
-        if is_exact:
-            p_values.append(exact_cell(v))
-        table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
+        table.add_row(*map(escape, names), *cells.values(), call)
     results.print(table)
     # Native sequences stand in design files for comparison.
     tested = [one.verdict for one in judged if not one.is_native]
@@ -244,6 +243,36 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     whole = signed_for_all(judge.signature, (item for _, item in judged))
     signature = signatures.pop() if len(signatures) == 1 else whole + own
     results.print(f"signature {signature}", highlight=False, soft_wrap=True)
+
+
+def _length(verdict: Verdict) -> dict[str, str]:
+    return {"length": str(verdict.length)}
+
+
+def _numbers(verdicts: list[Verdict]) -> list[dict[str, str]]:
+    """Return the numbers of each verdict by column: those that at least one verdict has."""
+    rows = []
+    for v in verdicts:
+        expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
+        own = {"scored": str(v.num_tokens_scored), "statistic": f"{v.statistic:.4g}"}
+        p_values = {
+            "p_any": "" if v.log10_p_any is None else format_p(v.log10_p_any),
+            "p_keys": "" if v.p_keys is None else f"{v.p_keys:.2g}",
+            "p_exact": exact_cell(v),
+        }
+        own |= {"expected": expected, "p-value": format_p(v.log10_p)}
+        rows.append(_length(v) | own | p_values)
+    empty = [name for name in p_values if not any(row[name] for row in rows)]
+    return [{name: text for name, text in row.items() if name not in empty} for row in rows]
+
+
+def _call(verdict: Verdict) -> str:
+    """Return the call in words, with what was found besides."""
+    note = verdict.note
+    if not verdict.prediction and note and note not in _SAID:
+        return note
+    call = f"marked{_carried(verdict)}" if verdict.prediction else "no mark found"
+    return f"{call} ({note})" if note in _SAID else call
 
 
 def _carried(verdict: Verdict) -> str:

@@ -32,7 +32,9 @@ errors = Console(stderr=True, emoji=False)
 
 # The library speaks of Python's parameters, such as overwrite=True, format='lines' or weights=FILE;
 # here they are options.
-_SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligomer|dna)=True\b")
+_SWITCH = re.compile(
+    r"\b(overwrite|resume|exact|strict|count_repeats|verdict_only|homo_oligomer|dna)=True\b"
+)
 _PARAMETER = re.compile(
     r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
     r"output|delta|length|payload|passes|temperature|iterations|length_beam|count|batch|engine|"

@@ -23,6 +23,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.errors import ParameterError, PatternmarkWarning, SequenceError
 from patternmark.io.items import Item, RecordSource, Warn, read_items
 from patternmark.io.records import Record
+from patternmark.io.shown import shown
 
 Sequence = str | list[int] | NDArray[np.integer[Any]]
 Given = Sequence | PathLike[str] | Mapping[str, Sequence] | Iterable[Any]
@@ -56,7 +57,7 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 
 def warn_in_python(message: object) -> None:
     """Warn as Python does: `warnings.filterwarnings` can make it an error, or silence it."""
-    warnings.warn(str(message), PatternmarkWarning, stacklevel=2)
+    warnings.warn(shown(message), PatternmarkWarning, stacklevel=2)
 
 
 def key_of(key: GivenKey) -> Key:

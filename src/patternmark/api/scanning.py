@@ -21,6 +21,7 @@ from patternmark.errors import KeyFileError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.files import held, write_json
 from patternmark.io.items import Warn
+from patternmark.io.shown import printable, shown
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
 from patternmark.search.candidates import Candidate, keys_of_folder
 
@@ -254,7 +255,7 @@ def _place(device: str) -> str:
 def _warn_of_skipped(content: dict[str, Any], warn: Warn) -> None:
     """Name what was left out, and why."""
     for problem in content["skipped"][:PROBLEMS_WARNED]:
-        name = "".join(c if c.isprintable() else "?" for c in problem["id"])  # no terminal's orders
+        name = printable(problem["id"])
         name = f" ({name})" if name else ""
         warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
     more = content["num_skipped"] - PROBLEMS_WARNED
@@ -269,7 +270,7 @@ def _candidates(keys: GivenKeys, warn: Warn) -> tuple[list[Candidate], list[str]
     def hear(message: object) -> None:
         warn(message)
         if isinstance(message, KeyFileError):
-            left_out.append(str(message))
+            left_out.append(shown(message))
 
     if isinstance(keys, str | PathLike):
         return keys_of_folder(Path(keys), hear), left_out

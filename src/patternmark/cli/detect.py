@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.detecting import Asked, Judged, Judging
@@ -39,7 +37,7 @@ from patternmark.cli.options import (
     option,
     plot_file,
 )
-from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
+from patternmark.cli.output import Verbose, cell, progress, results, say, shown_in, tell, warn
 from patternmark.core.chain import KeyChain
 from patternmark.core.keyfile import load_key
 from patternmark.designing.on_backbone import BackboneSetting
@@ -48,6 +46,7 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import RecordSource, signed_for_all
 from patternmark.io.records import Problem
+from patternmark.io.shown import json_line
 from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
@@ -176,7 +175,7 @@ class _Seen:
         self.strongest = both[:_PICTURES]
         for verdict, item in judged:
             if self.as_json:
-                typer.echo(json.dumps(verdict.to_dict() | item.facts, ensure_ascii=False))
+                typer.echo(json_line(verdict.to_dict() | item.facts))
             if self.keeps_all:
                 self.verdicts.append(Judged(verdict, item))
             if verdict.status is Status.NOTHING_TO_SCORE:
@@ -223,11 +222,11 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
         call = f"[green]marked[/green]{_carried(v)}" if v.prediction else "no mark found"
         if v.note in _SAID:
-            call += f" ({v.note})"
+            call += f" ({cell(v.note)})"
         elif v.note and not v.prediction:
-            call = escape(v.note)
+            call = cell(v.note)
         if item.in_words:
-            call += f" ({item.in_words})"
+            call += f" ({cell(item.in_words)})"
         names = [item.file, v.id] if several else [v.id]
         p_values = [format_p(v.log10_p)]
         if for_any:
@@ -236,7 +235,7 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
             p_values.append(f"{v.p_keys:.2g}")
         if is_exact:
             p_values.append(exact_cell(v))
-        table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
+        table.add_row(*map(cell, names), *map(str, numbers), *p_values, call)
     results.print(table)
     # Native sequences stand in design files for comparison.
     tested = [one.verdict for one in judged if not one.is_native]
@@ -254,7 +253,7 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     own = ", and for each sequence what of it was scored (see --json)"
     whole = signed_for_all(judge.signature, (item for _, item in judged))
     signature = signatures.pop() if len(signatures) == 1 else whole + own
-    results.print(f"signature {signature}", highlight=False, soft_wrap=True)
+    tell(f"signature {signature}")
 
 
 def _carried(verdict: Verdict) -> str:

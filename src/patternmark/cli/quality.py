@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.cli.options import (
@@ -25,7 +24,7 @@ from patternmark.cli.options import (
     Orders,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, say, warn
+from patternmark.cli.output import Verbose, cell, progress, results, say, tell, warn
 from patternmark.core.alphabet import PROTEIN
 from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.designing.network import load_network
@@ -259,10 +258,10 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         if apart:
             other = apart.get(measure.name)
             cells.append(f"{other.value:+.4f}, {_interval(other)}" if other else "")
-        table.add_row(escape(measure.name), *cells)
+        table.add_row(cell(measure.name), *cells)
     results.print(table)
     for name, signature in found.get("signatures", {}).items():
-        results.print(escape(f"{name}: {signature}"), highlight=False, soft_wrap=True)
+        tell(f"{name}: {signature}")
 
 
 def _interval(measure: Measured) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -33,6 +32,7 @@ from patternmark.cli.output import (
 )
 from patternmark.errors import KeyFileError
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.shown import json_line, shown
 from patternmark.search.candidates import keys_of_folder
 
 SKIPPED = 3  # the status of a scan that had to leave something out
@@ -102,7 +102,7 @@ def scan(
     def hear(message: object) -> None:
         warn(message)
         if isinstance(message, KeyFileError):
-            left_out.append(str(message))
+            left_out.append(shown(message))
 
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
@@ -140,7 +140,7 @@ def _tell(found: ScanResult, as_json: bool) -> None:
     """Say what was found."""
     content = found.manifest
     if as_json:
-        print(json.dumps(content, ensure_ascii=False))
+        print(json_line(content))
         return
     (kind, level) = next(iter(content["correction"].items()))
     say(

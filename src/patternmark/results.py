@@ -118,6 +118,8 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {text}".strip() for name, text in self.cells().items() if text)
+        if not shown.isprintable():  # an id could write to the terminal
+            shown = repr(shown)[1:-1]
         return f"<{type(self).__name__} {shown}>"
 
     def _repr_html_(self) -> str:

@@ -25,6 +25,7 @@ from patternmark.errors import ParameterError, PatternmarkWarning, SequenceError
 from patternmark.io.designs import ChainMask
 from patternmark.io.items import Item, RecordSource, Warn, mask_of_digits, read_items
 from patternmark.io.records import Record
+from patternmark.io.shown import shown
 
 
 class Recorded(ABC):
@@ -70,7 +71,7 @@ def no_progress(what: str, done: int, total: int | None) -> None:
 
 def warn_in_python(message: object) -> None:
     """Warn as Python does: `warnings.filterwarnings` can make it an error, or silence it."""
-    warnings.warn(str(message), PatternmarkWarning, stacklevel=2)
+    warnings.warn(shown(message), PatternmarkWarning, stacklevel=2)
 
 
 def key_of(key: GivenKey) -> Key:

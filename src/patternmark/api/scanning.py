@@ -18,6 +18,7 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.files import held, make_folder, write_json
 from patternmark.io.items import Warn
+from patternmark.io.shown import printable
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
 from patternmark.search.candidates import Candidate, noting_key_files
 
@@ -251,7 +252,7 @@ def _place(device: str) -> str:
 def _warn_of_skipped(content: dict[str, Any], warn: Warn) -> None:
     """Name what was left out, and why."""
     for problem in content["skipped"][:PROBLEMS_WARNED]:
-        name = "".join(c if c.isprintable() else "?" for c in problem["id"])  # no terminal's orders
+        name = printable(problem["id"])
         name = f" ({name})" if name else ""
         warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
     more = content["num_skipped"] - PROBLEMS_WARNED

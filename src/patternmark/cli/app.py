@@ -82,3 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except PatternmarkError as error:
         fail(error)
         sys.exit(2)
+    except MemoryError:
+        fail("there is not enough memory: give fewer or shorter records at once")
+        sys.exit(2)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.detecting import Asked, Judged, Judging
@@ -40,7 +38,7 @@ from patternmark.cli.options import (
     option,
     plot_file,
 )
-from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
+from patternmark.cli.output import Verbose, cell, progress, results, say, shown_in, tell, warn
 from patternmark.core.chain import KeyChain
 from patternmark.core.keyfile import load_key
 from patternmark.designing.on_backbone import BackboneSetting
@@ -49,6 +47,7 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import RecordSource, signed_for_all
 from patternmark.io.records import Problem
+from patternmark.io.shown import json_line
 from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
@@ -191,7 +190,7 @@ class _Seen:
         for verdict, item in judged:
             if self.as_json:
                 shown = verdict.bare() if self.verdict_only else verdict
-                typer.echo(json.dumps(shown.to_dict() | item.facts, ensure_ascii=False))
+                typer.echo(json_line(shown.to_dict() | item.facts))
             if self.keeps_all:
                 self.verdicts.append(Judged(verdict, item))
             if verdict.status is Status.NOTHING_TO_SCORE:
@@ -220,11 +219,11 @@ def _print_table(judged: list[Judged], judge: Detector, *, verdict_only: bool) -
     table.add_column("verdict")
     for (v, item), cells in zip(judged, rows, strict=True):
         call = v.status.in_words if verdict_only else _call(v)
-        call = f"[green]{escape(call)}[/green]" if v.prediction else escape(call)
+        call = f"[green]{cell(call)}[/green]" if v.prediction else cell(call)
         if item.in_words:
-            call += f" ({item.in_words})"
+            call += f" ({cell(item.in_words)})"
         names = [item.file, v.id] if several else [v.id]
-        table.add_row(*map(escape, names), *cells.values(), call)
+        table.add_row(*map(cell, names), *cells.values(), call)
     results.print(table)
     # Native sequences stand in design files for comparison.
     tested = [one.verdict for one in judged if not one.is_native]
@@ -242,7 +241,7 @@ def _print_table(judged: list[Judged], judge: Detector, *, verdict_only: bool) -
     own = ", and for each sequence what of it was scored (see --json)"
     whole = signed_for_all(judge.signature, (item for _, item in judged))
     signature = signatures.pop() if len(signatures) == 1 else whole + own
-    results.print(f"signature {signature}", highlight=False, soft_wrap=True)
+    tell(f"signature {signature}")
 
 
 def _length(verdict: Verdict) -> dict[str, str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.searching import identified
@@ -22,7 +21,7 @@ from patternmark.cli.options import (
     TokenizerFile,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, shown_in, warn
+from patternmark.cli.output import Verbose, cell, progress, results, shown_in, tell, warn
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
@@ -135,20 +134,20 @@ def _print_table(found: list[tuple[Item, Identification]], search: Identifier) -
     table.add_column("verdict")
     for item, one in found:
         best, other = one.best, one.runner_up
-        call = f"[green]marked by {escape(best.candidate.name)}[/green]"
+        call = f"[green]marked by {cell(best.candidate.name)}[/green]"
         if not one.prediction:
-            call = escape(one.note or "no key of these")
+            call = cell(one.note or "no key of these")
         elif one.note:
-            call += f", but {escape(one.note)}"
+            call += f", but {cell(one.note)}"
         if item.in_words:
             call += f" ({item.in_words})"
         table.add_row(
-            *([escape(item.file)] if several else []),
-            escape(one.id),
-            escape(best.candidate.file or best.candidate.name),
+            *([cell(item.file)] if several else []),
+            cell(one.id),
+            cell(best.candidate.file or best.candidate.name),
             best.candidate.key.key_id,
             format_p(best.log_p / LN10),
-            escape(other.candidate.file or other.candidate.name) if other else "",
+            cell(other.candidate.file or other.candidate.name) if other else "",
             format_p(other.log_p / LN10) if other else "",
             call,
         )
@@ -162,4 +161,4 @@ def _print_table(found: list[tuple[Item, Identification]], search: Identifier) -
         soft_wrap=True,
     )
     signature = signed_for_all(search.signature, (item for item, _ in found))
-    results.print(f"signature {signature}", highlight=False, soft_wrap=True)
+    tell(f"signature {signature}")

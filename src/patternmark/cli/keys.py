@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.cli.options import (
@@ -23,7 +22,7 @@ from patternmark.cli.options import (
     option,
     output_file,
 )
-from patternmark.cli.output import Verbose, results, say, warn
+from patternmark.cli.output import Verbose, cell, results, say, warn
 from patternmark.core.alphabet import PROTEIN, PROTEIN_BACKGROUND, Alphabet
 from patternmark.core.chain import KeyChain
 from patternmark.core.key import Key
@@ -253,7 +252,7 @@ def show(
     table.add_column(overflow="fold")
     for name, fields in tables.items():
         for field, value in fields.items():
-            table.add_row(f"{name}.{field}", escape(_shortened(value)))
+            table.add_row(f"{name}.{field}", cell(_shortened(value)))
     table.add_row("commitment", loaded.commitment or "not in this public half")
     table.add_row("parts", _describe_parts(loaded))
     table.add_row("secret", "none: public half" if loaded.secret is None else "present, hidden")

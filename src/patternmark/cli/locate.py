@@ -6,7 +6,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.searching import DNA, Locating, Location
@@ -20,7 +19,7 @@ from patternmark.cli.options import (
     TokenizerFile,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, shown_in, warn
+from patternmark.cli.output import Verbose, cell, progress, results, shown_in, tell, warn
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
@@ -89,9 +88,9 @@ def _print_table(found: list[Found], search: Locator) -> None:
     for name in ("statistic", "p-value"):
         table.add_column(name, justify="right")
     for item, one in found:
-        names = [escape(item.file)] if several else []
+        names = [cell(item.file)] if several else []
         folded = f"({item.in_words})" if item.in_words else ""
-        names.append(escape(" ".join(filter(None, [one.id, folded]))))
+        names.append(cell(" ".join(filter(None, [one.id, folded]))))
         for number, segment in enumerate(one.segments):
             frame = "" if segment.frame is None else f"{segment.frame:+d}"
             numbers = (f"{segment.statistic:g}", format_p(segment.log_p / LN10))
@@ -108,7 +107,7 @@ def _print_table(found: list[Found], search: Locator) -> None:
         soft_wrap=True,
     )
     signature = signed_for_all(search.signature, (item for item, _ in found))
-    results.print(f"signature {signature}", highlight=False, soft_wrap=True)
+    tell(f"signature {signature}")
 
 
 def _place(found: Location, number: int) -> str:

@@ -1,4 +1,7 @@
-"""What all commands share: the two consoles, messages and progress."""
+"""What all commands share: the two consoles, messages and progress.
+
+Whatever is printed goes through `shown`: a name of a file or a record cannot write to the terminal.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,10 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 from patternmark.cli.options import OUTPUT, option
+from patternmark.io.shown import shown
 
 STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
 # A pipe has no width: nothing may be cut to fit one.
@@ -72,23 +77,31 @@ def for_command_line(message: object) -> str:
 
 def warn(message: object) -> None:
     """Say something on standard error that does not stop the run."""
-    errors.print(
-        f"[yellow]warning:[/yellow] {escape(for_command_line(message))}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    _print_error(Text.assemble(("warning:", "yellow"), " ", shown(for_command_line(message))))
 
 
 def fail(message: object) -> None:
     """Say on standard error what could not be done."""
-    errors.print(
-        f"[red]error:[/red] {escape(for_command_line(message))}", soft_wrap=True, highlight=False
-    )
+    _print_error(Text.assemble(("error:", "red"), " ", shown(for_command_line(message))))
 
 
 def say(message: object) -> None:
     """Tell a person what was done, on standard error, so that results stay clean."""
-    errors.print(escape(for_command_line(message)), soft_wrap=True, highlight=False)
+    _print_error(Text(shown(for_command_line(message))))
+
+
+def _print_error(text: Text) -> None:
+    errors.print(text, soft_wrap=True, highlight=False)
+
+
+def tell(line: object) -> None:
+    """Print one line of a result for people."""
+    results.print(Text(shown(line)), soft_wrap=True, highlight=False)
+
+
+def cell(text: object) -> str:
+    """Return a text for a table: nothing in it is read as markup or by the terminal."""
+    return escape(shown(text))
 
 
 def progress(unit: str) -> Progress:
@@ -111,7 +124,7 @@ def shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
 
     def show(what: str, done: int, total: int | None) -> None:
         if what not in tasks:
-            tasks[what] = bar.add_task(what, total=total)
+            tasks[what] = bar.add_task(cell(what), total=total)
         bar.update(tasks[what], completed=done, total=total)
         if done == total:
             bar.remove_task(tasks.pop(what))

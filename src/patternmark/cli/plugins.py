@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -12,6 +14,7 @@ from typer.core import TyperGroup
 from patternmark import __version__
 from patternmark.cli.options import TO_STUDY
 from patternmark.errors import PatternmarkError
+from patternmark.io.shown import shown
 
 GROUP = "patternmark.commands"  # of the entry points: the name of a command, and its Typer
 LAB = ("bench", "train")  # what patternmark-lab brings
@@ -26,6 +29,16 @@ class CommandsWithPlugins(TyperGroup):
         for parameter in found:
             parameter.metavar = ""
         return found
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        """Read the arguments of the group; a word that is wrong is shown without its escapes."""
+        with _shown_errors():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a word that is wrong is shown without its escapes."""
+        with _shown_errors():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all names, less those of commands that cannot be loaded."""
@@ -48,6 +61,17 @@ class CommandsWithPlugins(TyperGroup):
                 "install patternmark-lab', or from a clone of patternmark 'pip install ./lab'"
             )
         return None
+
+
+@contextmanager
+def _shown_errors() -> Iterator[None]:
+    """Escape what cannot be printed in the messages of the parser, which quote what was typed."""
+    try:
+        yield
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(error, "message"):
+            error.message = shown(error.message)
+        raise
 
 
 @cache

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.measuring import Quality, measure_quality
@@ -23,7 +22,7 @@ from patternmark.cli.options import (
     Orders,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, say, warn
+from patternmark.cli.output import Verbose, cell, progress, results, say, tell, warn
 from patternmark.quality.measured import Measured
 
 
@@ -111,10 +110,10 @@ def _show(found: Quality, as_json: bool) -> None:
         if apart:
             other = apart.get(measure.name)
             cells.append(f"{other.value:+.4f}, {_interval(other)}" if other else "")
-        table.add_row(escape(measure.name), *cells)
+        table.add_row(cell(measure.name), *cells)
     results.print(table)
     for name, signature in (found.signatures or {}).items():
-        results.print(escape(f"{name}: {signature}"), highlight=False, soft_wrap=True)
+        tell(f"{name}: {signature}")
 
 
 def _interval(measure: Measured) -> str:

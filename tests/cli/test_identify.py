@@ -72,7 +72,7 @@ def test_the_key_that_marked_a_sequence_is_named(
     found = run("identify", file, "--keys", folder, "--json")
     assert found.status == 0
     assert "broken.key: this is not a patternmark key file" in found.err
-    assert "twin.key: the same key as" in found.err
+    assert "twin.key: this key is the same as" in found.err
     by3, none = found.objects
     assert (by3["prediction"], by3["key_name"], by3["num_keys"]) == (True, "team-3", 5)
     assert by3["key_file"] == str(folder / "team-3.key")
@@ -133,8 +133,8 @@ def test_sub_keys_of_a_master_need_no_files(
     ("options", "message"),
     [
         ([], "either --keys FOLDER, or --master FILE"),
-        (["--keys", "absent"], "absent: no such folder"),
-        (["--keys", "."], "contains no key file (*.key)"),
+        (["--keys", "absent"], "absent: this folder does not exist"),
+        (["--keys", "."], "contains no usable key file (*.key)"),
         (["--master", "master.key"], "--master needs --ids"),
         (["--master", "master.key", "--ids", "0"], "at least one"),
         (["--master", "master.key", "--ids", "absent"], "absent: cannot read names"),

@@ -55,7 +55,7 @@ def test_scores_from_the_start_are_those_of_each_key_alone(
 def test_scores_of_pieces_are_exact_ratios_at_the_shift_of_the_best_stretch(
     scheme: Blocks, secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_keys, "_CLOSER", 3)
+    monkeypatch.setattr(block_keys, "_EXACT_KEYS", 3)
     keys, record = keys_of(secret, scheme, 70), reading(rng, 80, 50)
     found = BlockKeyScreen(keys).pieces([record])[0, :, 0]
     stretches = []
@@ -73,7 +73,7 @@ def test_scores_of_pieces_are_exact_ratios_at_the_shift_of_the_best_stretch(
         wanted = 0.0
         for chain, own, (_, shifts) in zip(chains, halves, each, strict=True):
             looks = [Look(c, nonce, int(shifts[nonce[0]])) for c in (0, 1)]
-            ratios = log_ratios(chain, own, scheme.block, block_keys._PIECES, looks)
+            ratios = log_ratios(chain, own, scheme.block, block_keys._PIECE_COMPONENTS, looks)
             wanted += max(ratios[nonce[0]].max(), 0.0)
         assert score == -np.inf or score == pytest.approx(wanted, abs=1e-4)
     looked_at = np.flatnonzero(found > -np.inf)
@@ -87,8 +87,8 @@ def test_coins_that_are_not_kept_give_the_same_scores(
     keys, records = keys_of(secret, Blocks(nonces=3), 40), [reading(rng, 100), reading(rng, 50, 90)]
     kept = BlockKeyScreen(keys)
     expected = [stage.scores(records, None) for stage in kept.stages]
-    monkeypatch.setattr(block_keys, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(block_keys, "_AT_ONCE", 64)
+    monkeypatch.setattr(block_keys, "_MAX_CACHED_BYTES", 0)
+    monkeypatch.setattr(block_keys, "_BATCH_LANES", 64)
     done: list[tuple[int, int]] = []
     for stage, scores in zip(BlockKeyScreen(keys).stages, expected, strict=True):
         np.testing.assert_array_equal(stage.scores(records, lambda *n: done.append(n)), scores)
@@ -159,9 +159,9 @@ def test_a_record_that_begins_with_another_chain_is_found(secret: Secret) -> Non
 def test_scores_of_other_branches_are_best_paths_of_whole_chains(
     scheme: Blocks, secret: Secret, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_keys, "_FINALISTS", 3)
-    monkeypatch.setattr(block_keys, "_FIRST", 40)
-    monkeypatch.setattr(block_keys, "_FIRST_EDITED", 50)
+    monkeypatch.setattr(block_keys, "_WHOLE_CHAIN_KEYS", 3)
+    monkeypatch.setattr(block_keys, "_PREFIX", 40)
+    monkeypatch.setattr(block_keys, "_PREFIX_EDITED", 50)
     keys, records = keys_of(secret, scheme, 70), [reading(rng, 100), reading(rng, 80, 0, 50)]
     found = BlockKeyScreen(keys).other_branches(records)
     for record, scores in zip(records, found, strict=True):

@@ -58,7 +58,7 @@ def test_keys_that_take_turns_score_the_same_alone(
     found = TurnKeyScreen(keys).scores(readings)
     assert int(np.argmax(found[0, :, 0])) == 2
     assert not found[1].any()
-    monkeypatch.setattr(turn_keys, "_ENTRIES_AT_ONCE", 1)  # a key at a time
+    monkeypatch.setattr(turn_keys, "_BATCH_ENTRIES", 1)  # a key at a time
     alone = [TurnKeyScreen(keys).scores([reading])[0] for reading in readings]
     np.testing.assert_allclose(np.stack(alone), found, atol=1e-4)
 

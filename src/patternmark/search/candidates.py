@@ -1,4 +1,4 @@
-"""The keys that may have marked a sequence: of a folder, or the sub-keys of one key."""
+"""The keys that may have marked a sequence: those in a folder, or the sub-keys of one key."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Candidate:
 def keys_of_folder(
     folder: Path, warn: Callable[[object], None], *, allow_open: bool = False
 ) -> list[Candidate]:
-    """Load every key of a folder (*.key); `warn` hears of those that cannot be used."""
+    """Load every key of a folder (*.key); `warn` is called for each that cannot be used."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: this folder does not exist")
     candidates: list[Candidate] = []
     file_of: dict[str, Path] = {}
     for file in sorted(folder.glob("*.key")):
@@ -36,31 +36,31 @@ def keys_of_folder(
             warn(error)
             continue
         if key.key_id in file_of:
-            warn(f"{file}: the same key as {file_of[key.key_id]}; counted once")
+            warn(f"{file}: this key is the same as {file_of[key.key_id]}; it is counted once")
             continue
         file_of[key.key_id] = file
         candidates.append(Candidate(key, file.stem, str(file)))
     if not candidates:
-        raise InputError(f"{folder}: contains no key file (*.key) that can be used")
+        raise InputError(f"{folder}: contains no usable key file (*.key)")
     return candidates
 
 
 def noting_key_files(
     warn: Callable[[object], None], left_out: list[str]
 ) -> Callable[[object], None]:
-    """Return a `warn` that also notes in `left_out` which key files cannot be used, and why."""
+    """Return a `warn` that also adds to `left_out` which key files cannot be used, and why."""
 
-    def hear(message: object) -> None:
+    def warn_and_note(message: object) -> None:
         warn(message)
         if isinstance(message, KeyFileError):
             left_out.append(shown(message))
 
-    return hear
+    return warn_and_note
 
 
 def sub_keys(master: Key, names: Iterable[str]) -> list[Candidate]:
-    """Return the sub-keys of a key that have these names."""
+    """Return the sub-keys of a key by their names."""
     candidates = [Candidate(master.derive(name), name) for name in names]
     if not candidates:
-        raise ParameterError("give at least one name of a sub-key")
+        raise ParameterError("no sub-key is named: give at least one name")
     return candidates

@@ -1,16 +1,16 @@
 """Which of many keys marked a sequence.
 
-A quick screen over all keys picks a few (see `letter_keys`, `block_keys`, `turn_keys`); the
-detector `auto` tests these in full. Where none of them has marked a sequence, a more thorough
-screen picks more. The p-value of the best is multiplied by the number of *all* keys (Bonferroni):
-without a mark, the chance that any of K keys shows a corrected p <= x is at most x, however the
-keys depend on each other and however those to be tested are picked: leaving keys out only makes it
-less.
+A quick screen scores all keys and picks a few (see `letter_keys`, `block_keys`, `token_keys`,
+`turn_keys`); the detector `auto` tests these in full. If none of them has marked the sequence, a
+more thorough screen picks more. The p-value of the best key is multiplied by the number of *all*
+keys (Bonferroni). Without a mark, the chance that any of K keys shows a corrected p <= x is at most
+x, however the keys depend on each other and however the screen picks them: testing fewer keys only
+makes this chance smaller.
 
-A sequence that another key marked, one that is not among them, is no chance sequence to keys of the
-paper's scheme on proteins: a split of 20 letters that resembles the true split fits too. There the
-p-value does not hold, and `Identifier.caution` says so. Keys of other schemes have coins of their
-own, and theirs holds for any sequence.
+For keys of the paper's scheme on proteins the p-value does not hold if the sequence was marked with
+a key that is not among the candidates: a split of the 20 letters that resembles the true split fits
+too. `Identifier.caution` says so. Keys of other schemes have independent coins, and their p-values
+hold for any sequence.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from patternmark.statistics import Measurement
 from patternmark.statistics.excerpts import needs_excerpts
 
 SHORTLIST = 24
-_STAGES = 3  # the most that a screen has
-_BATCH = 32
-_KEPT_DETECTORS, _KEPT_OF_TOKENS = 64, 8
+_MAX_STAGES = 3  # of any screen
+_BATCH = 32  # records that are screened together
+_MAX_DETECTORS = 64  # detectors that are kept for the next records
+_MAX_TOKEN_DETECTORS = 8  # ... of keys whose schedules are large
 
-
-Readings = Sequence[Sequence[Reading]]  # of every group of keys, the records
+Readings = Sequence[Sequence[Reading]]  # [groups of keys][records]
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A candidate with the p-value of its own test, and corrected for the number of keys."""
+    """A candidate with its p-value, alone and corrected for the number of keys."""
 
     candidate: Candidate
-    number: int  # among the candidates
+    number: int  # index in the list of candidates
     log_p_of_key: float
     log_p: float
-    log_p_any: float | None = None  # corrected, too
+    log_p_any: float | None = None  # corrected as well
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its fields for JSON."""
         return {
             "key_id": self.candidate.key.key_id,
             "key_name": self.candidate.name,
@@ -75,7 +75,7 @@ class Suspect:
 
 @dataclass(frozen=True, repr=False)
 class Identification(Result):
-    """The best key for one sequence and the next best."""
+    """The result for one sequence: the best key and the second best."""
 
     id: str
     length: int
@@ -88,12 +88,12 @@ class Identification(Result):
 
     @property
     def prediction(self) -> bool:
-        """Whether the best key marked it, at the false positive rate for all keys together."""
+        """Whether the best key marked the sequence, at an FPR for all keys together."""
         return is_below(self.best.log_p, self.fpr)
 
     @property
     def status(self) -> Status:
-        """What can be said of the sequence, in one word."""
+        """The result for the sequence in one word."""
         if self.prediction:
             return Status.MARKED
         return Status.NO_MARK if self.num_tokens_scored else Status.NOTHING_TO_SCORE
@@ -109,7 +109,7 @@ class Identification(Result):
 
     @property
     def p_any(self) -> float | None:
-        """The same with the bound that holds for any sequence; None where the key has none."""
+        """The corrected bound that is proved for any sequence, or None if the key has none."""
         return None if self.best.log_p_any is None else p_value_of(self.best.log_p_any)
 
     @property
@@ -125,7 +125,7 @@ class Identification(Result):
         return "; ".join([*notes, *([caution] if caution else [])])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which JSON can hold."""
+        """Return its fields as plain values for JSON."""
         return {
             "id": self.id,
             "length": self.length,
@@ -143,7 +143,7 @@ class Identification(Result):
         }
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         best = self.best.candidate
         name = best.name if self.prediction else ""
         return cells_of(self, self.id, by=name, key=best.key.key_id, note=self.note)
@@ -160,21 +160,21 @@ class Identifier:
         shortlist: int = SHORTLIST,
     ) -> None:
         if not candidates:
-            raise ParameterError("there are no keys to choose from")
+            raise ParameterError("there are no keys to choose from: give at least one")
         self.candidates = list(candidates)
         self.fpr, self._shortlist = check_fpr(fpr), shortlist
-        # Hears with how many keys a thorough screen is done, and of how many.
+        # Called by thorough screens with the number of keys that are done, and of all.
         self.progress: Progress | None = None
         self.alphabet = self.candidates[0].key.profile.alphabet
         for other in self.candidates:
             if other.key.profile.alphabet != self.alphabet:
                 raise ParameterError(
                     f"{other.file or other.name}: its alphabet is "
-                    f"{other.key.profile.alphabet.name!r}, that of "
+                    f"{other.key.profile.alphabet.name!r}, but that of "
                     f"{self.candidates[0].file or self.candidates[0].name} is "
                     f"{self.alphabet.name!r}: identify with keys of one alphabet at a time"
                 )
-        self._groups = self._grouped(shortlist)
+        self._groups = self._make_groups(shortlist)
         self._group_of = {
             number: place for place, group in enumerate(self._groups) for number in group.numbers
         }
@@ -182,12 +182,12 @@ class Identifier:
 
     @property
     def caution(self) -> str | None:
-        """What to mind about the p-values of some of the keys, if anything."""
-        of_groups = (caution_of(self.candidates[g.numbers[0]].key.profile) for g in self._groups)
-        return next(filter(None, of_groups), None)
+        """A warning about the p-values of some of the keys, if there is one."""
+        cautions = (caution_of(self.candidates[g.numbers[0]].key.profile) for g in self._groups)
+        return next(filter(None, cautions), None)
 
     def prepare(self) -> None:
-        """Derive what can be kept for all sequences."""
+        """Compute now what is the same for all sequences."""
         for group in self._groups:
             group.prepare()
 
@@ -197,15 +197,15 @@ class Identifier:
         ids: Sequence[str],
         scored: Sequence[NDArray[np.bool_] | None] | None = None,
     ) -> list[Identification]:
-        """Name the best keys of each encoded sequence."""
-        # Which repeats count once depends on the shape of the schedule, not on the secret.
+        """Find the best keys of each encoded sequence."""
+        # All keys of a group read a record alike: masked repeats do not depend on the secret.
         readings = [
             self._detector(group.numbers[0]).read(list(sequences), scored) for group in self._groups
         ]
         masks = [None] * len(sequences) if scored is None else scored
         result = []
         for at in range(0, len(sequences), _BATCH):
-            some = [of_group[at : at + _BATCH] for of_group in readings]
+            some = [records[at : at + _BATCH] for records in readings]
             for row, suspects in enumerate(self._suspects(some), start=at):
                 own = self._group_of[suspects[0].number]
                 result.append(
@@ -226,7 +226,7 @@ class Identifier:
 
     @cached_property
     def signature(self) -> str:
-        """What shapes all results: the keys, how each kind of them is judged, the correction."""
+        """Every setting that can change a result: the keys, their detectors, the correction."""
         kinds = sorted({self._detector(g.numbers[0]).settings_of_any_key for g in self._groups})
         many = f"kinds:{len(kinds)}-{short_hash(kind.encode() for kind in kinds)}"
         return joined(
@@ -238,8 +238,8 @@ class Identifier:
             f"v:{__version__}",
         )
 
-    def _grouped(self, shortlist: int) -> list[_Group]:
-        """Group keys of the same public parameters."""
+    def _make_groups(self, shortlist: int) -> list[_Group]:
+        """Put keys with the same public parameters into one group."""
         numbers_of: dict[str, list[int]] = {}
         for number, candidate in enumerate(self.candidates):
             numbers_of.setdefault(candidate.key.profile.canonical, []).append(number)
@@ -251,9 +251,9 @@ class Identifier:
     def _suspects(self, readings: Readings) -> list[list[Suspect]]:
         """Return each record's tested keys, best first."""
         found: list[dict[int, Measurement]] = [{} for _ in readings[0]]
-        for stage in range(_STAGES):
-            open_ = [r for r, row in enumerate(found) if self._is_open(readings[0][r], row)]
-            self._test(self._picked(stage, readings, open_), readings, found)
+        for stage in range(_MAX_STAGES):
+            unsettled = [r for r, row in enumerate(found) if self._is_open(readings[0][r], row)]
+            self._test_keys(self._keys_to_test(stage, readings, unsettled), readings, found)
         ordered = [sorted(row, key=lambda number: _order(row[number], number)) for row in found]
         return [
             [self._suspect(row[number], number) for number in numbers]
@@ -261,33 +261,35 @@ class Identifier:
         ]
 
     def _is_open(self, reading: Reading, found: dict[int, Measurement]) -> bool:
-        """Whether a record is worth a further search, or any."""
+        """Whether the next stage should search for more keys of a record."""
         if not found:
             return True
-        best = self._corrected(min(measured.log_p for measured in found.values()))
+        best = self._correct(min(measured.log_p for measured in found.values()))
         return reading.num_scored > 0 and not is_below(best, self.fpr)
 
-    def _picked(self, stage: int, readings: Readings, records: list[int]) -> dict[int, list[int]]:
-        """Return the keys that a stage picks, each with the records it is picked for."""
+    def _keys_to_test(
+        self, stage: int, readings: Readings, records: list[int]
+    ) -> dict[int, list[int]]:
+        """Return the keys that a stage picks, each with the records that it may have marked."""
         records_of: dict[int, list[int]] = {}
         if not records:
             return records_of
-        for group, of_group in zip(self._groups, readings, strict=True):
-            some = [of_group[record] for record in records]
+        for group, own in zip(self._groups, readings, strict=True):
+            some = [own[record] for record in records]
             for record, numbers in zip(
-                records, group.picked(stage, some, self.progress), strict=True
+                records, group.pick(stage, some, self.progress), strict=True
             ):
                 for number in numbers:
                     records_of.setdefault(number, []).append(record)
         return records_of
 
-    def _test(
+    def _test_keys(
         self,
         records_of: dict[int, list[int]],
         readings: Readings,
         found: list[dict[int, Measurement]],
     ) -> None:
-        """Test keys in full against the records they were picked for, unless that was done."""
+        """Test keys in full against the records that a stage picked them for, each pair once."""
         with repeated(len(records_of)):
             for number, records in records_of.items():
                 fresh = [record for record in records if number not in found[record]]
@@ -299,70 +301,70 @@ class Identifier:
                         found[record][number] = measurement
 
     def _suspect(self, found: Measurement, number: int) -> Suspect:
-        for_any = None if found.log_p_any is None else self._corrected(found.log_p_any)
+        log_p_any = None if found.log_p_any is None else self._correct(found.log_p_any)
         own = self.candidates[number]
-        return Suspect(own, number, found.log_p, self._corrected(found.log_p), for_any)
+        return Suspect(own, number, found.log_p, self._correct(found.log_p), log_p_any)
 
-    def _corrected(self, log_p: float) -> float:
+    def _correct(self, log_p: float) -> float:
         return float(bonferroni(log_p, len(self.candidates)))
 
     def _detector(self, number: int) -> Detector:
         if number not in self._detectors:
             key = self.candidates[number].key
-            most = _KEPT_OF_TOKENS if needs_excerpts(key) else _KEPT_DETECTORS
-            if len(self._detectors) >= most:
+            limit = _MAX_TOKEN_DETECTORS if needs_excerpts(key) else _MAX_DETECTORS
+            if len(self._detectors) >= limit:
                 self._detectors.pop(next(iter(self._detectors)))
-            # Of a copy: what a key derives goes with its detector.
+            # Of a copy: what the key derives is freed together with the detector.
             self._detectors[number] = Detector(replace(key), fpr=self.fpr)
         return self._detectors[number]
 
 
 def _order(found: Measurement, number: int) -> tuple[float, float, int]:
-    """Best first; where p-values are 1 alike, by the statistic."""
+    """Sort by the p-value; if p-values are equal, by the statistic."""
     return found.log_p, -found.statistic, number
 
 
 class _Group:
-    """Keys of the same public parameters, and the screen that picks some for a full test."""
+    """Keys with the same public parameters, and the screen that picks some for a full test."""
 
     def __init__(self, numbers: list[int], keys: list[Key], shortlist: int) -> None:
-        self.numbers, self._few = numbers, shortlist
-        self._screen = _screen_of(keys) if len(keys) > shortlist else None
+        self.numbers, self._shortlist = numbers, shortlist
+        self._screen = _make_screen(keys) if len(keys) > shortlist else None
 
     def prepare(self) -> None:
         if self._screen is not None:
             self._screen.prepare()
 
-    def picked(
+    def pick(
         self, stage: int, readings: Sequence[Reading], progress: Progress | None
     ) -> list[list[int]]:
-        """Return the numbers of the keys that a stage picks for each record, perhaps none."""
+        """Return the numbers of the keys that a stage picks for each record, possibly none."""
         if self._screen is None:
             return [self.numbers if stage == 0 else []] * len(readings)
         if stage >= len(self._screen.stages):
             return [[]] * len(readings)
         score, share = self._screen.stages[stage]
         kinds = np.moveaxis(score(readings, progress), 2, 0)
-        # All kinds of scores share the list.
-        best = [self._best(scores, self._few // (share * len(kinds))) for scores in kinds]
+        # All kinds of scores share the shortlist.
+        best = [self._best(scores, self._shortlist // (share * len(kinds))) for scores in kinds]
         return [[n for numbers in row for n in numbers] for row in zip(*best, strict=True)]
 
-    def _best(self, scores: NDArray[Any], few: int) -> list[list[int]]:
-        """Return the keys of the highest scores of each record; those of -inf are not worth it."""
-        places = np.argsort(-scores, axis=1, kind="stable")[:, : max(1, few)]
+    def _best(self, scores: NDArray[Any], count: int) -> list[list[int]]:
+        """Return the keys with the highest scores of each record; -inf means not picked."""
+        places = np.argsort(-scores, axis=1, kind="stable")[:, : max(1, count)]
         return [
             [self.numbers[place] for place in row if own[place] > -np.inf]
             for row, own in zip(places.tolist(), scores, strict=True)
         ]
 
 
-def _screen_of(keys: Sequence[Key]) -> KeyScreen | None:
-    """Return the screen of some keys, or None where all must be tested."""
+def _make_screen(keys: Sequence[Key]) -> KeyScreen | None:
+    """Return the screen for keys of one profile, or None if all of them must be tested."""
     return _SCREENS[keys[0].profile.scheme.name](keys)
 
 
-def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
-    """Return a screen over phases; chains that are no cycle have none."""
+def _make_phase_screen(keys: Sequence[Key]) -> KeyScreen | None:
+    """Return a screen over phases, or None if the position keys do not repeat in a circle."""
     if not keys[0].profile.scheme.is_cycle:
         return None
     return TokenScreen(keys) if needs_excerpts(keys[0]) else LetterShortlist(keys)
@@ -371,5 +373,5 @@ def _screen_of_phases(keys: Sequence[Key]) -> KeyScreen | None:
 _SCREENS: dict[str, Callable[[Sequence[Key]], KeyScreen | None]] = {
     Blocks.name: BlockKeyScreen,
     Turns.name: TurnKeyScreen,
-    Paper.name: _screen_of_phases,
+    Paper.name: _make_phase_screen,
 }

@@ -1,19 +1,20 @@
 """Where in a sequence marked stretches lie: the best one, then the best of what is left.
 
-Each search asks whether what is left of a record is marked, and takes the best stretch:
+Each search tests whether what is left of a record is marked, and takes the best stretch:
 
-- keys of a schedule that comes round: that of the detector `local`. Where two marked stretches
-  outweigh what lies between them, it spans all three: it is cut at valleys, and the best piece is
-  taken. A piece has the p-value of its own score, as if it were the best of the whole record;
-- block keys: the p-value is that of `auto` for what is left, so that a first search finds what
+- keys that repeat in a circle: the stretch of the detector `local`. If two marked stretches
+  outweigh the letters between them, that stretch spans all three, so it is cut at valleys and the
+  best piece is taken. A piece has the p-value of its own score, as if it were the best of the whole
+  record;
+- block keys: the p-value is that of `auto` for what is left, so that the first search finds what
   `detect` calls marked. The stretch is the likeliest path of the likeliest nonce
   (`statistics.block_best`).
 
-What was found is masked, in all frames, and the rest is searched again, until a search finds none
-at the false positive rate. The p-value of search number i is multiplied by i, and by six where DNA
-was read in six frames. A wrong stretch is reported only if a search of unmarked residues succeeds,
-and searches end with the first that does not: the chance of that is at most the rate, whatever
-number of true stretches came before.
+A stretch that was found is masked, in all frames, and the rest is searched again, until a search
+finds nothing at the FPR. The p-value of search number i is multiplied by i, and by six if DNA was
+read in six frames. A wrong stretch is reported only if a search of unmarked residues succeeds, and
+the first search that fails is the last: the chance of a wrong stretch is at most the FPR, however
+many true stretches were found before.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.phases import LocalStatistic
 
-VALLEY = 24  # a fall of the score by this cuts a stretch: some 100 unmarked residues
-_MOST_SEARCHES = 1000
+VALLEY = 24  # a stretch is cut where its score falls by this much: some 100 unmarked residues
+_MAX_SEARCHES = 1000  # of one record
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,14 @@ class Segment:
 
     start: int
     end: int
-    chain: int  # from 0
+    chain: int  # its number, from 0
     frame: int | None  # of DNA: 1, 2, 3, -1, -2, -3
     statistic: float
     log_p: float
-    search: int  # from 1
+    search: int  # the number of the search that found it, from 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return its fields for JSON."""
         return {
             "start": self.start,
             "end": self.end,
@@ -75,7 +76,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Located:
-    """The marked stretches of a record, the strongest first; the p-value of the first search."""
+    """The marked stretches of a record, strongest first, and ln p of the first search."""
 
     segments: tuple[Segment, ...]
     log_p: float
@@ -84,7 +85,7 @@ class Located:
 
 
 class FoundStretch(NamedTuple):
-    """What one search found: a place in a chain, its score, and ln p before any correction."""
+    """The result of one search: a place in a chain, its score, and ln p before any correction."""
 
     chain: int
     start: int
@@ -94,15 +95,15 @@ class FoundStretch(NamedTuple):
 
 
 class Search(Protocol):
-    """How the records of one scheme are searched."""
+    """One way to search records; it depends on the scheme."""
 
-    def measure(self, left: Sequence[Reading]) -> list[Measurement]:
+    def measure(self, remaining: Sequence[Reading]) -> list[Measurement]:
         """Measure what is left of each reading."""
 
-    def found(
-        self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
+    def find(
+        self, reading: Reading, measured: Measurement, is_significant: Callable[[float], bool]
     ) -> FoundStretch | None:
-        """Return the best stretch of a reading, if there is one; `is_enough` judges its ln p."""
+        """Return the best stretch of a reading, if any; `is_significant` takes its ln p."""
 
 
 class Locator:
@@ -116,12 +117,12 @@ class Locator:
     def in_protein(
         self, symbols: NDArray[np.int64], scored: NDArray[np.bool_] | None = None
     ) -> Located:
-        """Locate in an encoded sequence; its chains are searched one by one."""
+        """Find the stretches of an encoded sequence, chain by chain."""
         readings = self._detector.read([symbols], [scored])
         return self._search(readings, None, scored_part([symbols], [scored]))
 
     def in_dna(self, sequence: str) -> Located:
-        """Locate in the six frames of DNA or RNA; chains are separated by / or :."""
+        """Find the stretches in the six frames of DNA or RNA; / or : separates chains."""
         bad = first_bad_nucleotide(sequence)
         if bad is not None:
             raise SequenceError(
@@ -139,76 +140,76 @@ class Locator:
     ) -> Located:
         """Search until nothing is found; `readings` are the frames, or the protein alone.
 
-        `what` is searched, as the signature says it.
+        `what` names what is searched, for the signature.
         """
         search, numbered = self._prepare(readings)
-        left = [Reading(r.symbols.copy(), r.chains) for r in numbered]
+        remaining = [Reading(r.symbols.copy(), r.chains) for r in numbered]
         segments: list[Segment] = []
         first_log_p = 0.0
-        for number in range(1, _MOST_SEARCHES):
-            measured = search.measure(left)
-            best = min(range(len(left)), key=[one.log_p for one in measured].__getitem__)
+        for number in range(1, _MAX_SEARCHES):
+            measured = search.measure(remaining)
+            best = min(range(len(remaining)), key=[one.log_p for one in measured].__getitem__)
             if number == 1:
-                first_log_p = float(bonferroni(measured[best].log_p, len(left)))
-            is_enough = partial(self._is_enough, chances=len(left) * number)
-            found = search.found(left[best], measured[best], is_enough)
-            if found is None or not is_enough(found.log_p):
+                first_log_p = float(bonferroni(measured[best].log_p, len(remaining)))
+            is_significant = partial(self._is_significant, chances=len(remaining) * number)
+            found = search.find(remaining[best], measured[best], is_significant)
+            if found is None or not is_significant(found.log_p):
                 break
-            log_p = float(bonferroni(found.log_p, len(left) * number))
+            log_p = float(bonferroni(found.log_p, len(remaining) * number))
             chain, start, end = found[:3]
             frame = None
             if frames is not None:
                 frame = frames[best][chain].number
                 start, end = frames[best][chain].nucleotides(start, end)
             segments.append(Segment(start, end, chain, frame, found.score, log_p, number))
-            for row, reading in enumerate(left):
+            for row, reading in enumerate(remaining):
                 of_chain = None if frames is None else frames[row][chain]
                 _mask(reading.symbols[reading.chains[chain]], of_chain, start, end)
         scored = max(reading.num_scored for reading in readings)
         return Located(tuple(segments), first_log_p, scored, joined(self.signature, what))
 
-    def _is_enough(self, log_p: float, chances: int) -> bool:
+    def _is_significant(self, log_p: float, chances: int) -> bool:
         return is_below(float(bonferroni(log_p, chances)), self.fpr)
 
 
 Prepare = Callable[[Sequence[Reading]], tuple[Search, list[Reading]]]
 
 
-def _by_phases(key: Key, fpr: float) -> tuple[Detector, Prepare]:
+def _prepare_phases(key: Key, fpr: float) -> tuple[Detector, Prepare]:
     whole = LocalStatistic(key, excerpt_of(key, [])[0])
 
     def prepare(readings: Sequence[Reading]) -> tuple[Search, list[Reading]]:
         excerpt, numbered = excerpt_of(key, readings)
-        return _OfPhases(whole if excerpt is None else LocalStatistic(key, excerpt)), numbered
+        return _PhaseSearch(whole if excerpt is None else LocalStatistic(key, excerpt)), numbered
 
     return Detector(key, "local", fpr=fpr), prepare
 
 
-def _by_blocks(key: Key, fpr: float) -> tuple[Detector, Prepare]:
-    search = _OfBlocks(BlockStatistic.of(key), cast(Blocks, key.profile.scheme).block)
+def _prepare_blocks(key: Key, fpr: float) -> tuple[Detector, Prepare]:
+    search = _BlockSearch(BlockStatistic.of(key), cast(Blocks, key.profile.scheme).block)
     return Detector(key, fpr=fpr), lambda readings: (search, list(readings))
 
 
 _SEARCHES: dict[str, Callable[[Key, float], tuple[Detector, Prepare]]] = {
-    Paper.name: _by_phases,
-    Turns.name: _by_phases,
-    Blocks.name: _by_blocks,
+    Paper.name: _prepare_phases,
+    Turns.name: _prepare_phases,
+    Blocks.name: _prepare_blocks,
 }
 
 
-class _OfBlocks:
-    """Asks the exact ratio whether there is a mark, and the best path where."""
+class _BlockSearch:
+    """Tests for a mark by the exact ratio, and finds its place by the best path."""
 
     def __init__(self, statistic: BlockStatistic, block: int) -> None:
         self._statistic, self._block = statistic, block
 
-    def measure(self, left: Sequence[Reading]) -> list[Measurement]:
-        return self._statistic.measure(left)
+    def measure(self, remaining: Sequence[Reading]) -> list[Measurement]:
+        return self._statistic.measure(remaining)
 
-    def found(
-        self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
+    def find(
+        self, reading: Reading, measured: Measurement, is_significant: Callable[[float], bool]
     ) -> FoundStretch | None:
-        if not is_enough(measured.log_p):
+        if not is_significant(measured.log_p):
             return None
         nonce = int(np.argmax(self._statistic.log_ratios(reading)))
         stretches = {}
@@ -222,29 +223,29 @@ class _OfBlocks:
         return FoundStretch(number, best.start, best.end, measured.statistic, measured.log_p)
 
 
-class _OfPhases:
-    """Takes the best stretch of the detector `local`, or a piece of it."""
+class _PhaseSearch:
+    """Finds the best stretch of the detector `local`, or a piece of it."""
 
     def __init__(self, statistic: LocalStatistic) -> None:
         self._statistic = statistic
 
-    def measure(self, left: Sequence[Reading]) -> list[Measurement]:
-        return self._statistic.measure(left)
+    def measure(self, remaining: Sequence[Reading]) -> list[Measurement]:
+        return self._statistic.measure(remaining)
 
-    def found(
-        self, reading: Reading, measured: Measurement, is_enough: Callable[[float], bool]
+    def find(
+        self, reading: Reading, measured: Measurement, is_significant: Callable[[float], bool]
     ) -> FoundStretch | None:
         if measured.segment is None:
             return None
         chain, start, end, score = _best_piece(self._statistic, reading, measured.segment)
         log_p = self._log_p(reading, score)
-        if is_enough(log_p):
+        if is_significant(log_p):
             return FoundStretch(chain, start, end, score, log_p)
-        # No piece is enough by itself: perhaps the whole is.
-        return FoundStretch(*_whole(reading, measured), measured.log_p)
+        # The piece alone is not significant, but the uncut stretch may be.
+        return FoundStretch(*_uncut(reading, measured), measured.log_p)
 
     def _log_p(self, reading: Reading, score: int) -> float:
-        """Return ln P(chance has a stretch of this score in what is left of the record)."""
+        """Return ln P(what is left of the record has a stretch of this score by chance)."""
         numbers = (score, reading.num_scored, len(reading.parts))
         return float(self._statistic.log_p(*map(np.array, numbers)))
 
@@ -252,7 +253,7 @@ class _OfPhases:
 def _best_piece(
     statistic: LocalStatistic, reading: Reading, place: tuple[int, int]
 ) -> tuple[int, int, int, int]:
-    """Return chain, start and end within it, and score of a stretch cut at its valleys."""
+    """Cut a stretch at its valleys: chain, start and end within it, and score of the best piece."""
     number, low, high = _in_chain(reading, place)
     symbols = reading.symbols[reading.chains[number]]
     nonces = [nonce for nonce, _, _ in statistic.by_nonce(symbols[None])]
@@ -265,20 +266,20 @@ def _best_piece(
 
 
 def _in_chain(reading: Reading, place: tuple[int, int]) -> tuple[int, int, int]:
-    """Turn a place of the record into the number of a chain and a place in it."""
+    """Turn a start and end in the record into the number of a chain and a start and end in it."""
     number = next(i for i, c in enumerate(reading.chains) if c.start <= place[0] < c.stop)
     offset = reading.chains[number].start
     return number, place[0] - offset, place[1] - offset
 
 
-def _whole(reading: Reading, found: Measurement) -> tuple[int, int, int, int]:
-    """Return chain, start and end within it, and score of a stretch as it was found."""
+def _uncut(reading: Reading, found: Measurement) -> tuple[int, int, int, int]:
+    """Return chain, start and end within it, and score of a stretch that is not cut."""
     assert found.segment is not None  # noqa: S101
     return *_in_chain(reading, found.segment), int(found.statistic)
 
 
 def best_gains(signs: NDArray[np.int8], rules: LocalRules) -> NDArray[np.int64]:
-    """Return what each position adds to the best path, with the slip before it: [n, P] -> [n]."""
+    """Return what each position, with the slip before it, adds to the best path: [n, P] -> [n]."""
     length, num_phases = signs.shape
     values = np.where(signs > 0, rules.match, np.where(signs < 0, -rules.mismatch, 0))
     score = values[0].astype(np.int64)
@@ -307,7 +308,7 @@ def best_gains(signs: NDArray[np.int8], rules: LocalRules) -> NDArray[np.int64]:
 
 
 def cut_at_valleys(gains: NDArray[np.int64]) -> tuple[int, int]:
-    """Return start and end of the best piece that no fall of the score cuts in two.
+    """Return start and end of the best piece within which the score never falls by `VALLEY`.
 
     >>> cut_at_valleys(np.array([2] * 30 + [-3] * 20 + [2] * 40))
     (50, 90)
@@ -327,7 +328,7 @@ def cut_at_valleys(gains: NDArray[np.int64]) -> tuple[int, int]:
 
 
 def _mask(symbols: NDArray[np.int64], frame: Frame | None, start: int, end: int) -> None:
-    """Silence what was found; in every frame, for codons say in one what they say in another."""
+    """Mask a stretch; in DNA in every frame, since all frames share its nucleotides."""
     if frame is None:
         symbols[start:end] = UNREAD
         return
@@ -338,5 +339,5 @@ def _mask(symbols: NDArray[np.int64], frame: Frame | None, start: int, end: int)
 
 
 def num_residues(symbols: NDArray[np.int64]) -> int:
-    """Return how many symbols stand beside the separators."""
+    """Return the number of symbols that are not separators."""
     return int(np.count_nonzero(symbols != SEPARATOR))

@@ -1,9 +1,9 @@
 """Many keys of the paper's scheme against the sequences of a batch, for alphabets of many symbols.
 
 Schedules of a vocabulary are too large to be kept, or to be transformed as `letter_keys` does. So
-each key in turn lays out the excerpt of its schedule that a batch needs, and scores every phase of
-the whole and of its parts (`phase_sums.PartScreen`). Most of the time goes into the shuffles of the
-keys' tokens: the larger the batch, the less of it for each sequence.
+one key after the other derives the excerpt of its schedule that a batch needs, and scores every
+phase of the whole text and of its parts (`phase_sums.PartScreen`). Most of the time goes into the
+shuffles of the keys' tokens: the larger the batch, the less time each sequence takes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from patternmark.statistics.rates import agreement_rates, with_chance
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """Some records of a batch, in the numbers of the excerpt that they need."""
+class _RecordGroup:
+    """Records of a batch that share one excerpt; their symbols are numbers in that excerpt."""
 
-    symbols: NDArray[np.int64]  # [U] of the excerpt
+    symbols: NDArray[np.int64]  # [U] the tokens of the excerpt
     records: int
     chains: NDArray[np.int64]  # [chains, longest], padded with UNREAD
     record_of: NDArray[np.int64]  # [chains]
 
     @classmethod
-    def of(cls, key: Key, readings: Sequence[Reading]) -> _Part:
+    def of(cls, key: Key, readings: Sequence[Reading]) -> _RecordGroup:
         excerpt, numbered = excerpt_of(key, readings)
         assert excerpt is not None  # noqa: S101
         chains = [(record, part) for record, r in enumerate(numbered) for part in r.parts]
@@ -44,7 +44,7 @@ class _Part:
 
 
 class TokenScreen:
-    """Scores the sequences of a batch under keys of one schedule's shape."""
+    """Scores the sequences of a batch under keys whose schedules have one shape."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         self._keys = list(keys)
@@ -54,17 +54,17 @@ class TokenScreen:
         self.stages = (Stage(self.scores),)
 
     def prepare(self) -> None:
-        """Do nothing: nothing can be kept."""
+        """Do nothing: schedules are too large to be kept."""
 
     def scores(
         self, readings: Sequence[Reading], progress: Progress | None = None
     ) -> NDArray[np.float32]:
-        """Score every record and key, each chain at its best phase: [B, K, 1]."""
-        parts = [_Part.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
+        """Score every record and key with each chain at its best phase: [B, K, 1]."""
+        parts = [_RecordGroup.of(self._keys[0], some) for some in in_parts(self._keys[0], readings)]
         result = np.zeros((len(readings), len(self._keys)), dtype=np.float32)
         with repeated(len(self._keys)):
             for number, key in enumerate(self._keys):
-                schedule = replace(key).circle  # of a copy, since a key keeps its shuffles
+                schedule = replace(key).circle  # of a copy: a key would keep its shuffles
                 found = [
                     self._score(Excerpt(schedule, part.symbols, np.ones_like(part.symbols)), part)
                     for part in parts
@@ -74,8 +74,8 @@ class TokenScreen:
                     progress(number + 1, len(self._keys))
         return result[..., None]
 
-    def _score(self, excerpt: Excerpt, part: _Part) -> NDArray[np.int64]:
-        """Return the score of every record of a part: [B]."""
+    def _score(self, excerpt: Excerpt, part: _RecordGroup) -> NDArray[np.int64]:
+        """Return the score of every record of a group: [B]."""
         scores = np.zeros(part.records, dtype=np.int64)
         if len(part.chains):
             found = self._screen(excerpt).best_in_part(part.chains)[:, 0]

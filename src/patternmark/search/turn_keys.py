@@ -1,7 +1,7 @@
-"""Many keys that take turns, against the texts of a batch: a rough ratio of each (`stretches`).
+"""Many `turns` keys against the texts of a batch: a rough ratio of each (`stretches`).
 
-A key's coins for a whole vocabulary are drawn at one go, and only those of the tokens that a batch
-has are kept. Where keys have several nonces, each key counts by its best.
+The coins of a key are drawn for the whole vocabulary together, and only those of the tokens that
+occur in the batch are kept. A key with several nonces is scored by its best nonce.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from patternmark.statistics.excerpts import excerpt_of
 from patternmark.statistics.rates import agreement_rates
 from patternmark.statistics.stretches import KeyCoins, NonceCoins, RoughRatios, ScheduleCoins, Shape
 
-_ENTRIES_AT_ONCE = 2**22  # keys times blocks times tokens
+_BATCH_ENTRIES = 2**22  # keys x blocks x tokens whose coins are drawn together
 
 
 class TurnKeyScreen:
-    """Scores the texts of a batch under keys of one schedule's shape."""
+    """Scores the texts of a batch under keys whose schedules have one shape."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         self._keys = list(keys)
@@ -34,12 +34,12 @@ class TurnKeyScreen:
         self.stages = (Stage(self.scores),)
 
     def prepare(self) -> None:
-        """Do nothing: nothing can be kept."""
+        """Do nothing: which coins are needed depends on the texts."""
 
     def scores(
         self, readings: Sequence[Reading], progress: Progress | None = None
     ) -> NDArray[np.float32]:
-        """Return ln of the rough ratio of every record and key, for its best nonce: [B, K, 1]."""
+        """Score every record and key by ln of the rough ratio of its best nonce: [B, K, 1]."""
         excerpt, numbered = excerpt_of(self._keys[0], readings)
         size = self._keys[0].profile.alphabet.size
         symbols = np.arange(size) if excerpt is None else excerpt.symbols
@@ -57,19 +57,19 @@ class TurnKeyScreen:
         return result
 
     def _coins(self, symbols: NDArray[np.int64]) -> Iterator[tuple[ScheduleCoins, int]]:
-        """Yield the coins of some keys at a time, and how many keys these are."""
+        """Yield the coins of some keys at a time, with the number of these keys."""
         if _schedule(self._keys[0]).nonces > 1:
             for key in self._keys:
                 yield NonceCoins(_schedule(key), symbols), 1
             return
-        at_once = max(1, _ENTRIES_AT_ONCE // max(1, self._shape.num_blocks * len(symbols)))
-        for at in range(0, len(self._keys), at_once):
+        batch = max(1, _BATCH_ENTRIES // max(1, self._shape.num_blocks * len(symbols)))
+        for at in range(0, len(self._keys), batch):
             coins = np.stack(
-                [_schedule(key).base_coins(symbols) for key in self._keys[at : at + at_once]]
+                [_schedule(key).base_coins(symbols) for key in self._keys[at : at + batch]]
             )
             yield KeyCoins(np.where(coins, np.float32(1), np.float32(-1))), len(coins)
 
 
 def _schedule(key: Key) -> TurnSchedule:
-    """Return a schedule of its own: what a key derives would be kept with it."""
+    """Return the schedule of a copy of a key: the key would keep it in memory."""
     return of_kind(key.profile.scheme, replace(key).circle, TurnSchedule, "turns")

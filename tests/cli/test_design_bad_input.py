@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from patternmark.io import structure_files
 from patternmark.io.designs import Manifest, manifest_path, read_manifest, write_manifest
 from tests.adapters import write_chains
 from tests.cli.test_design import Run, records
@@ -145,11 +146,11 @@ def test_what_cannot_be_read_is_named_and_costs_no_other(run: Run, tmp_path: Pat
 def test_what_may_not_be_read_is_named(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path) -> None:
+    def refuse(path: Path, most: int = 0) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     (tmp_path / "locked.pdb").write_text(without())
-    monkeypatch.setattr(Path, "read_bytes", refuse)  # as root, permissions stop nobody
+    monkeypatch.setattr(structure_files, "read_bytes", refuse)  # as root, permissions stop nobody
     made = run(*COMMAND, tmp_path / "locked.pdb", "-o", tmp_path / "x.fa")
     assert f"error: {tmp_path}/locked.pdb: cannot be read: Permission denied\n" in made.err
     monkeypatch.setattr(Path, "iterdir", refuse)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from patternmark import InputError, PatternmarkError
-from patternmark.io.structures import Backbone, find_structures, read_backbone
+from patternmark.io.structure_files import find_structures
+from patternmark.io.structures import Backbone, read_backbone
 
 pytest.importorskip("gemmi", reason="pip install 'patternmark[protein]'")
 

@@ -81,7 +81,7 @@ def write_bias_of(
 ) -> BiasFile:
     """Write the file of a marker, whose nonces a counter chooses if its key has a file."""
     from patternmark.adapters.bias_files import TOOLS, Biased, write_private  # noqa: PLC0415
-    from patternmark.io.structures import find_structures  # noqa: PLC0415  # needs gemmi
+    from patternmark.io.structure_files import find_structures  # noqa: PLC0415  # needs gemmi
 
     if tool not in TOOLS:
         raise ParameterError(f"tool=NAME must be one of {', '.join(TOOLS)}, not {tool!r}")

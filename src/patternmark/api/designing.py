@@ -98,7 +98,7 @@ class Designing:
             DesignsInMemory,
         )
         from patternmark.designing.run import Designer, DesignOptions  # noqa: PLC0415
-        from patternmark.io.structures import find_structures  # noqa: PLC0415  # needs gemmi
+        from patternmark.io.structure_files import find_structures  # noqa: PLC0415  # as needed
 
         bias = dict(request.bias)
         options = DesignOptions(request.temperature, request.seed, request.omit, bias)
@@ -147,7 +147,7 @@ class Designing:
         self, failed: Callable[[Exception, str], None], progress: Progress = no_progress
     ) -> int:
         """Design on all structures; return how many failed. `failed` hears of each, and why."""
-        from patternmark.io.structures import structure_name  # noqa: PLC0415  # needs gemmi
+        from patternmark.io.structure_files import structure_name  # noqa: PLC0415  # as needed
 
         num_failed = 0
         progress("structures", 0, len(self.files))

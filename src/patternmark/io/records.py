@@ -1,14 +1,14 @@
 """Read sequences from FASTA, lines, text or JSON lines, plain or gzipped, or from standard input.
 
 A bad record does not stop reading: it becomes a :class:`Problem` with its file and place. Only a
-file without any record raises an error.
+file without any record raises an error. A record of more than 128 MiB is such a problem: it is left
+out, and the next ones are read. So no file, however much it unpacks to, fills the memory.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
 import re
 import sys
 import unicodedata
@@ -16,11 +16,18 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, cast, get_args
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import (
+    JSON_BYTES,
+    LONGEST_RECORD,
+    Gathered,
+    in_mib,
+    parse_json,
+    read_lines_within,
+)
 from patternmark.io.designs import DesignHeader, parse_design_header
 from patternmark.io.first_bytes import (
     BYTE_ORDER_MARK,
@@ -28,6 +35,7 @@ from patternmark.io.first_bytes import (
     looks_like_fasta,
     refuse_what_is_no_text,
 )
+from patternmark.io.shown import printable
 
 Format = Literal["auto", "fasta", "lines", "jsonl", "paragraphs", "text"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -40,6 +48,8 @@ _AS_TEXT = (
     "that the sequences were marked with"
 )
 _SNIFFED_BYTES = 4096
+_HEADER = 2**16  # characters of a FASTA header that are read: its id and facts stand at the front
+_BLANKS = dict.fromkeys(code for code in range(0x3001) if chr(code).isspace())  # to be removed
 # The beginning of a line of JSON whose end is not read: an object with a name, or only numbers.
 _BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
 
@@ -177,8 +187,8 @@ def _sniff_text(start: bytes, path: str, name: str) -> str:
 
 def _is_json_record(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict | list)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(line), dict | list)
+    except ValueError:
         return False
 
 
@@ -197,76 +207,97 @@ def _normalise(record: Record, name: str) -> Record | Problem:
 
 def _parse_fasta(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     header: str | None = None
-    chunks: list[str] = []
+    letters = Gathered()
     number = 0
     backbone = ""  # the name in the last native record of a design tool, before its samples
-    for line in stream:
+    for line, is_cut in read_lines_within(stream):
         if line.startswith(">"):
             if header is not None:
-                yield _fasta_record(name, header, chunks, number, backbone)
-            header, chunks, number = line[1:].strip(), [], number + 1
+                yield _fasta_record(name, header, letters, number, backbone)
+            header, letters, number = line[1:_HEADER].strip(), Gathered(), number + 1
             design = parse_design_header(header, backbone)
             backbone = design.name if design else backbone
         elif header is not None:
-            chunks.append(line)
+            letters.add(line, is_cut=is_cut)
         elif line.strip() and not line.startswith(";"):  # ';' begins an old-style comment
             raise InputError(f"{name}: not FASTA: there is text before the first '>'")
     if header is None:
         raise InputError(f"{name}: no FASTA record found")
-    yield _fasta_record(name, header, chunks, number, backbone)
+    yield _fasta_record(name, header, letters, number, backbone)
 
 
 def _fasta_record(
-    name: str, header: str, chunks: list[str], number: int, backbone: str
+    name: str, header: str, letters: Gathered, number: int, backbone: str
 ) -> Record | Problem:
-    words = header.split()
+    words = header.split(maxsplit=1)
     design = parse_design_header(header, backbone)
-    id = _printable(design.id if design else words[0] if words else f"record-{number}")
+    id = printable(design.id if design else words[0] if words else f"record-{number}")
     place = f"record {number}"
-    sequence = "".join("".join(chunks).split())  # spaces are ignored: blocks of ten are common
+    if letters.is_too_long:
+        return _too_long(name, f"{place} ({id})")
+    sequence = letters.text().translate(_BLANKS)  # blanks are ignored: blocks of ten are common
     if not sequence:
         return Problem(name, f"{place} ({id})", "the record has no sequence")
     return Record(id, sequence, place, design)
 
 
+def _too_long(name: str, place: str, most: int = LONGEST_RECORD) -> Problem:
+    return Problem(name, place, f"has more than {in_mib(most)} and is left out: split it")
+
+
 def _parse_lines(stream: TextIO, name: str) -> Iterator[Record | Problem]:
-    for number, line in enumerate(stream, start=1):
-        if sequence := line.strip():
+    for number, (line, is_cut) in enumerate(read_lines_within(stream), start=1):
+        if is_cut:
+            yield _too_long(name, f"line {number}")
+        elif sequence := line.strip():
             yield Record(f"line-{number}", sequence, f"line {number}")
 
 
 def _parse_paragraphs(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     """Read paragraphs between blank lines; line breaks within them become blanks."""
-    lines: list[str] = []
+    lines = Gathered(" ")
     first = 0
-    for number, line in enumerate(chain(stream, [""]), start=1):
-        if line.strip():
+    for number, (line, is_cut) in enumerate(read_lines_within(stream), start=1):
+        if line.strip() or is_cut:
             first = first if lines else number
-            lines.append(line.strip())
+            lines.add(line.strip(), is_cut=is_cut)
         elif lines:
-            yield Record(f"line-{first}", " ".join(lines), f"line {first}")
-            lines = []
+            yield _paragraph(name, first, lines)
+            lines = Gathered(" ")
+    if lines:
+        yield _paragraph(name, first, lines)
+
+
+def _paragraph(name: str, first: int, lines: Gathered) -> Record | Problem:
+    if lines.is_too_long:
+        return _too_long(name, f"line {first}")
+    return Record(f"line-{first}", lines.text(), f"line {first}")
 
 
 def _parse_text(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     """Read the whole file as one record."""
     id = "text" if name == input_name("-") else Path(name).name
-    yield Record(_printable(id), stream.read(), "the text")
+    text = stream.read(LONGEST_RECORD + 1)
+    is_whole = len(text) <= LONGEST_RECORD
+    yield Record(printable(id), text, "the text") if is_whole else _too_long(name, "the text")
 
 
 def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:
-    for number, line in enumerate(stream, start=1):
+    for number, (line, is_cut) in enumerate(read_lines_within(stream, JSON_BYTES), start=1):
+        if is_cut:
+            yield _too_long(name, f"line {number}", JSON_BYTES)
+            continue
         if not line.strip():
             continue
         place = f"line {number}"
         try:
-            content = json.loads(line)
-        except (ValueError, RecursionError):
+            content = parse_json(line)
+        except ValueError:
             yield Problem(name, place, "not valid JSON")
             continue
         id = f"line-{number}"
         if isinstance(content, dict):
-            id = _printable(str(content.get("id", id)))
+            id = printable(str(content.get("id", id)))
             values = (content[field] for field in _SEQUENCE_FIELDS if field in content)
             content = next((value for value in values if _is_sequence(value)), None)
         if _is_sequence(content):
@@ -276,11 +307,6 @@ def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:
             yield Problem(
                 name, place, f"no sequence: give a list of token ids or an object with {fields}"
             )
-
-
-def _printable(id: str) -> str:
-    """Make an id safe for a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in id)
 
 
 def _is_sequence(content: object) -> bool:

@@ -7,11 +7,10 @@ water, DNA and RNA are not read as protein, and gaps of thousands of residues ge
 
 from __future__ import annotations
 
-import gzip
+import io
 import math
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import PROTEIN
 from patternmark.errors import InputError, PatternmarkError
+from patternmark.io.structure_files import read_structure_bytes, structure_name
 
 if TYPE_CHECKING:
     import gemmi
@@ -35,12 +35,10 @@ _LETTERS = {
     "ILE": "I", "LYS": "K", "LEU": "L", "MET": "M", "ASN": "N", "PRO": "P", "GLN": "Q",
     "ARG": "R", "SER": "S", "THR": "T", "VAL": "V", "TRP": "W", "TYR": "Y", "MSE": "M",
 }  # fmt: skip
-_SUFFIXES = (".pdb", ".cif", ".ent", ".mmcif")
-_GZIP_MAGIC = b"\x1f\x8b"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_ASCII = bytes(byte if byte < 128 else ord("?") for byte in range(256))  # columns stay in place
 _LONGEST_FILL = 1000  # residues; a longer gap is a change of numbering, not a missing loop
 _NAMED_IN_A_WARNING = 5
+_MOST_ROWS = 2**20  # residues and gaps: the largest entries of the PDB have 320,000 residues
+_NOT_IN_A_CHAIN_ID = re.compile(r"[\s,=\[\]]")
 
 _Atoms = list[list[float]]  # [4, 3]: N, CA, C, O; nan where an atom is missing
 _Place = tuple[int, str]  # author number and insertion code; sorts as '' < 'A' < 'B'
@@ -101,42 +99,10 @@ class Backbone:
         return {key: i for i, key in enumerate(zip(chains, self.residue_labels, strict=True))}
 
 
-def find_structures(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the given files and the structure files directly in given folders, sorted by name."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            try:
-                inside = [p for p in path.iterdir() if _is_structure_name(p.name) and p.is_file()]
-            except OSError as error:
-                raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-            if not inside:
-                kinds = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
-                raise InputError(f"{path}: the folder has no structure ({kinds}, each also .gz)")
-            found += sorted(inside)
-        elif path.exists():
-            found.append(path)
-        else:
-            raise InputError(f"{path}: no such file or folder")
-    return found
-
-
-def structure_name(path: Path) -> str:
-    """Return the name of designs on a file: the name of the file without its suffixes."""
-    if path.suffix.lower() == ".gz":
-        path = path.with_suffix("")
-    return path.stem if path.suffix.lower() in _SUFFIXES else path.name
-
-
-def _is_structure_name(name: str) -> bool:
-    hidden = name.startswith(".")  # such as "._x.pdb", which some systems make beside "x.pdb"
-    return not hidden and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
-
-
 def read_backbone(path: str | Path) -> Backbone:
     """Read the protein chains of the first model of a PDB or mmCIF file."""
     path = Path(path)
-    structure = _parse(_read_bytes(path), path)
+    structure = _parse(read_structure_bytes(path), path)
     if not len(structure) or not len(structure[0]):
         raise InputError(f"{path}: no atom found; give a structure in PDB or mmCIF format")
     warnings: list[str] = []
@@ -149,8 +115,10 @@ def read_backbone(path: str | Path) -> Backbone:
     ligands: list[str] = []
     for unread in sorted(structure[0], key=lambda chain: chain.name):
         residues = _sort_out(unread, path)
-        chain = _fill_gaps(unread.name, residues)
+        rows_left = _MOST_ROWS - sum(len(chain.labels) for chain in chains)
+        chain = _fill_gaps(unread.name, residues, path, rows_left)
         if chain.labels:
+            _check_chain_id(chain.id, path)
             _check_backbone(chain, residues, path)
             chains.append(chain)
         warnings += chain.warnings
@@ -172,26 +140,6 @@ def read_backbone(path: str | Path) -> Backbone:
     )
 
 
-def _read_bytes(path: Path) -> bytes:
-    """Read a file, decompressed if it is gzipped; raise an error if it is not text."""
-    try:
-        content = path.read_bytes()
-        if content.startswith(_GZIP_MAGIC):
-            content = gzip.decompress(content)
-        elif content and path.name.lower().endswith(".gz"):
-            raise InputError(f"{path}: not gzipped, although its name ends with .gz: rename it")
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise InputError(f"{path}: the gzip data is damaged or ends early; get it again") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    if b"\0" in content:
-        raise InputError(f"{path}: this is a binary file; give PDB or mmCIF")
-    if not content.strip():
-        raise InputError(f"{path}: the file is empty; get it again")
-    content = content.removeprefix(_BYTE_ORDER_MARK).translate(_ASCII)
-    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
 def _parse(content: bytes, path: Path) -> gemmi.Structure:
     """Parse PDB or mmCIF; the content decides which, not the name of the file."""
     try:
@@ -200,7 +148,7 @@ def _parse(content: bytes, path: Path) -> gemmi.Structure:
         raise PatternmarkError(
             "reading structures needs gemmi: pip install 'patternmark[protein]'"
         ) from None
-    lines = (line.strip() for line in content.split(b"\n"))
+    lines = (line.strip() for line in io.BytesIO(content))
     first = next((line for line in lines if line and not line.startswith(b"#")), b"")
     try:
         if first.lower().startswith(b"data_"):
@@ -212,6 +160,11 @@ def _parse(content: bytes, path: Path) -> gemmi.Structure:
             structure = gemmi.read_pdb_string(content)
         structure.merge_chain_parts()  # a PDB file may have a chain twice, first without ligands
         structure.add_entity_types()  # to distinguish modified residues from ligands
+    except MemoryError:
+        raise InputError(
+            f"{path}: reading it needs more memory than there is: keep only the chains that you "
+            "need"
+        ) from None
     except (RuntimeError, ValueError, LookupError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(":")
         reason = re.sub(r"^data:(\d+):\d+\(\d+\)", r"line \1", reason)  # gemmi's form
@@ -221,7 +174,7 @@ def _parse(content: bytes, path: Path) -> gemmi.Structure:
 
 def _check_columns(content: bytes, path: Path) -> None:
     """Check the numbers of a PDB file, since gemmi reads those it cannot parse as zero."""
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(content), start=1):
         if not line.startswith((b"ATOM  ", b"HETATM")):
             continue
         residue = line[22:26]
@@ -313,7 +266,7 @@ class _Chain:
     warnings: list[str]
 
 
-def _fill_gaps(chain_id: str, residues: _Residues) -> _Chain:
+def _fill_gaps(chain_id: str, residues: _Residues, path: Path, most: int) -> _Chain:
     """Sort the residues of a chain by number, and make empty rows for missing numbers."""
     labels: list[str] = []
     letters: list[str] = []
@@ -326,6 +279,11 @@ def _fill_gaps(chain_id: str, residues: _Residues) -> _Chain:
         if len(missing) > _LONGEST_FILL:
             jumps.append(f"{_label(previous)} to {_label(place)}")
             missing = range(0)
+        if len(labels) + len(missing) >= most:
+            raise InputError(
+                f"{path}: has more than {_MOST_ROWS:,} residues, counting those that are missing "
+                "in its numbering: keep only the chains that you need"
+            )
         filled += missing
         labels += [*map(str, missing), _label(place)]
         letters += ["X"] * len(missing) + [_LETTERS.get(residue.name, "X")]
@@ -376,6 +334,15 @@ def _warn_of_gaps(residues: _Residues, filled: list[int], jumps: list[str]) -> I
         yield (
             f"the numbering jumps by more than {_LONGEST_FILL} and is not filled in, so the model "
             f"treats these as neighbours: {_some(jumps)}"
+        )
+
+
+def _check_chain_id(chain_id: str, path: Path) -> None:
+    """Refuse an id that would end a fact, or the line, in the header of a design."""
+    if not chain_id.isprintable() or _NOT_IN_A_CHAIN_ID.search(chain_id):
+        raise InputError(
+            f"{path}: chain {chain_id!r}: headers of designs cannot hold this id: rename the "
+            "chain with letters or digits"
         )
 
 

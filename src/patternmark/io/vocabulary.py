@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -25,7 +24,9 @@ from typing import Any
 
 from patternmark.core.alphabet import PROTEIN, Alphabet
 from patternmark.errors import InputError, ParameterError
+from patternmark.io.bounded import VOCABULARY_BYTES, parse_json, read_bytes, read_json
 from patternmark.io.sentencepiece_wire import PieceType, read_pieces
+from patternmark.io.shown import printable
 
 TOKENIZER, MASK_PREDICT = "tokenizer", "mask-predict"  # kinds of alphabets that are read from files
 CMLM_DE_EN = "cmlm-de-en"  # the tokenizer that comes with the package
@@ -116,7 +117,7 @@ def read_vocabulary(file: Path, kind: str = TOKENIZER, name: str | None = None) 
         raise InputError(f"{file}: not a vocabulary that can be read: {error}") from None
     without_token = set(range(len(tokens))) - set(entries.id_of.values())
     special = {entries.id_of[token] for token in entries.special | _control_tokens(entries.id_of)}
-    shown = _printable(name or Path(os.path.abspath(file)).name)  # a link keeps its own name
+    shown = printable(name or Path(os.path.abspath(file)).name)  # a link keeps its own name
     return Vocabulary(f"{kind}:{shown}", tuple(tokens), frozenset(special | without_token))
 
 
@@ -133,13 +134,8 @@ class _Entries:
     special: set[str] = field(default_factory=set)
 
 
-def _printable(name: str) -> str:
-    """Return a file name for a key file: characters that cannot be printed become "?"."""
-    return "".join(c if c.isprintable() else "?" for c in name)
-
-
 def _of_file(file: Path, kind: str) -> _Entries:
-    content = file.read_bytes()
+    content = read_bytes(file, VOCABULARY_BYTES)
     if file.suffix == SENTENCEPIECE_SUFFIX and not _is_tiktoken(content):
         return _from_pieces(content)
     try:
@@ -151,7 +147,7 @@ def _of_file(file: Path, kind: str) -> _Entries:
     if _is_tiktoken(content):
         raise ValueError(f"ranks of tiktoken do not define how text is split: {_SAVE_AS_JSON}")
     if text.lstrip().startswith("{"):
-        return _from_json(json.loads(text))
+        return _from_json(parse_json(text))
     return _from_lines(text)
 
 
@@ -250,7 +246,7 @@ def _json_object(file: Path) -> dict[str, Any]:
     """Read a file of the configuration of a folder; a missing file is an empty object."""
     if not file.exists():
         return {}
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = read_json(file, VOCABULARY_BYTES)
     if not isinstance(content, dict):
         raise ValueError(f"{file.name} is not a JSON object")
     return content
@@ -294,7 +290,7 @@ def read_background(file: Path, alphabet: Alphabet) -> tuple[int, ...]:
     every machine derives the same parts from them.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         if isinstance(content, dict):
             weights = [0.0] * alphabet.size
             for symbol, weight in content.items():

@@ -31,6 +31,8 @@ from torch.nn.functional import gelu
 
 from patternmark.errors import PatternmarkError
 from patternmark.io.structures import Backbone
+from patternmark.models.tensor_file import CheckpointError
+from patternmark.models.torch_file import TorchFile
 
 _log = logging.getLogger(__name__)
 
@@ -69,19 +71,22 @@ class ProteinMPNN(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> ProteinMPNN:
-        """Read a checkpoint; nothing in it is executed (`weights_only`)."""
+        """Read a checkpoint; nothing in it is executed, whatever it claims to hold."""
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-            neighbours = int(checkpoint["num_edges"])
-            if "features.node_embedding.weight" in checkpoint["model_state_dict"]:
+            source = TorchFile(Path(path))
+            neighbours, stored = source.content["num_edges"], source.content["model_state_dict"]
+            if "features.node_embedding.weight" in stored:
                 raise ValueError("it is a model for CA atoms only")
+            if type(neighbours) is not int:
+                raise ValueError("its num_edges is not a number")
             model = cls(neighbours)
-            model.load_state_dict(checkpoint["model_state_dict"])
+            model.load_state_dict(dict(source.tensors(stored)))
             if neighbours < 1 or not all(p.isfinite().all() for p in model.parameters()):
                 raise ValueError("no neighbours, or weights that are not numbers")
         except Exception as error:  # a wrong file may raise almost any error
             _log.debug("%s: %r", path, error)
-            reason = str(error) if isinstance(error, ValueError) else type(error).__name__
+            is_ours = isinstance(error, ValueError | CheckpointError)
+            reason = str(error).removeprefix(f"{path}: ") if is_ours else type(error).__name__
             raise PatternmarkError(
                 f"{path}: not a ProteinMPNN checkpoint for whole backbones ({reason}): give a .pt "
                 "file with num_edges and model_state_dict, such as v_48_020.pt"

@@ -23,7 +23,8 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.models.shipped import shipped_folder
 from patternmark.models.tensor_file import (
     CheckpointError,
-    fill,
+    build,
+    is_size,
     read_json,
     read_tensors,
 )
@@ -162,8 +163,12 @@ class StructurePredictor:
             raise CheckpointError(
                 f"{folder / CONFIG}: not the configuration of a structure predictor"
             )
-        network = StructureNet(PredictorConfig(**content))
-        fill(network, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
+        if not all(is_size(value) for name, value in content.items() if name != "dropout"):
+            raise CheckpointError(f"{folder / CONFIG}: a size in it is not a number that fits")
+        config, tensors = PredictorConfig(**content), read_tensors(folder / WEIGHTS)
+        if config.layers > len(tensors):
+            raise CheckpointError(f"{folder / CONFIG}: has more layers than the weights")
+        network = build(lambda: StructureNet(config), tensors, folder / WEIGHTS)
         return cls(network.to(device))
 
     def probabilities(self, sequences: Iterable[str]) -> list[NDArray[np.float32]]:

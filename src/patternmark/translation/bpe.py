@@ -8,6 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import VOCABULARY_BYTES, read_text
 from patternmark.io.files import make_folder, write_text
 
 # The id of each is its index here, as in `models.cmlm.Config`.
@@ -27,7 +28,7 @@ class TextCodec:
     def load(cls, file: Path) -> TextCodec:
         """Read a tokenizer.json."""
         try:
-            return cls(Tokenizer.from_str(file.read_text(encoding="utf-8")))
+            return cls(Tokenizer.from_str(read_text(file, VOCABULARY_BYTES)))
         except OSError as error:
             raise InputError(f"{file}: cannot be read: {error.strerror}") from None
         except Exception as error:  # the library raises plain Exception

@@ -8,7 +8,9 @@ or from another save is noticed. The code that writes such folders is in pattern
 from __future__ import annotations
 
 from dataclasses import fields
+from math import inf
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -16,7 +18,8 @@ from torch import Tensor
 from patternmark.models.cmlm import CMLM, Config
 from patternmark.models.tensor_file import (
     CheckpointError,
-    fill,
+    build,
+    is_size,
     read_json,
     read_tensors,
 )
@@ -29,9 +32,10 @@ WEIGHTS = "model.safetensors"
 
 def load_model(folder: Path, device: str | torch.device = "cpu") -> CMLM:
     """Return the network of a folder."""
-    model = CMLM(read_config(folder / CONFIG))
-    fill(model, load_tensors(folder / WEIGHTS), folder / WEIGHTS)
-    return model.to(device).eval()
+    config, tensors = read_config(folder / CONFIG), load_tensors(folder / WEIGHTS)
+    if config.encoder_layers + config.decoder_layers > len(tensors):
+        raise CheckpointError(f"{folder / CONFIG}: has more layers than the weights")
+    return build(lambda: CMLM(config), tensors, folder / WEIGHTS).to(device).eval()
 
 
 def load_both(folder: Path, device: str | torch.device = "cpu") -> tuple[CMLM, TextCodec]:
@@ -53,9 +57,32 @@ def read_config(file: Path) -> Config:
         raise CheckpointError(
             f"{file}: not the configuration of a CMLM that this version of patternmark can read"
         )
+    kinds = get_type_hints(Config)
+    wrong = [name for name, value in content.items() if not _is_of_kind(value, kinds[name])]
+    if wrong:
+        raise CheckpointError(f"{file}: {wrong[0]!r} has a value that no network has")
     if "never" in content:
         content["never"] = tuple(content["never"])
-    return Config(**content)
+    config = Config(**content)
+    if not config.heads or config.width % config.heads:
+        raise CheckpointError(f"{file}: the number of heads must divide the width")
+    ids = config.pad, config.begin, config.end, config.mask, *config.never
+    if max(ids) >= config.vocab:
+        raise CheckpointError(f"{file}: an id of a special token is not in the vocabulary")
+    return config
+
+
+def _is_of_kind(value: object, kind: Any) -> bool:
+    """Tell whether a value of JSON is of the type of a field of `Config`."""
+    if kind is bool:
+        return type(value) is bool
+    if kind is float:
+        return type(value) in (int, float) and -inf < float(str(value)) < inf
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list) and all(map(is_size, value))
+    return is_size(value) or (value is None and type(None) in get_args(kind))
 
 
 def load_tensors(file: Path) -> dict[str, Tensor]:
@@ -66,6 +93,7 @@ def load_tensors(file: Path) -> dict[str, Tensor]:
     content = read_json(index)
     metadata = content.get("metadata") if isinstance(content, dict) else None
     hashes = metadata.get("sha256", {}) if isinstance(metadata, dict) else {}
+    hashes = hashes if isinstance(hashes, dict) else {}
     names = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(names, dict) or any(Path(str(n)).name != n for n in names.values()):
         raise CheckpointError(f"{index}: not an index of shards")

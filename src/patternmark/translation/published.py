@@ -25,16 +25,19 @@ from torch import Tensor
 
 from patternmark.core.alphabet import Alphabet
 from patternmark.errors import InputError
+from patternmark.io.bounded import VOCABULARY_BYTES, TooLargeError, read_bytes
 from patternmark.io.tokenizer import Tokenizer, load_tokenizer
 from patternmark.io.vocabulary import MASK_PREDICT, TOKENIZER, is_fairseq_dictionary
 from patternmark.models.cmlm import CMLM, Config
-from patternmark.models.tensor_file import CheckpointError, fill
-from patternmark.translation.torch_file import Bag, StoredTensor, TorchFile
+from patternmark.models.tensor_file import CheckpointError, build, outline
+from patternmark.models.torch_file import Bag, StoredTensor, TorchFile
 
 __all__ = ["open_published"]
 
 _DEFAULT_HEAD_WIDTH = 64  # if the arguments do not give the number of heads
 _DEFAULT_POSITIONS = 1024  # fairseq's limit, if the arguments do not give one
+_MOST_POSITIONS = 2**14  # a table of them takes 64 MB
+_LONGEST_WORD = 100  # characters of an argument in a message
 _FIRST_POSITION_ROW = 2  # the row of the first position in a table of positions
 _EMBEDDING = "decoder.embed_tokens.weight"
 _SAME_TABLE = ("encoder.embed_tokens.weight", "decoder.output_projection.weight")
@@ -141,15 +144,15 @@ def load_published(
     if layout is None:
         raise CheckpointError(
             f"{checkpoint}: neither a 'cmlm_transformer' nor a 'bert_transformer_seq2seq', but "
-            f"{arguments.get('arch') or 'another model'}: it has no table of lengths"
+            f"{_word(arguments, 'arch') or 'another model'}: it has no table of lengths"
         )
     tensors = _read_weights(source, stored)
     config = _config(checkpoint, layout, tensors, arguments)
-    model = CMLM(config)
-    name_of = {name: _name_in_fairseq(name, layout) for name in model.state_dict()}
+    empty = outline(lambda: CMLM(config))
+    name_of = {name: _name_in_fairseq(name, layout) for name in empty.state_dict()}
     ours = {theirs: name for name, theirs in name_of.items()}
-    fill(
-        model,
+    model = build(
+        lambda: CMLM(config),
         {ours.get(name, name): tensor for name, tensor in tensors.items()},
         checkpoint,
         lambda name: name_of.get(name, name),
@@ -174,9 +177,12 @@ def _only(folder: Path, files: Any, what: str) -> Path:
         names = ", ".join(file.name for file in found)
         raise InputError(f"{folder}: has several checkpoints ({names}): name one of the files")
     try:
-        contents = {file.read_bytes() for file in found} if len(found) > 1 else set()
+        kept = [read_bytes(file, VOCABULARY_BYTES) for file in found] if len(found) > 1 else []
+        contents = set(kept)
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror}") from None
+    except TooLargeError as error:
+        raise InputError(f"{folder}: a {what} in it cannot be read: {error}") from None
     if len(contents) > 1:
         names = ", ".join(file.name for file in found)
         raise InputError(
@@ -214,10 +220,9 @@ def _plain(value: Any) -> Any:
 def _read_weights(source: TorchFile, stored: Mapping[str, StoredTensor]) -> dict[str, Tensor]:
     """Read the weights under fairseq's current names. The shared table of tokens is kept once."""
     found: dict[str, Tensor] = {}
-    for given, place in stored.items():
-        if _NO_WEIGHTS.fullmatch(given):
-            continue
-        name, tensor = given, source.tensor(place)
+    wanted = {name: place for name, place in stored.items() if not _NO_WEIGHTS.fullmatch(name)}
+    for given, tensor in source.tensors(wanted):
+        name, place = given, wanted[given]
         for pattern, words in _RENAMED:
             name = pattern.sub(words, name)
         begin, is_joint, kind = name.partition("in_proj_")
@@ -250,25 +255,27 @@ def _config(
     missing = [name for name in (_EMBEDDING, "encoder.layers.0.fc1.weight") if name not in tensors]
     if missing:
         raise CheckpointError(f"{file}: tensor {missing[0]!r} is missing: the file is incomplete")
+    if tensors[_EMBEDDING].dim() != 2:
+        raise CheckpointError(f"{file}: tensor {_EMBEDDING!r} is not a table: the file is damaged")
     vocab, width = tensors[_EMBEDDING].shape
     if is_fairseq:
         _check_arguments(file, arguments)
-        _add_waves(tensors, width, arguments)
+        _add_waves(file, tensors, width, arguments)
     offset = 128 if is_fairseq and arguments.get("pred_length_offset") else None
     return Config(
         vocab=vocab,
         width=width,
         hidden=len(tensors["encoder.layers.0.fc1.weight"]),
         heads=_heads(file, width, arguments),
-        encoder_layers=_num_layers(tensors, "encoder"),
-        decoder_layers=_num_layers(tensors, "decoder"),
+        encoder_layers=_num_layers(file, tensors, "encoder"),
+        decoder_layers=_num_layers(file, tensors, "decoder"),
         dropout=0.0,
         pad=1,
         begin=0,
         end=2,
         mask=3 if is_fairseq else 4,
         norm_first="encoder.layer_norm.weight" in tensors,
-        activation=(arguments.get("activation_fn") or "relu") if is_fairseq else "gelu",
+        activation=_activation(arguments) if is_fairseq else "gelu",
         norm_eps=1e-5 if is_fairseq else 1e-12,
         learned_positions=_same_rows(tensors),
         scaled_embedding=is_fairseq and not arguments.get("no_scale_embedding"),
@@ -282,7 +289,7 @@ def _config(
 
 
 def _check_arguments(file: Path, arguments: Mapping[str, Any]) -> None:
-    activation = arguments.get("activation_fn") or "relu"
+    activation = _activation(arguments)
     if activation not in ("relu", "gelu"):
         raise CheckpointError(
             f"{file}: was trained with the activation {activation!r}, which is not supported: "
@@ -294,30 +301,51 @@ def _check_arguments(file: Path, arguments: Mapping[str, Any]) -> None:
         )
 
 
+def _activation(arguments: Mapping[str, Any]) -> Any:
+    return _word(arguments, "activation_fn") or "relu"
+
+
+def _word(arguments: Mapping[str, Any], name: str) -> str:
+    """Return an argument that is a text; anything else, which may be endless, is never shown."""
+    found = arguments.get(name) or ""
+    return found[:_LONGEST_WORD] if isinstance(found, str) else "unknown"
+
+
 def _heads(file: Path, width: int, arguments: Mapping[str, Any]) -> int:
-    given = {
+    named = [
         arguments[name]
         for name in ("encoder_attention_heads", "decoder_attention_heads")
         if arguments.get(name)
-    } or {max(1, width // _DEFAULT_HEAD_WIDTH)}
-    heads = given.pop()
-    if given or type(heads) is not int or width % heads:
+    ] or [max(1, width // _DEFAULT_HEAD_WIDTH)]
+    heads = named[0]
+    are_sizes = all(type(one) is int and one > 0 for one in named)
+    if not are_sizes or len(set(named)) > 1 or width % heads:
         raise CheckpointError(
             f"{file}: encoder and decoder must have the same number of heads, and it must be one "
             f"that divides {width}"
         )
-    return heads
+    return int(heads)
 
 
-def _num_layers(tensors: Mapping[str, Tensor], side: str) -> int:
-    numbers = [re.match(rf"{side}\.layers\.(\d+)\.", name) for name in tensors]
-    return max((int(number[1]) + 1 for number in numbers if number), default=0)
+def _num_layers(file: Path, tensors: Mapping[str, Tensor], side: str) -> int:
+    numbers = [re.match(rf"{side}\.layers\.([0-9]{{1,9}})\.", name) for name in tensors]
+    layers = max((int(number[1]) + 1 for number in numbers if number), default=0)
+    if layers > len(tensors):
+        raise CheckpointError(f"{file}: tensors of {side}.layers are missing: it is incomplete")
+    return layers
 
 
-def _add_waves(tensors: dict[str, Tensor], width: int, arguments: Mapping[str, Any]) -> None:
+def _add_waves(
+    file: Path, tensors: dict[str, Tensor], width: int, arguments: Mapping[str, Any]
+) -> None:
     """Add fairseq's tables of sines and cosines, which are not in its checkpoints."""
     for side, direction in (("encoder", "source"), ("decoder", "target")):
-        positions = int(arguments.get(f"max_{direction}_positions") or _DEFAULT_POSITIONS)
+        positions = arguments.get(f"max_{direction}_positions") or _DEFAULT_POSITIONS
+        if type(positions) is not int or not 0 < positions <= _MOST_POSITIONS:
+            raise CheckpointError(
+                f"{file}: max_{direction}_positions is not a number from 1 to {_MOST_POSITIONS}: "
+                "the file is damaged"
+            )
         rows = positions + _FIRST_POSITION_ROW
         name = f"{side}.embed_positions.weight"
         if name not in tensors:

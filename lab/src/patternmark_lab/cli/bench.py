@@ -286,7 +286,7 @@ def backbone_progress(
     structures: list[Path], most: int | None
 ) -> Iterator[tuple[list[Backbone], Callable[[str], None]]]:
     """Read chains of 300 to 500 residues; yield them with the step of a progress bar."""
-    from patternmark.io.structures import find_structures
+    from patternmark.io.structure_files import find_structures
     from patternmark_lab.bench.protein import suitable_chains
 
     with progress("backbones") as bar:
@@ -336,7 +336,7 @@ def _find_structures(paths: list[Path] | None) -> list[Path]:
     """Return the structures in files and folders, and fetch the weights if there are any."""
     if not paths:
         return []
-    from patternmark.io.structures import find_structures
+    from patternmark.io.structure_files import find_structures
     from patternmark.models.weights import weights_file
 
     weights_file(report=say)  # fetch them now, so that a long run does not fail at its end

@@ -118,7 +118,7 @@ def _designs(
     """Design and measure, if there are structures."""
     if not structures:
         return {}
-    from patternmark.io.structures import find_structures
+    from patternmark.io.structure_files import find_structures
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.protein import suitable_chains
     from patternmark_lab.bench.scale import needed_p_values, passing_level

@@ -56,7 +56,7 @@ def validity(
     verbose: Verbose = False,
 ) -> None:
     """False positives of all detectors over many keys and sequences, to check the p-values."""
-    from patternmark.io.structures import find_structures
+    from patternmark.io.structure_files import find_structures
     from patternmark.models.weights import weights_file
     from patternmark_lab.bench.detector_designs import SCHEMES
     from patternmark_lab.bench.protein import suitable_chains

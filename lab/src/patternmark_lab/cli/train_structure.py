@@ -95,7 +95,8 @@ def _chains(data: Path, exclude: list[Path], prepared: Path | None) -> list[Chai
 
 
 def _sequences(paths: list[Path]) -> list[str]:
-    from patternmark.io.structures import find_structures, read_backbone
+    from patternmark.io.structure_files import find_structures
+    from patternmark.io.structures import read_backbone
 
     backbones = [read_backbone(path) for path in find_structures(paths)]
     return [backbone.letters(chain) for backbone in backbones for chain in backbone.chain_ids]

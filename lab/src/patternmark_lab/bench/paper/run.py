@@ -16,7 +16,7 @@ from patternmark._version import __version__
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.files import make_folder, write_text
 from patternmark.io.kept import Kept
-from patternmark.io.structures import find_structures
+from patternmark.io.structure_files import find_structures
 from patternmark.models.weights import file_sha256
 from patternmark.quality.diversity import entropies
 from patternmark_lab.bench.detectors import reported_backbones

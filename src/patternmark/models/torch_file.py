@@ -3,7 +3,8 @@
 A pickle can name any function and call it. This reader never imports such a name. It has its own
 functions for the few calls that make tensors. Classes of a few packages (argparse, fairseq,
 omegaconf, ...) become bags of attributes, and any other name is an error. A tensor is read from the
-file only when it is requested.
+file only when it is requested. Sizes that a file claims are compared with its own size before
+memory is taken for them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from patternmark.io.bounded import in_mib
 from patternmark.models.tensor_file import CheckpointError
 
 # Packages whose classes become bags. None of their modules is imported.
@@ -44,6 +46,8 @@ _STORAGES = {
 }
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the first numbers of a chain of pickles
 _COUNT = struct.Struct("<q")  # the number of elements before each storage of a chain
+_PICKLE_BYTES = 2**22  # of a pickle, which has no weights: as objects, 200 times as much memory
+_MOST_NAMES = 4  # of one table of weights, which source, target and output may share
 
 
 class Bag:
@@ -55,7 +59,8 @@ class Bag:
     def __setstate__(self, state: Any) -> None:
         for part in state if isinstance(state, tuple) else (state,):
             if isinstance(part, dict):
-                self.__dict__.update({str(name): value for name, value in part.items()})
+                named = {name: value for name, value in part.items() if isinstance(name, str)}
+                self.__dict__.update(named)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Ignore an item of an object that was a mapping."""
@@ -125,6 +130,14 @@ class TorchFile:
         except (OSError, RuntimeError, ValueError) as error:
             raise CheckpointError(f"{self.file}: a tensor cannot be read: {error}") from None
 
+    def tensors(self, stored: Mapping[str, StoredTensor]) -> Iterator[tuple[str, Tensor]]:
+        """Read tensors one after another, with their names. They cannot be larger than the file."""
+        size = sum(one.storage.size * one.storage.dtype.itemsize for one in stored.values())
+        if size > _MOST_NAMES * self._size:
+            raise CheckpointError(f"{self.file}: names more weights than it has")
+        for name, one in stored.items():
+            yield name, self.tensor(one)
+
     def _read_archive(self, stream: IO[bytes]) -> None:
         with zipfile.ZipFile(stream) as archive:
             members = {info.filename: info for info in archive.infolist()}
@@ -138,7 +151,8 @@ class TorchFile:
                     "model again with torch.save"
                 )
             if f"{folder}byteorder" in members:
-                self._check_order(archive.read(f"{folder}byteorder") == b"little")
+                with archive.open(f"{folder}byteorder") as member:
+                    self._check_order(member.read(8) == b"little")
             with archive.open(f"{folder}data.pkl") as member:
                 self.content = _Unpickler(member, self.file).load()
             for name, info in members.items():
@@ -173,6 +187,31 @@ class TorchFile:
             )
 
 
+class _Within:
+    """A stream for one pickle; a value that claims to be larger than the rest is an error."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._left = stream, _PICKLE_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Read some bytes."""
+        self.check(size)
+        return self._counted(self._stream.read(size))
+
+    def readline(self) -> bytes:
+        """Read a line."""
+        return self._counted(self._stream.readline(self._left))
+
+    def check(self, size: int) -> None:
+        """Raise an error if a value cannot have this size."""
+        if size > self._left:
+            raise ValueError(f"a pickle or a value in it has more than {in_mib(_PICKLE_BYTES)}")
+
+    def _counted(self, found: bytes) -> bytes:
+        self._left -= len(found)
+        return found
+
+
 def _is_content(name: str) -> bool:
     return name.count("/") == 1 and name.endswith("/data.pkl")
 
@@ -194,13 +233,14 @@ def _holds_values(module: str, name: str) -> bool:
     return package in _AS_BAGS
 
 
-# The unpickler in Python. The one in C allocates as much memory as a damaged file asks for, which
-# can be gigabytes.
+# The unpickler in Python. The one in C allocates as much memory as a damaged file claims, which can
+# be gigabytes.
 class _Unpickler(pickle._Unpickler):
     """An unpickler that calls no functions of the file."""
 
     def __init__(self, stream: IO[bytes], file: Path) -> None:
-        super().__init__(stream, encoding="utf-8")
+        self._stream = _Within(stream)
+        super().__init__(self._stream, encoding="utf-8")  # type: ignore[arg-type]
         self._file = file
         self.types: dict[str, torch.dtype] = {}  # the number type of each storage
         # New functions for each file, because a pickle can set attributes of them.
@@ -228,13 +268,23 @@ class _Unpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> _Storage:
         """Return the place of a storage; in a chain of pickles it may be a part of another one."""
         kind, dtype, key, _, size, *view = pid
-        if kind != "storage" or not isinstance(dtype, torch.dtype):
+        # Nothing of the file is turned into text: a small pickle can hold an endless one.
+        if kind != "storage" or not isinstance(dtype, torch.dtype) or not isinstance(key, str):
             raise ValueError("not a storage")
-        self.types[str(key)] = dtype
+        self.types[key] = dtype
         start = 0
         if view and view[0] is not None:
             _, start, size = view[0]
-        return _Storage(dtype, str(key), _whole(start), _whole(size))
+        return _Storage(dtype, key, _whole(start), _whole(size))
+
+
+def _load_bytearray8(unpickler: _Unpickler) -> None:
+    """Read a bytearray without taking the memory that it claims before it is there."""
+    (size,) = struct.unpack("<Q", unpickler.read(8))  # type: ignore[attr-defined]
+    unpickler.append(bytearray(unpickler.read(size)))  # type: ignore[attr-defined]
+
+
+_Unpickler.dispatch = pickle._Unpickler.dispatch | {pickle.BYTEARRAY8[0]: _load_bytearray8}  # type: ignore[attr-defined]
 
 
 def _stored(storage: Any, offset: Any, shape: Any, stride: Any) -> StoredTensor:
@@ -247,5 +297,5 @@ def _stored(storage: Any, offset: Any, shape: Any, stride: Any) -> StoredTensor:
 
 def _whole(number: Any) -> int:
     if type(number) is not int or number < 0:
-        raise ValueError(f"{number!r} is not a size")
+        raise ValueError("a size is not a whole number")
     return number

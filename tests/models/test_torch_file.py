@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from patternmark.models.tensor_file import CheckpointError
-from patternmark.translation.torch_file import Bag, StoredTensor, TorchFile
+from patternmark.models.torch_file import Bag, StoredTensor, TorchFile
 from tests.translation.published_checkpoints import mask_predict_state, write_checkpoint
 
 FORMATS = pytest.mark.parametrize("old_format", [True, False])

@@ -88,7 +88,9 @@ def attack(
     answers: Annotated[
         str,
         option(
-            ATTACK, metavar="NAME", help="oracle: what the detector answers: p or verdict (yes/no)."
+            ATTACK,
+            metavar="NAME",
+            help="oracle: what the detector answers: statistic, p or verdict (yes/no).",
         ),
     ] = "p",
     temperature: Temperature = 0.1,
@@ -226,12 +228,13 @@ def _oracle(
     seed: int,
     allow_open: bool,
 ) -> tuple[Worker, Iterator[Unit], bool]:
+    from patternmark.attacks.oracle import ANSWERS
     from patternmark.cli.attack_work import Oracle
 
     if key is None:
         raise ParameterError("the oracle attack needs the key of the detector: give --key FILE")
-    if answers not in ("p", "verdict"):
-        raise ParameterError(f"--answers must be p or verdict, not {answers!r}")
+    if answers not in ANSWERS:
+        raise ParameterError(f"--answers must be statistic, p or verdict, not {answers!r}")
     oracle = Oracle(
         key, queries=queries, answers=answers, epsilon=epsilon, seed=seed, allow_open=allow_open
     )

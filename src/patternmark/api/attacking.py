@@ -114,8 +114,10 @@ class AttackRequest:
             raise ParameterError(f"kind={self.kind!r} is not protein or text")
         if self.name == "oracle" and self.key is None:
             raise ParameterError("the oracle attack needs the key of the detector: give key=FILE")
-        if self.answers not in ("p", "verdict"):
-            raise ParameterError(f"answers={self.answers!r} is not p or verdict")
+        from patternmark.attacks.oracle import ANSWERS  # noqa: PLC0415  # as needed
+
+        if self.answers not in ANSWERS:
+            raise ParameterError(f"answers={self.answers!r} is not one of {', '.join(ANSWERS)}")
         if self.queries < 1:
             raise ParameterError(f"queries=N must be at least 1, not {self.queries}")
         if self.name in WITH_BACKBONE and self.backbone is None:
@@ -353,7 +355,7 @@ def attack(
     - `kind`: protein or text; needed where the attack is on both, and no file tells;
     - `output`: write the attacked records to this file; `overwrite=True` replaces it;
     - `key`, `queries`, `answers`: for `oracle`: the attacked detector, how many questions it
-      answers for each record, and whether with p-values ("p") or verdicts ("verdict");
+      answers for each record, and whether with a statistic, a p-value ("p") or a verdict;
     - `host`: for `splice`, a file of natural sequences; `wordnet`: for `synonym`, its folder;
     - `backbone`, `chains`, `fixed`, `temperature`, `model`, `weights`, `device`: for `redesign`
       and `rewrite`, as for `design`;

@@ -24,7 +24,15 @@ block, number of nonces, strength, and how often marked letters agree with their
 from patternmark.attacks.audit import Audit, audit_sequences
 from patternmark.attacks.block_coins import CoinKnowledge, learn_coins
 from patternmark.attacks.forge import Knowledge, forge, random_edits, strip
-from patternmark.attacks.oracle import OracleResult, oracle_attack, protein_edits, text_edits
+from patternmark.attacks.oracle import (
+    OracleResult,
+    oracle_attack,
+    oracle_forge,
+    partner_edits,
+    protein_edits,
+    text_edits,
+    token_edits,
+)
 from patternmark.attacks.picking import TextKnowledge, pick_sentences
 from patternmark.attacks.registry import ATTACKS, Attack, attacks_on, find_attack, splice_into
 from patternmark.attacks.split import SplitKnowledge, learn_split
@@ -60,10 +68,13 @@ __all__ = [
     "learn_split",
     "learn_turns",
     "oracle_attack",
+    "oracle_forge",
+    "partner_edits",
     "pick_sentences",
     "protein_edits",
     "random_edits",
     "splice_into",
     "strip",
     "text_edits",
+    "token_edits",
 ]

@@ -92,7 +92,8 @@ class Oracle:
 
     def _ask(self, sequences: list[Any]) -> list[Answer]:
         symbols = [self._symbols(sequence) for sequence in sequences]
-        return [Answer(v.log10_p, v.prediction) for v in self._detector.detect_many(symbols)]
+        verdicts = self._detector.detect_many(symbols)
+        return [Answer(v.log10_p, v.prediction, v.statistic) for v in verdicts]
 
     def _symbols(self, sequence: Any) -> NDArray[np.int64]:
         """A text that has lost all its tokens is judged as an empty one."""

@@ -80,7 +80,9 @@ def attack(
     answers: Annotated[
         str,
         option(
-            ATTACK, metavar="NAME", help="oracle: what the detector answers: p or verdict (yes/no)."
+            ATTACK,
+            metavar="NAME",
+            help="oracle: what the detector answers: statistic, p or verdict (yes/no).",
         ),
     ] = "p",
     temperature: Temperature = 0.1,

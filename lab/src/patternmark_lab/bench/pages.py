@@ -14,6 +14,7 @@ from patternmark_lab.bench import (
     design,
     detectors_page,
     null,
+    oracle_page,
     protein,
     scale_page,
     scan_gpu_page,
@@ -33,6 +34,7 @@ from patternmark_lab.bench.paper import page as paper_page
 PAPER = "paper"
 _PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "null": null.to_markdown,
+    "oracle": oracle_page.to_markdown,
     "design-cpu": design.to_markdown,
     "design-cuda": design.to_markdown,
     "protein": protein.to_markdown,

@@ -3,6 +3,7 @@
 from patternmark_lab.cli import (
     bench_backbone,
     bench_exchanges,
+    bench_oracle,
     bench_paper,
     bench_scale,
     bench_scan,

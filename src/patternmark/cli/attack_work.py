@@ -18,6 +18,7 @@ from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.errors import InputError, SequenceError
 from patternmark.io.items import RecordSource
 from patternmark.io.lines import read_lines, writing
+from patternmark.io.manifest_use import IGNORE, TRUST, ManifestUse
 from patternmark.io.records import Problem, Record, input_name, read_records
 
 if TYPE_CHECKING:
@@ -137,9 +138,8 @@ class OnBackbone:
 
     def units(self, file: Path) -> Iterator[Unit]:
         """Read the records that fit; the others are named."""
-        fitting = fitted_records(
-            [str(file)], self.structure, self.plan, warn, use_manifest=self.use_manifest
-        )
+        manifests = ManifestUse(TRUST if self.use_manifest else IGNORE)
+        fitting = fitted_records([str(file)], self.structure, self.plan, warn, manifests=manifests)
         for fitted in fitting:
             line = _line_of(fitted.record, fitted.file)
             yield Unit(fitted.record.id, fitted, line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -20,17 +20,19 @@ from patternmark.cli.options import (
     BackboneIfAny,
     FixedSeed,
     Json,
+    ManifestUsed,
     ProteinFiles,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, warn
+from patternmark.cli.output import Verbose, print_manifests, progress, results, warn
 from patternmark.core.alphabet import PROTEIN, UNREAD
 from patternmark.core.key import Key
 from patternmark.core.keyfile import load_key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import SCHEMES, Blocks, Paper
 from patternmark.errors import InputError, ParameterError
-from patternmark.io.items import Item, RecordSource, read_items
+from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 
 if TYPE_CHECKING:
     from patternmark.attacks.block_coins import CoinKnowledge
@@ -46,6 +48,7 @@ def audit(
         Path | None,
         option(INPUT, metavar="FILE", help="The key file: only to judge what the attack achieved."),
     ] = None,
+    manifest: ManifestUsed = VERIFY,
     backbone: BackboneIfAny = None,
     scheme: Annotated[
         str | None,
@@ -79,7 +82,8 @@ def audit(
     All sequences must carry the mark of one key. The attacker knows everything but the secret.
     --key only judges: how far up the true split ranks (paper's scheme), and how many forged
     sequences the detector takes for genuine. New sequences have the composition of the given ones.
-    Of block marks the first chain of each record is attacked. With --backbone the attacker also
+    Of block marks the first chain of each record is attacked. A manifest next to a file
+    is used if --key signed it, or with --manifest trust. With --backbone the attacker also
     knows what ProteinMPNN expected of each residue.
 
     Example: patternmark audit designs.fa --key lab.key
@@ -98,12 +102,13 @@ def audit(
         texts = [np.where(sequence == UNREAD, _UNKNOWN, sequence) for sequence in batch]
         return sum(v.prediction for v in detector.detect_many(texts)) if detector else 0
 
+    manifests = ManifestUse(manifest, [loaded] if loaded else [])
     if backbone is None:
-        items = read_items(files, RecordSource(PROTEIN), warn)
+        items = list(read_items(files, RecordSource(PROTEIN, manifests=manifests), warn))
     elif loaded is None:
         raise ParameterError("--backbone needs --key, whose parameters say what the model expects")
     else:
-        items = _on_backbone(files, backbone, loaded)
+        items = _on_backbone(files, backbone, loaded, manifests)
     masks = profile.scheme.masks_repeats
     seen = _read(items, masks_repeats=masks, first_only=first_chain_only(profile))
     sequences = [one.symbols for one in seen]
@@ -130,12 +135,14 @@ def audit(
         "backbone": None if backbone is None else str(backbone),
     }
     if detector is not None:
-        result |= {"fpr": detector.fpr, "detector": detector.signature, "budget": budget}
+        signature = signed_for_all(detector.signature, items)
+        result |= {"fpr": detector.fpr, "detector": signature, "budget": budget}
         result |= {name: _rate(getattr(found, name)) for name in _OUTCOMES}
     if as_json:
         typer.echo(json.dumps(result))
     else:
         _print(result)
+        print_manifests(items)
 
 
 _OUTCOMES = {
@@ -167,10 +174,10 @@ class _Chain(NamedTuple):
     rates: NDArray[np.float64] | None  # [levels, n]
 
 
-def _on_backbone(files: list[str], backbone: Path, key: Key) -> Iterator[Item]:
+def _on_backbone(files: list[str], backbone: Path, key: Key, manifests: ManifestUse) -> list[Item]:
     from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
 
-    return BackboneReader(BackboneSetting(backbone), key, warn).items(files)
+    return list(BackboneReader(BackboneSetting(backbone), key, warn, manifests).items(files))
 
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:
@@ -179,7 +186,7 @@ def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> li
 
     chains = []
     for item in items:
-        if item.record.design is not None and item.record.design.is_native:
+        if item.is_native:
             continue
         reading = read(item.symbols, PROTEIN, item.scored, mask_repeats=masks_repeats)
         for rows in reading.chains[:1] if first_only else reading.scored_chains:

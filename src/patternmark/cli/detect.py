@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.api.detecting import Asked, Judged, Judging
+from patternmark.api.detecting import HEADER_SAYS_NATIVE, Asked, Judged, Judging
 from patternmark.caution import caution_of
 from patternmark.cli.combined import print_combined, warn_of_calibration
 from patternmark.cli.exact import Draws, Exact, Seed, exact_cell
@@ -27,6 +27,7 @@ from patternmark.cli.options import (
     InputFormat,
     JsonLines,
     KeyFile,
+    ManifestUsed,
     Model,
     NullKeys,
     Orders,
@@ -39,7 +40,15 @@ from patternmark.cli.options import (
     option,
     plot_file,
 )
-from patternmark.cli.output import Verbose, progress, results, say, shown_in, warn
+from patternmark.cli.output import (
+    Verbose,
+    print_manifests,
+    progress,
+    results,
+    say,
+    shown_in,
+    warn,
+)
 from patternmark.core.chain import KeyChain
 from patternmark.core.keyfile import load_key
 from patternmark.designing.on_backbone import BackboneSetting
@@ -47,11 +56,12 @@ from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import RecordSource, signed_for_all
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.io.records import Problem
 from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
-_SAID = (TOO_LONG,)  # notes that stand beside a mark, too
+_SAID = (TOO_LONG, HEADER_SAYS_NATIVE)  # notes that stand beside a mark, too
 _PICTURES = 4
 
 
@@ -60,6 +70,7 @@ def detect(
     key: KeyFile,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    manifest: ManifestUsed = VERIFY,
     backbone: BackboneIfAny = None,
     chains: Chains = None,
     fixed: Fixed = "",
@@ -126,7 +137,8 @@ def detect(
             "--orders need --backbone STRUCTURE"
         )
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
+    manifests = ManifestUse(manifest, [loaded])
+    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent, manifests)
     asked = Asked(
         detector=detector,
         fpr=fpr,
@@ -222,8 +234,9 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
         expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
         numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
         call = f"[green]marked[/green]{_carried(v)}" if v.prediction else "no mark found"
-        if v.note in _SAID:
-            call += f" ({v.note})"
+        said = next((note for note in _SAID if v.note.startswith(note)), "")
+        if said:
+            call += f" ({said})"
         elif v.note and not v.prediction:
             call = escape(v.note)
         if item.in_words:
@@ -238,7 +251,8 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
             p_values.append(exact_cell(v))
         table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
     results.print(table)
-    # Native sequences stand in design files for comparison.
+    print_manifests(item for _, item in judged)
+    # Native sequences stand in design files for comparison, as a manifest that is used says.
     tested = [one.verdict for one in judged if not one.is_native]
     marked = sum(v.prediction for v in tested)
     results.print(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from rich.console import Console
@@ -23,6 +23,7 @@ from rich.progress import (
 )
 
 from patternmark.cli.options import OUTPUT, option
+from patternmark.io.items import Item, manifests_in_words
 
 STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
 # A pipe has no width: nothing may be cut to fit one.
@@ -34,7 +35,7 @@ errors = Console(stderr=True, emoji=False)
 # here they are options.
 _SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligomer|dna)=True\b")
 _PARAMETER = re.compile(
-    r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
+    r"\b(format|manifest|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
     r"output|delta|length|payload|passes|temperature|iterations|length_beam|count|batch|engine|"
     r"workers)=(?:'([^']*)'|([A-Z]+)\b)"
 )
@@ -83,6 +84,12 @@ def fail(message: object) -> None:
 def say(message: object) -> None:
     """Tell a person what was done, on standard error, so that results stay clean."""
     errors.print(escape(for_command_line(message)), soft_wrap=True, highlight=False)
+
+
+def print_manifests(items: Iterable[Item]) -> None:
+    """Print below a table which manifests were used, and what they did."""
+    for line in manifests_in_words(items):
+        results.print(f"\n{escape(line)}", highlight=False, soft_wrap=True)
 
 
 def progress(unit: str) -> Progress:

@@ -31,6 +31,7 @@ from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.designing.network import load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.items import RecordSource, read_items
+from patternmark.io.manifest_use import IGNORE, TRUST, ManifestUse
 from patternmark.quality.diversity import entropies
 from patternmark.quality.measured import Measured
 
@@ -97,9 +98,10 @@ def quality(
             raise ParameterError(
                 "--against, --model, --weights, --plddt and --chains need --backbone"
             )
+        trusting = ManifestUse(TRUST)  # a measure of quality is no evidence of a mark
         sequences = [
             item.symbols
-            for item in read_items([file], RecordSource(PROTEIN), warn)
+            for item in read_items([file], RecordSource(PROTEIN, manifests=trusting), warn)
             if not (item.record.design and item.record.design.is_native)
         ]
         if not sequences:
@@ -213,7 +215,11 @@ class _Measuring:
         items = [
             item
             for item in fitted_records(
-                [file], self._path, self._plan, warn, use_manifest=not self._chosen
+                [file],
+                self._path,
+                self._plan,
+                warn,
+                manifests=ManifestUse(IGNORE if self._chosen else TRUST),
             )
             if not (item.record.design and item.record.design.is_native)
         ]

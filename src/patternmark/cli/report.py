@@ -13,6 +13,7 @@ from patternmark.cli.options import (
     Fpr,
     InputFormat,
     KeyFile,
+    ManifestUsed,
     SequenceFiles,
     StatisticName,
     TokenizerFile,
@@ -24,7 +25,8 @@ from patternmark.detector import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.files import write_private
-from patternmark.io.items import Item, RecordSource, read_items
+from patternmark.io.items import Item, RecordSource, manifests_in_words, read_items
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.results import Verdict
 
@@ -35,6 +37,7 @@ def report(
     output: Annotated[Path, output_file("The HTML page to write.")],
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    manifest: ManifestUsed = VERIFY,
     detector: StatisticName = "auto",
     fpr: Fpr = DEFAULT_FPR,
     allow_open_key: AllowOpenKey = False,
@@ -47,7 +50,8 @@ def report(
     Example: patternmark report designs.fa --key lab.key -o report.html
     """
     judge = Detector(load_key(key, allow_open=allow_open_key, with_secret=True), detector, fpr=fpr)
-    source = RecordSource(judge.key.profile.alphabet, format, tokenizer, key.parent)
+    manifests = ManifestUse(manifest, [judge.key])
+    source = RecordSource(judge.key.profile.alphabet, format, tokenizer, key.parent, manifests)
     with progress("sequences") as bar:
         task = bar.add_task("judging", total=None)
         items = list(read_items(files, source, warn))
@@ -57,7 +61,7 @@ def report(
         raise InputError("no sequence could be judged")
     names = ", ".join(Path(file).name for file in files)
     title = f"{'Texts' if source.of_text else 'Designs'} in {names}"
-    page = render_report(judge, entries, title=title)
+    page = render_report(judge, entries, title=title, remarks=manifests_in_words(items))
     write_private(output, page, overwrite=True)  # it reveals what the key promotes
     shown = "the partition" if judge.key.profile.scheme.takes_parts else "symbols that keys promote"
     say(f"wrote {output} (it shows {shown}: keep it as secret as the key)")
@@ -71,7 +75,7 @@ def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:
         sequence=item.symbols,
         words=_words(item, source),
         scored=item.scored,
-        native=design is not None and design.is_native,
+        native=item.is_native,
         score=design.number("score") if design else None,
         recovery=design.number("seq_recovery", "seq_rec") if design else None,
         watermarked=("wm" in design.facts) if design and is_design else None,

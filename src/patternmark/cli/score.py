@@ -29,6 +29,7 @@ from patternmark.cli.output import Verbose, progress, results, say, warn
 from patternmark.designing.fitting import Fitted, fitted_records
 from patternmark.designing.network import load_network
 from patternmark.errors import InputError
+from patternmark.io.manifest_use import IGNORE, TRUST, ManifestUse
 
 if TYPE_CHECKING:
     from patternmark.io.structures import Backbone as Structure
@@ -84,7 +85,8 @@ def score(
     scores = []
     with progress("sequences") as bar:
         task = bar.add_task("scoring", total=None)
-        for item in fitted_records(files, backbone, plan, warn, use_manifest=not chosen):
+        manifests = ManifestUse(IGNORE if chosen else TRUST)  # a score is no evidence of a mark
+        for item in fitted_records(files, backbone, plan, warn, manifests=manifests):
             line = scorer.score(item)
             if as_json:
                 typer.echo(json.dumps(asdict(line)))

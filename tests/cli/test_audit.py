@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,8 +124,18 @@ def test_natives_and_unread_residues_are_left_out(run: Run, tmp_path: Path) -> N
         "model_name=v_48_020\nMKTAYIAKQR\n>T=0.1, sample=1, score=0.8, global_score=0.8, "
         "seq_recovery=0.4\nMKTXYIAKWR/AEDKLMNPQR\n"
     )
-    (result,) = run("audit", file, "--scheme", "paper", "--json").objects
+    manifest = {
+        "format": "patternmark manifest", "version": 1, "software": {}, "weights": {},
+        "key_id": None, "parameters": {}, "structures": [
+            {"name": "1abc", "file": "", "sha256": "", "chains": [
+                {"id": "A", "designed": "1" * 20, "scored": "1" * 20}]}],
+    }  # fmt: skip
+    (tmp_path / "mpnn.fa.manifest.json").write_text(json.dumps(manifest))
+    command = ["audit", file, "--scheme", "paper", "--json", "--manifest"]
+    (result,) = run(*command, "trust").objects
     assert (result["sequences"], result["residues"]) == (2, 19)
+    (result,) = run(*command, "verify").objects  # a header alone leaves nothing out
+    assert (result["sequences"], result["residues"]) == (3, 29)
 
 
 @pytest.mark.parametrize(

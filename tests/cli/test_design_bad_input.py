@@ -4,12 +4,14 @@ import gzip
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from patternmark import load_key
 from patternmark.io import structure_files
 from patternmark.io.designs import Manifest, manifest_path, read_manifest, write_manifest
 from tests.adapters import write_chains
@@ -391,6 +393,30 @@ def test_a_changed_letter_is_noticed_before_a_run_continues(
     assert refused.status == 2
     assert f"{whole}: was changed after its designs were written: restore it" in refused.err
     assert whole.read_bytes() == changed
+
+
+def test_a_run_does_not_continue_what_its_key_did_not_sign(
+    run: Run, tmp_path: Path, key_file: Path
+) -> None:
+    """A manifest that someone changed could make it cut designs away, and sign what it says."""
+    (tmp_path / "good.pdb").write_text(without())
+    out = tmp_path / "x.fa"
+    command = ["design", tmp_path / "good.pdb", "--key", key_file, "--device", "cpu", "-o", out]
+    assert run(*command).status == 0
+    before, manifest = out.read_bytes(), read_manifest(manifest_path(out))
+    assert manifest.is_signed_by(load_key(key_file))
+    assert manifest.describes(out)
+    chain = replace(manifest.structures[0].chains[0], scored="0" * 30)
+    for doctored in (
+        replace(manifest, structures=(replace(manifest.structures[0], chains=(chain,)),)),
+        replace(manifest, structures=(), fasta_bytes=0),
+        replace(manifest, mac=None),
+    ):
+        write_manifest(doctored, manifest_path(out))
+        refused = run(*command)
+        assert refused.status == 2
+        assert f"{manifest_path(out)}: is not what key " in refused.err
+        assert out.read_bytes() == before
 
 
 def finished(out: Path) -> int:

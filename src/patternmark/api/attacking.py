@@ -25,7 +25,13 @@ from patternmark.api.given import (
     warn_in_python,
 )
 from patternmark.api.given import Sequence as OneSequence
-from patternmark.api.on_structures import GivenChains, fitted_of, path_if_any, plan_on
+from patternmark.api.on_structures import (
+    GivenChains,
+    fitted_of,
+    path_if_any,
+    plan_on,
+    trusted_manifests,
+)
 from patternmark.core.alphabet import PROTEIN
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, SequenceError
@@ -221,8 +227,8 @@ class Attacking:
         worker = OnBackbone(
             Designer(network, options), plan, request.name, self.epsilon, request.seed
         )
-        use_manifest = not (request.chains or request.fixed)
-        fitting = fitted_of(records, structure, plan, self._warn, use_manifest=use_manifest)
+        manifests = trusted_manifests(but_for=bool(request.chains or request.fixed))
+        fitting = fitted_of(records, structure, plan, self._warn, manifests=manifests)
         units = (Unit(one.record.id, one, line_of(one.record, one.file)) for one in fitting)
         return worker, units
 

@@ -28,7 +28,8 @@ from patternmark.core.schemes import SCHEMES, Blocks, Paper
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.intervals import rate_interval
-from patternmark.io.items import Item, RecordSource, Warn
+from patternmark.io.items import Item, RecordSource, Warn, manifests_in_words, signed_for_all
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.results import Result
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class AuditResult(Result):
     detector: str | None
     budget: float
     outcomes: dict[str, CalledMarked]
+    manifests: tuple[str, ...] = ()  # what manifests that were used say, in words
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was found as plain values, which JSON can hold."""
@@ -115,6 +117,7 @@ def audit(
     tries: int = 100,
     budget: float = 0.1,
     seed: int = 0,
+    manifest: str = VERIFY,
     warn: Warn = warn_in_python,
     progress: Progress = no_progress,
 ) -> AuditResult:
@@ -127,7 +130,9 @@ def audit(
     - `scheme`, `delta`: of the mark, where no key says it (blocks, 1);
     - `tries`: sequences to forge, and at most to strip (100);
     - `budget`: the share of residues that stripping may change (0.1);
-    - `seed`: the same seed gives the same result (0).
+    - `seed`: the same seed gives the same result (0);
+    - `manifest`: which manifests beside files are used: those that `key` signed ("verify"), all
+      ("trust") or none ("ignore").
     """
     from patternmark.attacks.audit import (  # noqa: PLC0415  # as needed
         audit_sequences,
@@ -144,12 +149,13 @@ def audit(
     check_attackable(profile)
     strength = profile.delta if delta is None else delta
     detector = Detector(loaded) if loaded else None
+    manifests = ManifestUse(manifest, [loaded] if loaded else [])
     if backbone is None:
-        items: Iterable[Item] = items_of(records, RecordSource(PROTEIN), warn)
+        items = list(items_of(records, RecordSource(PROTEIN, manifests=manifests), warn))
     elif loaded is None:
         raise ParameterError("backbone=FILE needs key=FILE, whose parameters the model expects")
     else:
-        items = _on_backbone(records, Path(backbone), loaded, warn)
+        items = list(_on_backbone(records, Path(backbone), loaded, manifests, warn))
     masks = profile.scheme.masks_repeats
     seen = _read(items, masks_repeats=masks, first_only=first_chain_only(profile))
     sequences = [one.symbols for one in seen]
@@ -174,7 +180,8 @@ def audit(
         learned=_LEARNED[profile.scheme.name](found.knowledge, loaded),
         backbone=None if backbone is None else str(backbone),
         fpr=detector.fpr if detector else None,
-        detector=detector.signature if detector else None,
+        detector=signed_for_all(detector.signature, items) if detector else None,
+        manifests=tuple(manifests_in_words(items)),
         budget=budget,
         outcomes={name: _rate(getattr(found, name)) for name in OUTCOMES} if detector else {},
     )
@@ -203,14 +210,16 @@ def _profile(key: Key | None, scheme: str | None) -> Profile:
     return key.profile
 
 
-def _on_backbone(records: Given, backbone: Path, key: Key, warn: Warn) -> Iterator[Item]:
+def _on_backbone(
+    records: Given, backbone: Path, key: Key, manifests: ManifestUse, warn: Warn
+) -> Iterator[Item]:
     from patternmark.designing.on_backbone import (  # noqa: PLC0415  # needs torch
         BackboneReader,
         BackboneSetting,
     )
 
-    reader = BackboneReader(BackboneSetting(backbone), key, warn)
-    return reader.items(fitted_of(records, backbone, reader.plan, warn, use_manifest=True))
+    reader = BackboneReader(BackboneSetting(backbone), key, warn, manifests)
+    return reader.items(fitted_of(records, backbone, reader.plan, warn, manifests=manifests))
 
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:
@@ -219,7 +228,7 @@ def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> li
 
     chains = []
     for item in items:
-        if item.record.design is not None and item.record.design.is_native:
+        if item.is_native:
             continue
         reading = read(item.symbols, PROTEIN, item.scored, mask_repeats=masks_repeats)
         for rows in reading.chains[:1] if first_only else reading.scored_chains:

@@ -114,7 +114,12 @@ class Designing:
         self.target: DesignTarget = (
             DesignsInMemory(manifest)
             if output is None
-            else DesignFile(output, manifest, overwrite=overwrite)
+            else DesignFile(
+                output,
+                manifest,
+                key=None if marker is None else marker.key,
+                overwrite=overwrite,
+            )
         )
         self._designer = Designer(network, replace(options, seed=self.target.seed), marker)
         self._request, self._warn = request, warn

@@ -33,6 +33,7 @@ from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR, call_by_exact_p, call_by_rank
 from patternmark.fast.compiled import repeated
 from patternmark.io.items import Item, RecordSource, Warn, in_batches, signed_for_all
+from patternmark.io.manifest_use import ManifestUse
 from patternmark.plan.calibrate import check_num_keys, rank_p_values
 from patternmark.results import BareCombined, BareVerdict, Results, Status, Verdict
 from patternmark.statistics import BACKBONE
@@ -41,6 +42,8 @@ from patternmark.statistics.block_exact import DRAWS, EXACT
 if TYPE_CHECKING:
     from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
 
+NATIVE = "native sequence"  # a note: a manifest whose word is taken says so
+HEADER_SAYS_NATIVE = "header says native"  # a note: the record counts like any other
 FRESH_KEYS = 999  # to compare with, where a rank among them makes the call
 BATCH_RECORDS = 2048
 BATCH_RECORDS_ON_BACKBONE = 16  # the model takes a second for each: show what is done
@@ -54,9 +57,8 @@ class Judged(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether a design tool wrote the record down as the native sequence of a structure."""
-        design = self.item.record.design
-        return design is not None and design.is_native
+        """Whether it is the native sequence of a structure, by a manifest whose word is taken."""
+        return self.item.is_native
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Judging:
     ) -> None:
         asked.check(key)
         self.key, self._asked, self._source, self._warn = key, asked, source, warn
-        self._reader = _reader_of(backbone, key, asked, warn)
+        self._reader = _reader_of(backbone, key, asked, source.manifests, warn)
         self.detector = self._detector_of(key)
 
     @cached_property
@@ -159,7 +161,7 @@ class Judging:
             how.structure,
             reader.plan,
             self._warn,
-            use_manifest=not how.has_layout,
+            manifests=reader.manifests,
             format=self._source.format,
         )
         return reader.items(fitting)
@@ -224,7 +226,11 @@ class Judging:
 
 
 def _reader_of(
-    backbone: BackboneSetting | None, key: Key, asked: Asked, warn: Warn
+    backbone: BackboneSetting | None,
+    key: Key,
+    asked: Asked,
+    manifests: ManifestUse,
+    warn: Warn,
 ) -> BackboneReader | None:
     """Return what reads records on their backbone, if there is one."""
     if backbone is None:
@@ -239,7 +245,7 @@ def _reader_of(
         raise ParameterError("m=N and null=P cannot be used with backbone=STRUCTURE")
     from patternmark.designing.on_backbone import BackboneReader  # noqa: PLC0415  # needs torch
 
-    return BackboneReader(backbone, key, warn)
+    return BackboneReader(backbone, key, warn, manifests)
 
 
 def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:
@@ -254,12 +260,19 @@ def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:
     found = []
     for verdict, item in zip(verdicts, items, strict=True):
         one = Judged(verdict, item)
-        more = "native sequence" if one.is_native else caution if verdict.prediction else ""
+        notes = [_origin(item), caution if verdict.prediction and not one.is_native else ""]
+        note = verdict.note or "; ".join(filter(None, notes))
         signature = item.signed(verdict.signature)
-        found.append(
-            one._replace(verdict=replace(verdict, note=verdict.note or more, signature=signature))
-        )
+        found.append(one._replace(verdict=replace(verdict, note=note, signature=signature)))
     return found
+
+
+def _origin(item: Item) -> str:
+    """Say whether a record is a native sequence; a header alone proves nothing."""
+    if item.is_native:
+        return NATIVE
+    design = item.record.design
+    return HEADER_SAYS_NATIVE if design is not None and design.is_native else ""
 
 
 def readings_of(judged: Sequence[Judged], detector: Detector) -> list[Reading]:
@@ -316,7 +329,7 @@ def judging_of(
 ) -> tuple[Judging, Progress]:
     """Return what judges as the options of `detect` say, and what hears of its progress."""
     loaded, folder = key_and_folder(key)
-    reader = Reader(loaded.profile.alphabet, folder, options)
+    reader = Reader(loaded.profile.alphabet, folder, options, [loaded])
     names = AskedOptions.__annotations__
     given = {name: options[name] for name in names if name in options}  # type: ignore[literal-required]
     asked = Asked(**given, verdict_only=verdict_only)
@@ -402,6 +415,8 @@ def detect(
     - `backbone`: the structure file of the designs, or a `BackboneSetting`: finds weaker marks;
     - `detector`: another statistic than `auto`; `m`, `null` and `count_repeats` are for `pattern`;
     - `format`, `tokenizer`: how files are read;
+    - `manifest`: "verify" uses the manifest beside a file if the key signed it and the file is
+      unchanged; "trust" uses any, "ignore" none;
     - `warn`, `progress`: functions that hear of bad records, and of how far the work is.
 
     >>> import patternmark as pm

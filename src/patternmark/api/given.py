@@ -24,6 +24,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.errors import ParameterError, PatternmarkWarning, SequenceError
 from patternmark.io.designs import ChainMask
 from patternmark.io.items import Item, RecordSource, Warn, mask_of_digits, read_items
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.io.records import Record
 from patternmark.io.shown import shown
 
@@ -61,6 +62,7 @@ class ReadOptions(TypedDict, total=False):
 
     format: str
     tokenizer: Path | str | None
+    manifest: str
     warn: Warn
     progress: Progress
 
@@ -106,14 +108,21 @@ def is_one(given: Given) -> TypeGuard[Sequence]:
 
 
 class Reader:
-    """Reads what is given, for one alphabet."""
+    """Reads what is given, for one alphabet; `keys` can vouch for manifests."""
 
     default_warn = staticmethod(warn_in_python)
 
-    def __init__(self, alphabet: Alphabet, folder: Path | None, options: ReadOptions) -> None:
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        folder: Path | None,
+        options: ReadOptions,
+        keys: Iterable[Key] = (),
+    ) -> None:
         tokenizer = options.get("tokenizer")
         file = None if tokenizer is None else Path(tokenizer)
-        self.source = RecordSource(alphabet, options.get("format", "auto"), file, folder)
+        manifests = ManifestUse(options.get("manifest", VERIFY), keys)
+        self.source = RecordSource(alphabet, options.get("format", "auto"), file, folder, manifests)
         self.warn = options.get("warn", self.default_warn)
         self.progress = options.get("progress", no_progress)
 

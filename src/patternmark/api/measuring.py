@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from patternmark.api.given import Given, Recorded, each_of, items_of, warn_in_python
-from patternmark.api.on_structures import GivenChains, fitted_of, path_if_any, plan_on
+from patternmark.api.on_structures import (
+    GivenChains,
+    fitted_of,
+    path_if_any,
+    plan_on,
+    trusted_manifests,
+)
 from patternmark.core.alphabet import PROTEIN
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError, PatternmarkError
@@ -145,8 +151,8 @@ class Measuring:
         """Measure designs; those with one plan together."""
         from patternmark.quality.design_measures import measure_designs  # noqa: PLC0415
 
-        use_manifest = self._request.chains is None
-        fitting = fitted_of(given, self._path, self._plan, self._warn, use_manifest=use_manifest)
+        manifests = trusted_manifests(but_for=self._request.chains is not None)
+        fitting = fitted_of(given, self._path, self._plan, self._warn, manifests=manifests)
         items = [
             item for item in fitting if not (item.record.design and item.record.design.is_native)
         ]
@@ -214,7 +220,8 @@ def _lines(given: Given) -> list[str]:
 
 def entropies_of(records: Given, warn: Warn) -> Quality:
     """Measure what needs no structure: how varied designs are."""
-    items = items_of(records, RecordSource(PROTEIN), warn)
+    source = RecordSource(PROTEIN, manifests=trusted_manifests(but_for=False))
+    items = items_of(records, source, warn)
     designs = [
         item.symbols for item in items if not (item.record.design and item.record.design.is_native)
     ]

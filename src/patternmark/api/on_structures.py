@@ -12,6 +12,7 @@ from patternmark.api.given import Given, Recorded, each_of, record_of
 from patternmark.errors import SequenceError
 from patternmark.io.designs import DesignedStructure
 from patternmark.io.items import Warn
+from patternmark.io.manifest_use import IGNORE, TRUST, ManifestUse
 from patternmark.io.records import Format
 
 if TYPE_CHECKING:
@@ -62,19 +63,24 @@ def plan_on(
     return plan_design(backbone, chains=names, fixed=fixed, tied=tied, homo_oligomer=homo_oligomer)
 
 
+def trusted_manifests(*, but_for: bool) -> ManifestUse:
+    """Use any manifest where the result is no evidence of a mark, but for calls with a layout."""
+    return ManifestUse(IGNORE if but_for else TRUST)
+
+
 def fitted_of(
     given: Given,
     structure: Path,
     plan: DesignPlan,
     warn: Warn,
     *,
-    use_manifest: bool,
+    manifests: ManifestUse,
     format: str = "auto",
 ) -> Iterator[Fitted]:
     """Yield the records that fit the structure; `warn` hears of others in files.
 
-    With `use_manifest`, the manifest of a file, or a design itself, says which of its residues were
-    designed. A sequence that was given itself and does not fit is an error.
+    A manifest that `manifests` uses, or a design itself, says which residues were designed; with
+    `ignore` neither does. A sequence that was given itself and does not fit is an error.
     """
     from patternmark.designing.fitting import (  # noqa: PLC0415  # needs gemmi
         fitted_record,
@@ -89,13 +95,18 @@ def fitted_of(
                 structure,
                 plan,
                 warn,
-                use_manifest=use_manifest,
+                manifests=manifests,
                 format=cast(Format, format),
             )
             continue
         record = record_of(one, id)
         made = None
-        if use_manifest and isinstance(one, Recorded) and record.design and one.chain_masks:
+        if (
+            not manifests.ignores
+            and isinstance(one, Recorded)
+            and record.design
+            and one.chain_masks
+        ):
             made = DesignedStructure(record.design.name, "", "", tuple(one.chain_masks))
             if made.name != plan.backbone.name:
                 elsewhere[made.name] += 1

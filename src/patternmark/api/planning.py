@@ -11,6 +11,7 @@ from patternmark.core.profile import Profile
 from patternmark.errors import ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import signed_for_all
+from patternmark.io.manifest_use import IGNORE
 from patternmark.plan.calibrate import Calibration, count_false_positives
 from patternmark.plan.power import DRAWS, LONGEST, Power, PowerStudy
 from patternmark.statistics.rates import DELTAS
@@ -92,7 +93,8 @@ def calibrate(
     5
     """
     loaded, folder = key_and_folder(key)
-    reader = Reader(loaded.profile.alphabet, folder, options)
+    # All residues are counted, so a manifest has nothing to say.
+    reader = Reader(loaded.profile.alphabet, folder, {**options, "manifest": IGNORE})
     items = list(reader.items(records))
     done = 0
 

@@ -23,7 +23,7 @@ from patternmark.detector import Detector
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.files import write_private
-from patternmark.io.items import Item, RecordSource
+from patternmark.io.items import Item, RecordSource, manifests_in_words
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.results import Results, Verdict
 
@@ -47,7 +47,7 @@ def write_report(
     """
     loaded, folder = key_and_folder(key)
     judge = Detector(loaded, detector, fpr=fpr)
-    reader = Reader(loaded.profile.alphabet, folder, options)
+    reader = Reader(loaded.profile.alphabet, folder, options, [loaded])
     given = records if _is_kept(records) else list(records)  # type: ignore[arg-type]
     items = list(reader.items(given))
     judged = judge_items(judge, items)
@@ -56,7 +56,8 @@ def write_report(
         raise InputError("no sequence could be judged")
     entries = [_entry(*pair, reader.source) for pair in judged]
     heading = _title(given, of_text=reader.source.of_text) if title is None else title
-    page = render_report(judge, entries, title=heading)
+    remarks = manifests_in_words(items)
+    page = render_report(judge, entries, title=heading, remarks=remarks)
     write_private(Path(output), page, overwrite=True)  # it reveals what the key promotes
     return Results(verdict for verdict, _ in judged)
 
@@ -80,7 +81,7 @@ def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:
         sequence=item.symbols,
         words=_words(item, source),
         scored=item.scored,
-        native=design is not None and design.is_native,
+        native=item.is_native,
         score=design.number("score") if design else None,
         recovery=design.number("seq_recovery", "seq_rec") if design else None,
         watermarked=("wm" in design.facts) if design and is_design else None,

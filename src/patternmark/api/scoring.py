@@ -14,7 +14,13 @@ import numpy as np
 
 from patternmark.api.given import Given, Progress, is_one, no_progress, warn_in_python
 from patternmark.api.given import Sequence as OneSequence
-from patternmark.api.on_structures import GivenChains, fitted_of, path_if_any, plan_on
+from patternmark.api.on_structures import (
+    GivenChains,
+    fitted_of,
+    path_if_any,
+    plan_on,
+    trusted_manifests,
+)
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import InputError, ParameterError
 from patternmark.io.items import Warn
@@ -93,7 +99,12 @@ class Scoring:
         asked = self._request
         has_layout = bool(asked.chains or asked.fixed or asked.tied)
         fitting = fitted_of(
-            records, self._path, self._plan, self._warn, use_manifest=not has_layout, format=format
+            records,
+            self._path,
+            self._plan,
+            self._warn,
+            manifests=trusted_manifests(but_for=has_layout),
+            format=format,
         )
         for number, item in enumerate(fitting, start=1):
             yield self._score(item), item

@@ -102,7 +102,8 @@ def identify(
     warn = options.get("warn")
     candidates, folder = candidates_of(keys, warn or Reader.default_warn)
     search = Identifier(candidates, fpr=fpr)
-    reader = Reader(search.alphabet, folder, options)
+    keys_given = (candidate.key for candidate in candidates)
+    reader = Reader(search.alphabet, folder, options, keys_given)
     if search.caution:
         reader.warn(f"{search.caution}. Confirm a key with detect(..., rank=True)")
     pairs = identified(search, reader.items(records), reader.progress)
@@ -280,7 +281,7 @@ def locate(
     ()
     """
     loaded, folder = key_and_folder(key)
-    reader = Reader(loaded.profile.alphabet, folder, options)
+    reader = Reader(loaded.profile.alphabet, folder, options, [loaded])
     locating = Locating(loaded, fpr, reader.source, reader.warn, dna)
     pairs = locating.locations(reader.items(records), reader.progress)
     found = Results(one for _, one in pairs)

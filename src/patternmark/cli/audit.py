@@ -19,11 +19,13 @@ from patternmark.cli.options import (
     BackboneIfAny,
     FixedSeed,
     Json,
+    ManifestUsed,
     ProteinFiles,
     option,
 )
-from patternmark.cli.output import Verbose, progress, results, shown_in, warn
+from patternmark.cli.output import Verbose, progress, results, shown_in, tell, warn
 from patternmark.core.keyfile import load_key
+from patternmark.io.manifest_use import VERIFY
 
 
 def audit(
@@ -32,6 +34,7 @@ def audit(
         Path | None,
         option(INPUT, metavar="FILE", help="The key file: only to judge what the attack achieved."),
     ] = None,
+    manifest: ManifestUsed = VERIFY,
     backbone: BackboneIfAny = None,
     scheme: Annotated[
         str | None,
@@ -65,7 +68,8 @@ def audit(
     All sequences must carry the mark of one key. The attacker knows everything but the secret.
     --key only judges: how far up the true split ranks (paper's scheme), and how many forged
     sequences the detector takes for genuine. New sequences have the composition of the given ones.
-    Of block marks the first chain of each record is attacked. With --backbone the attacker also
+    Of block marks the first chain of each record is attacked. A manifest next to a file
+    is used if --key signed it, or with --manifest trust. With --backbone the attacker also
     knows what ProteinMPNN expected of each residue.
 
     Example: patternmark audit designs.fa --key lab.key
@@ -81,6 +85,7 @@ def audit(
             tries=tries,
             budget=budget,
             seed=seed,
+            manifest=manifest,
             warn=warn,
             progress=shown_in(bar),
         )
@@ -89,6 +94,8 @@ def audit(
         typer.echo(json.dumps(result))
     else:
         _print(result)
+        for remark in found.manifests:
+            tell(remark)
 
 
 def _print(result: dict[str, Any]) -> None:

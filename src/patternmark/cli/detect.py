@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from patternmark.api.detecting import Asked, Judged, Judging
+from patternmark.api.detecting import HEADER_SAYS_NATIVE, Asked, Judged, Judging
 from patternmark.api.reporting import draw, strongest
 from patternmark.caution import caution_of
 from patternmark.cli.combined import print_combined, warn_of_calibration
@@ -26,6 +26,7 @@ from patternmark.cli.options import (
     InputFormat,
     JsonLines,
     KeyFile,
+    ManifestUsed,
     Model,
     NullKeys,
     Orders,
@@ -38,7 +39,17 @@ from patternmark.cli.options import (
     option,
     plot_file,
 )
-from patternmark.cli.output import Verbose, cell, progress, results, say, shown_in, tell, warn
+from patternmark.cli.output import (
+    Verbose,
+    cell,
+    print_manifests,
+    progress,
+    results,
+    say,
+    shown_in,
+    tell,
+    warn,
+)
 from patternmark.core.chain import KeyChain
 from patternmark.core.keyfile import load_key
 from patternmark.designing.on_backbone import BackboneSetting
@@ -46,12 +57,13 @@ from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import RecordSource, signed_for_all
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.io.records import Problem
 from patternmark.io.shown import json_line
 from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
-_SAID = (TOO_LONG,)  # notes that stand beside a mark, too
+_SAID = (TOO_LONG, HEADER_SAYS_NATIVE)  # notes that stand beside a mark, too
 
 
 def detect(
@@ -59,6 +71,7 @@ def detect(
     key: KeyFile,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    manifest: ManifestUsed = VERIFY,
     backbone: BackboneIfAny = None,
     chains: Chains = None,
     fixed: Fixed = "",
@@ -138,7 +151,8 @@ def detect(
             "with the key"
         )
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
+    manifests = ManifestUse(manifest, [loaded])
+    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent, manifests)
     asked = Asked(
         detector=detector,
         fpr=fpr,
@@ -225,7 +239,8 @@ def _print_table(judged: list[Judged], judge: Detector, *, verdict_only: bool) -
         names = [item.file, v.id] if several else [v.id]
         table.add_row(*map(cell, names), *cells.values(), call)
     results.print(table)
-    # Native sequences stand in design files for comparison.
+    print_manifests(item for _, item in judged)
+    # Native sequences stand in design files for comparison, as a manifest that is used says.
     tested = [one.verdict for one in judged if not one.is_native]
     marked = sum(v.prediction for v in tested)
     results.print(
@@ -267,11 +282,11 @@ def _numbers(verdicts: list[Verdict]) -> list[dict[str, str]]:
 
 def _call(verdict: Verdict) -> str:
     """Return the call in words, with what was found besides."""
-    note = verdict.note
-    if not verdict.prediction and note and note not in _SAID:
-        return note
+    said = next((note for note in _SAID if verdict.note.startswith(note)), "")
+    if verdict.note and not verdict.prediction and not said:
+        return verdict.note
     call = f"marked{_carried(verdict)}" if verdict.prediction else "no mark found"
-    return f"{call} ({note})" if note in _SAID else call
+    return f"{call} ({said})" if said else call
 
 
 def _carried(verdict: Verdict) -> str:

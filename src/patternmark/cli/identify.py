@@ -17,16 +17,27 @@ from patternmark.cli.options import (
     InputFormat,
     JsonLines,
     KeyFolderIfAny,
+    ManifestUsed,
     SequenceFiles,
     TokenizerFile,
     option,
 )
-from patternmark.cli.output import Verbose, cell, progress, results, shown_in, tell, warn
+from patternmark.cli.output import (
+    Verbose,
+    cell,
+    print_manifests,
+    progress,
+    results,
+    shown_in,
+    tell,
+    warn,
+)
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError, ParameterError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.bounded import read_text
 from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.results import LN10, format_p
 from patternmark.search.candidates import Candidate, keys_of_folder, sub_keys
 from patternmark.search.identify import Identification, Identifier
@@ -49,6 +60,7 @@ def identify(
     ] = None,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    manifest: ManifestUsed = VERIFY,
     fpr: Annotated[
         float,
         option(
@@ -72,7 +84,8 @@ def identify(
         bar.advance(task, len(candidates))
         search = Identifier(candidates, fpr=fpr)
         beside = keys if keys is not None else master.parent if master else None
-        source = RecordSource(search.alphabet, format, tokenizer, beside)
+        manifests = ManifestUse(manifest, (candidate.key for candidate in candidates))
+        source = RecordSource(search.alphabet, format, tokenizer, beside, manifests)
         bar.update(task, description="deriving schedules")
         search.prepare()
     if search.caution:
@@ -152,6 +165,7 @@ def _print_table(found: list[tuple[Item, Identification]], search: Identifier) -
             call,
         )
     results.print(table)
+    print_manifests(item for item, _ in found)
     marked = sum(one.prediction for _, one in found)
     results.print(
         f"\n{marked} of {len(found)} sequences carry the mark of one of {len(search.candidates)} "

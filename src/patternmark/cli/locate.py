@@ -16,14 +16,25 @@ from patternmark.cli.options import (
     InputFormat,
     JsonLines,
     KeyFile,
+    ManifestUsed,
     TokenizerFile,
     option,
 )
-from patternmark.cli.output import Verbose, cell, progress, results, shown_in, tell, warn
+from patternmark.cli.output import (
+    Verbose,
+    cell,
+    print_manifests,
+    progress,
+    results,
+    shown_in,
+    tell,
+    warn,
+)
 from patternmark.core.keyfile import load_key
 from patternmark.errors import InputError
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.items import Item, RecordSource, read_items, signed_for_all
+from patternmark.io.manifest_use import VERIFY, ManifestUse
 from patternmark.results import LN10, Status, format_p
 from patternmark.search.locate import Locator
 
@@ -46,6 +57,7 @@ def locate(
     ] = None,
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    manifest: ManifestUsed = VERIFY,
     fpr: Annotated[
         float,
         option(
@@ -65,7 +77,8 @@ def locate(
     Example: patternmark locate fusions.fa --key lab.key
     """
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
-    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
+    manifests = ManifestUse(manifest, [loaded])
+    source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent, manifests)
     locating = Locating(loaded, fpr, source, warn, dna)
     found: list[Found] = []
     with progress("sequences") as bar:
@@ -98,6 +111,7 @@ def _print_table(found: list[Found], search: Locator) -> None:
         if not one.segments:
             table.add_row(*names, "no mark found", "", "", "", format_p(one.log10_p))
     results.print(table)
+    print_manifests(item for item, _ in found)
     number = sum(len(one.segments) for _, one in found)
     results.print(
         f"\n{number} marked segments of key {search.key.key_id} at p <= {search.fpr:g}, corrected "

@@ -131,6 +131,16 @@ TokenizerFile = Annotated[
         "the key file.",
     ),
 ]
+ManifestUsed = Annotated[
+    str,
+    option(
+        INPUT,
+        "--manifest",
+        metavar="NAME",
+        help="verify: use the manifest next to a file if the key signed both; trust: use any; "
+        "ignore: use none.",
+    ),
+]
 _BACKBONE = "The structure that the sequences were designed on: PDB or mmCIF (.gz)."
 Backbone = Annotated[Path, option(INPUT, "--backbone", metavar="FILE", help=_BACKBONE)]
 BackboneIfAny = Annotated[Path | None, option(INPUT, "--backbone", metavar="FILE", help=_BACKBONE)]

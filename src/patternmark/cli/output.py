@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from rich.console import Console
@@ -27,6 +27,7 @@ from rich.progress import (
 from rich.text import Text
 
 from patternmark.cli.options import OUTPUT, option
+from patternmark.io.items import Item, manifests_in_words
 from patternmark.io.shown import shown
 
 STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
@@ -41,7 +42,8 @@ _SWITCH = re.compile(
     r"\b(overwrite|resume|exact|strict|count_repeats|verdict_only|homo_oligomer|dna)=True\b"
 )
 _PARAMETER = re.compile(
-    r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
+    r"\b(format|manifest|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|"
+    r"fpr|fdr|tpr|"
     r"output|delta|length|payload|passes|temperature|iterations|length_beam|count|batch|engine|"
     r"workers|orders|reference|against|model|plddt|key|kind|host|wordnet|fixed|epsilon|answers|"
     r"queries|scheme|tries|budget)=(?:'([^']*)'|([A-Z]+)\b)"
@@ -102,6 +104,13 @@ def tell(line: object) -> None:
 def cell(text: object) -> str:
     """Return a text for a table: nothing in it is read as markup or by the terminal."""
     return escape(shown(text))
+
+
+def print_manifests(items: Iterable[Item]) -> None:
+    """Print below a table which manifests were used, and what they did."""
+    for line in manifests_in_words(items):
+        results.print()
+        tell(line)
 
 
 def progress(unit: str) -> Progress:

@@ -12,6 +12,7 @@ from patternmark.cli.options import (
     Fpr,
     InputFormat,
     KeyFile,
+    ManifestUsed,
     SequenceFiles,
     StatisticName,
     TokenizerFile,
@@ -20,6 +21,7 @@ from patternmark.cli.options import (
 from patternmark.cli.output import Verbose, progress, say, shown_in, warn
 from patternmark.core.keyfile import load_key
 from patternmark.evidence import DEFAULT_FPR
+from patternmark.io.manifest_use import VERIFY
 
 
 def report(
@@ -28,6 +30,7 @@ def report(
     output: Annotated[Path, output_file("The HTML page to write.")],
     format: InputFormat = "auto",
     tokenizer: TokenizerFile = None,
+    manifest: ManifestUsed = VERIFY,
     detector: StatisticName = "auto",
     fpr: Fpr = DEFAULT_FPR,
     allow_open_key: AllowOpenKey = False,
@@ -49,6 +52,7 @@ def report(
             fpr=fpr,
             format=format,
             tokenizer=tokenizer,
+            manifest=manifest,
             warn=warn,
             progress=shown_in(bar),
         )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from patternmark.core.alphabet import PROTEIN
+from patternmark.core.key import Key
 from patternmark.designing.plan import DesignPlan
 from patternmark.designing.run import Design
 from patternmark.errors import InputError, PatternmarkError
@@ -124,13 +125,16 @@ class DesignFile(DesignTarget):
 
     The manifest says how many bytes of the FASTA file belong to finished structures. It is
     replaced after each of them; what stands beyond that in the file is cut off on the next run. It
-    also has a hash of these bytes, so that a changed letter is noticed. The caller holds a lock.
+    also has a hash of these bytes, so that a changed letter is noticed, and the signature of the
+    key. The caller holds a lock.
     With `overwrite` what is there stays until the first new structure is finished.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, *, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: Path, manifest: Manifest, *, key: Key | None = None, overwrite: bool = False
+    ) -> None:
         super().__init__(manifest)
-        self.path = path
+        self.path, self._key = path, key
         self._manifest_path = manifest_path(path)
         self._overwrite = self._has_old = overwrite
         self._hash = hashlib.sha256()  # of the finished structures in the file
@@ -163,9 +167,13 @@ class DesignFile(DesignTarget):
 
     def _begin(self) -> None:
         # In this order: a manifest that promises more than the file holds could not be continued.
+        self.manifest = self._signed(self.manifest)
         write_manifest(self.manifest, self._manifest_path)
         os.truncate(self.path, self.manifest.fasta_bytes)
         self._has_old = False
+
+    def _signed(self, manifest: Manifest) -> Manifest:
+        return manifest if self._key is None else manifest.signed_by(self._key)
 
     def _continued(self, wanted: Manifest) -> Manifest:
         size = self.path.stat().st_size if self.path.exists() else 0
@@ -176,7 +184,7 @@ class DesignFile(DesignTarget):
                 f"{self.path}: exists and was not made by patternmark design: {_OTHER_FILE}"
             )
         found = read_manifest(self._manifest_path)
-        if not found.structures and _settings(found) != _settings(wanted):
+        if not found.structures and not size and _settings(found) != _settings(wanted):
             return wanted  # nothing to lose: the settings may have been what was wrong
         for what in _SETTINGS:
             if getattr(found, what) != getattr(wanted, what):
@@ -184,6 +192,11 @@ class DesignFile(DesignTarget):
                     f"{self.path}: was made with other settings ({_difference(found, wanted, what)}"
                     f"): {_OTHER_FILE}"
                 )
+        if self._key is not None and not found.is_signed_by(self._key):
+            raise InputError(
+                f"{self._manifest_path}: is not what key {self._key.key_id} signed: it was "
+                f"changed, or an older patternmark wrote it; {_OTHER_FILE}"
+            )
         if size < found.fasta_bytes:
             raise InputError(
                 f"{self.path}: is shorter than its manifest says: it was changed; {_OTHER_FILE}"
@@ -223,7 +236,7 @@ class DesignFile(DesignTarget):
             fasta_sha256=digest.hexdigest(),
         )
         self._write(longer, text)
-        self.manifest, self._hash = longer, digest
+        self._hash = digest
 
     def _write(self, manifest: Manifest, text: bytes = b"") -> None:
         """Append text and replace the manifest, or leave both as they are and say so."""
@@ -234,7 +247,8 @@ class DesignFile(DesignTarget):
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            write_manifest(manifest, self._manifest_path)
+            signed = self._signed(manifest)
+            write_manifest(signed, self._manifest_path)
         except OSError as error:
             if not self._has_old:
                 with suppress(OSError):  # half a structure would pass for a whole one
@@ -242,6 +256,7 @@ class DesignFile(DesignTarget):
             raise PatternmarkError(
                 f"{self.path}: cannot be written: {error.strerror}; {self.kept}"
             ) from None
+        self.manifest = signed
 
     def _records(self, plan: DesignPlan, native: Design, designs: Sequence[Design]) -> list[str]:
         temperature = self.manifest.parameters["temperature"]

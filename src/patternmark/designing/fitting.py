@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from patternmark.core.alphabet import PROTEIN, SEPARATOR
 from patternmark.designing.plan import DesignPlan
 from patternmark.errors import InputError, SequenceError
-from patternmark.io.designs import DesignedStructure, Manifest, manifest_path, read_manifest
+from patternmark.io.designs import DesignedStructure
 from patternmark.io.items import Warn
+from patternmark.io.manifest_use import ManifestUse, UsedManifest
 from patternmark.io.records import Format, Problem, Record, input_name, read_records
 from patternmark.models.weights import file_sha256
 
@@ -31,6 +32,7 @@ class Fitted:
     sequence: NDArray[np.int64]  # [L] for all residues of the backbone
     plan: DesignPlan
     counted: NDArray[np.bool_]  # [L] designed residues, tied ones once
+    manifest: UsedManifest | None = None  # whose word was taken on what was designed
 
 
 def fitted_records(
@@ -39,7 +41,7 @@ def fitted_records(
     plan: DesignPlan,
     warn: Warn,
     *,
-    use_manifest: bool,
+    manifests: ManifestUse,
     format: Format = "auto",
 ) -> Iterator[Fitted]:
     """Read the records that fit the backbone; `warn` hears of the others."""
@@ -48,35 +50,23 @@ def fitted_records(
         elsewhere: Counter[str] = Counter()
         name = input_name(file)
         try:
-            manifest = _manifest_of(file) if use_manifest else None
+            manifest = manifests.beside(file, warn)
             for record in read_records(file, format):
                 if isinstance(record, Problem):
                     warn(record)
                     continue
-                made = _structure_of(manifest, record)
+                made = None if manifest is None else manifest.structure(record.design)
                 if made and made.sha256 != sha256 and made.name != plan.backbone.name:
                     elsewhere[made.name] += 1
                     continue
                 try:
-                    yield fitted_record(name, record, plan, made)
+                    yield replace(fitted_record(name, record, plan, made), manifest=manifest)
                 except SequenceError as error:
                     warn(Problem(name, f"{record.place} ({record.id})", f"{error}; not scored"))
         except InputError as error:
             warn(error)
         for structure, count in elsewhere.items():
             warn(f"{name}: {count} sequence(s) were designed on {structure}, not here; not scored")
-
-
-def _manifest_of(file: str) -> Manifest | None:
-    path = manifest_path(file)
-    return read_manifest(path) if file != "-" and path.exists() else None
-
-
-def _structure_of(manifest: Manifest | None, record: Record) -> DesignedStructure | None:
-    if manifest is None or record.design is None:
-        return None
-    name = record.design.name
-    return next((s for s in manifest.structures if s.name == name), None)
 
 
 def _plan_of(made: DesignedStructure, plan: DesignPlan) -> DesignPlan:

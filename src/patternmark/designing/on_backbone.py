@@ -15,6 +15,7 @@ from patternmark.core.key import Key
 from patternmark.designing.network import DEFAULT_WEIGHTS, load_network
 from patternmark.errors import ParameterError
 from patternmark.io.items import Item, Warn
+from patternmark.io.manifest_use import IGNORE, ManifestUse
 from patternmark.statistics import Statistic, make_backbone
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ class BackboneSetting:
 class BackboneReader:
     """Reads records that fit one structure, and expects of each residue what the model does."""
 
-    def __init__(self, setting: BackboneSetting, key: Key, warn: Warn) -> None:
+    def __init__(
+        self, setting: BackboneSetting, key: Key, warn: Warn, manifests: ManifestUse
+    ) -> None:
         if not 0 < setting.temperature < float("inf"):
             raise ParameterError(f"a temperature must be positive, not {setting.temperature}")
         make_backbone(key)  # refuses a key that it cannot judge before the network is loaded
@@ -62,6 +65,7 @@ class BackboneReader:
         names = setting.chains.split(",") if setting.chains else None
         self.plan = plan_design(structure, chains=names, fixed=setting.fixed, tied=setting.tied)
         self._warn = warn
+        self.manifests = ManifestUse(IGNORE) if setting.has_layout else manifests
         self._prepared = network.prepare(network.encode(structure))
         self.source = (
             f"backbone:{structure.name}|model:{facts['name']}|weights:{facts['sha256'][:16]}"
@@ -96,7 +100,14 @@ class BackboneReader:
         is_letter = rows >= 0
         symbols = np.where(is_letter, letters[rows], SEPARATOR)
         scored = is_letter & fitted.counted[rows]
-        return Item(fitted.file, fitted.record, symbols, scored, rates[:, rows])
+        return Item(
+            fitted.file,
+            fitted.record,
+            symbols,
+            scored,
+            rates[:, rows],
+            manifest=fitted.manifest,
+        )
 
     def _printed(self, fitted: Fitted) -> NDArray[np.int64]:
         """Return the residues of the record's chains, -1 between chains."""

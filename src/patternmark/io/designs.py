@@ -10,21 +10,24 @@ header as `name=value`. We use ProteinMPNN's format and add `wm=<key id>`:
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from patternmark.core.key import Key
 from patternmark.errors import InputError
 from patternmark.io.bounded import read_json
 
 MANIFEST_FORMAT = "patternmark manifest"
-MANIFEST_VERSION = 2  # since 2 with a hash of the FASTA file
+MANIFEST_VERSION = 2  # since 2 with a hash of the FASTA file and a signature
 
 _MOST_BYTES = 2**26  # of a manifest: enough for 50,000 structures of 600 residues
 _LONGEST_NUMBER = 18  # digits of a sample in a header
+_MAC_LABEL = "manifest"  # of the sub-key of a secret that signs manifests
 _READ_BYTES = 2**20  # of a FASTA file that are hashed at a time
 _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 
@@ -110,6 +113,37 @@ class Manifest:
     # For each structure, the number of its first design in the counter of the key. It is stored
     # before the design begins, so that a resumed run makes the same designs.
     nonce_numbers: dict[str, int] = field(default_factory=dict)
+    mac: str | None = None  # HMAC of all the rest by a sub-key of the key; None: not signed
+
+    def content(self) -> bytes:
+        """Return what is signed: everything but the signature, always in the same order."""
+        fields = asdict(self)
+        del fields["mac"]
+        return json.dumps(fields, sort_keys=True).encode()
+
+    def signed_by(self, key: Key) -> Manifest:
+        """Return the manifest with the signature of a key."""
+        return replace(self, mac=self._mac(key))
+
+    def is_signed_by(self, key: Key) -> bool:
+        """Tell whether this key signed the manifest as it is."""
+        found = (self.mac or "").encode("ascii", "replace")
+        return hmac.compare_digest(found, self._mac(key).encode())
+
+    def _mac(self, key: Key) -> str:
+        subkey = key.require_secret().subkey(_MAC_LABEL)
+        return hmac.digest(subkey, self.content(), "sha256").hex()
+
+    def describes(self, fasta: Path) -> bool:
+        """Tell whether a FASTA file is, byte for byte, what the manifest was written for."""
+        try:
+            return (
+                fasta.is_file()
+                and fasta.stat().st_size == self.fasta_bytes
+                and start_hash(fasta, self.fasta_bytes).hexdigest() == self.fasta_sha256
+            )
+        except OSError:
+            return False  # why it cannot be read is said when it is read
 
     def to_json(self) -> str:
         head = {"format": MANIFEST_FORMAT, "version": MANIFEST_VERSION}
@@ -153,11 +187,24 @@ def read_manifest(path: Path) -> Manifest:
             DesignedStructure(**{**s, "chains": tuple(ChainMask(**c) for c in s["chains"])})
             for s in content.pop("structures")
         )
-        return Manifest(**content, structures=structures)
+        manifest = Manifest(**content, structures=structures)
+        _check_types(manifest)
+        return manifest
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{path}: not a patternmark manifest: move it away to continue") from None
+
+
+def _check_types(manifest: Manifest) -> None:
+    """Raise a TypeError if the fields that are used are not what a manifest has."""
+    texts = [manifest.mac or "", manifest.key_id or "", manifest.fasta_sha256 or ""]
+    for structure in manifest.structures:
+        texts += [structure.name, structure.sha256]
+        texts += [text for chain in structure.chains for text in asdict(chain).values()]
+    are_texts = all(isinstance(text, str) for text in texts)
+    if not are_texts or type(manifest.fasta_bytes) is not int or manifest.fasta_bytes < 0:
+        raise TypeError("no manifest")
 
 
 def write_manifest(manifest: Manifest, path: Path) -> None:

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from patternmark.core.alphabet import SEPARATOR, Alphabet
 from patternmark.errors import InputError, ParameterError, SequenceError
 from patternmark.io import folding
-from patternmark.io.designs import Manifest, manifest_path, read_manifest
+from patternmark.io.manifest_use import ManifestUse, UsedManifest
 from patternmark.io.records import FORMATS, Format, Problem, Record, input_name, read_records
 from patternmark.io.tokenizer import Tokenizer, find_tokenizer
-from patternmark.signature import joined
+from patternmark.signature import joined, short_hash
 
 _OF_LETTERS, _OF_TEXT = ("fasta",), ("paragraphs", "text")
 BATCH_SYMBOLS = 2**22
@@ -38,6 +38,18 @@ class Item:
     scored: NDArray[np.bool_] | None
     rates: NDArray[np.float64] | None = None  # what a model expects of each symbol: [levels, n]
     folded: Mapping[str, int] | None = None  # what of a text was folded; None: it is no text
+    manifest: UsedManifest | None = None  # whose word was taken on this record
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is the native sequence of a structure, by a manifest whose word is taken."""
+        return self.manifest is not None and self.manifest.is_native(self.record.design)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """How many residues count, and how many there are."""
+        residues = int(np.count_nonzero(self.symbols != SEPARATOR))
+        return residues if self.scored is None else int(self.scored.sum()), residues
 
     @property
     def place(self) -> str:
@@ -46,7 +58,15 @@ class Item:
     @property
     def facts(self) -> dict[str, Any]:
         """What JSON says of the record itself."""
-        own = {} if self.folded is None else {"folded": dict(self.folded)}
+        own: dict[str, Any] = {} if self.folded is None else {"folded": dict(self.folded)}
+        if self.manifest is not None:
+            counted, residues = self.counted
+            own["manifest"] = {
+                "signed_by": self.manifest.signer,
+                "counted": counted,
+                "residues": residues,
+                "is_native": self.is_native,
+            }
         return {"file": self.file} | own
 
     @property
@@ -56,14 +76,39 @@ class Item:
 
     def signed(self, signature: str) -> str:
         """Return the signature of a result with how this record was read."""
-        return joined(signature, "" if self.folded is None else folding.SIGNATURE)
+        return signed_for_all(signature, [self])
 
 
 def signed_for_all(signature: str, items: Iterable[Item]) -> str:
-    """Return the signature of a result on several records: text among them was folded."""
-    of_text = (item for item in items if item.folded is not None)
-    first = next(of_text, None)
-    return signature if first is None else first.signed(signature)
+    """Return the signature of a result with how its records were read.
+
+    Text was folded. A manifest says which residues count, and which records are native.
+    """
+    every = list(items)
+    used = ["" if item.manifest is None else item.manifest.digest for item in every]
+    return joined(
+        signature,
+        folding.SIGNATURE if any(item.folded is not None for item in every) else "",
+        f"manifest:{short_hash(digest.encode() for digest in used)}" if any(used) else "",
+    )
+
+
+def manifests_in_words(items: Iterable[Item]) -> list[str]:
+    """Say for each file whose manifest was used what it did, for people."""
+    by_file: dict[str, list[Item]] = {}
+    for item in items:
+        if item.manifest is not None:
+            by_file.setdefault(item.file, []).append(item)
+    return [_in_words(file, own) for file, own in by_file.items()]
+
+
+def _in_words(file: str, items: Sequence[Item]) -> str:
+    counted, residues = (sum(numbers) for numbers in zip(*(i.counted for i in items), strict=True))
+    signer = items[0].manifest.signer if items[0].manifest else None
+    how = f"signed by key {signer}" if signer else "trusted, whoever wrote it"
+    natives = sum(item.is_native for item in items)
+    more = f"; {natives} native sequence(s) not counted" if natives else ""
+    return f"{file}: manifest used ({how}): {counted} of {residues} residues counted{more}"
 
 
 class Symbols(NamedTuple):
@@ -86,8 +131,10 @@ class RecordSource:
         format: str = "auto",
         tokenizer: Path | None = None,
         beside: Path | None = None,
+        manifests: ManifestUse | None = None,
     ) -> None:
         self.alphabet, self._beside = alphabet, beside
+        self.manifests = manifests or ManifestUse()
         self.of_text = not alphabet.letters
         if format not in FORMATS:
             raise ParameterError(f"format={format!r} is not one of {', '.join(FORMATS)}")
@@ -161,7 +208,7 @@ def read_items(files: Sequence[str], source: RecordSource, warn: Warn) -> Iterat
                 texts += not source.of_text and " " in record.sequence
                 continue
             scored = _scored_by(manifest, record, symbols, name, warn)
-            item = Item(name, record, symbols, scored, folded=folded)
+            item = Item(name, record, symbols, scored, folded=folded, manifest=manifest)
             if not source.knows(record):
                 foreign.append(item.place)
             yield item
@@ -189,10 +236,10 @@ def warn_of_spelled_out(
 
 def _records(
     file: str, source: RecordSource, warn: Warn
-) -> Iterator[tuple[Record, Manifest | None]]:
+) -> Iterator[tuple[Record, UsedManifest | None]]:
     """Read the records of a file, each with its manifest; a file without any is warned of."""
     try:
-        manifest = _manifest_of(file)
+        manifest = source.manifests.beside(file, warn)
         for record in read_records(file, source.format, of_text=source.of_text):
             if isinstance(record, Problem):
                 warn(record)
@@ -202,26 +249,17 @@ def _records(
         warn(error)
 
 
-def _manifest_of(file: str) -> Manifest | None:
-    path = manifest_path(file)
-    if file == "-" or not path.exists():
-        return None
-    manifest = read_manifest(path)
-    _log.debug("%s: counting what %s says was designed", file, path)
-    return manifest
-
-
 def _scored_by(
-    manifest: Manifest | None,
+    used: UsedManifest | None,
     record: Record,
     symbols: NDArray[np.int64],
     file: str,
     warn: Warn,
 ) -> NDArray[np.bool_] | None:
     """Turn a manifest's digits into a mask along the record, separators included."""
-    if manifest is None or record.design is None:
+    if used is None or record.design is None:
         return None
-    mask = mask_of_digits(manifest.scored_mask(record.design.name), symbols)
+    mask = mask_of_digits(used.manifest.scored_mask(record.design.name), symbols)
     if mask is None:
         message = "does not fit its manifest; all its residues are counted"
         warn(Problem(file, f"{record.place} ({record.id})", message, skipped=False))

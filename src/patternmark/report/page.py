@@ -45,8 +45,17 @@ class ReportEntry:
     words: tuple[str, ...] | None = None  # of a text: the characters of each symbol
 
 
-def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: str) -> str:
-    """Return the page: summary, table, marked against unmarked, and each sequence in colour."""
+def render_report(
+    detector: Detector,
+    entries: Sequence[ReportEntry],
+    *,
+    title: str,
+    remarks: Sequence[str] = (),
+) -> str:
+    """Return the page: summary, table, marked against unmarked, and each sequence in colour.
+
+    The remarks stand below the summary.
+    """
     for entry in entries:
         _check_entry(detector, entry)
     rows = "".join(_row(entry, i) for i, entry in enumerate(entries, start=1))
@@ -56,6 +65,7 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
     )
     # Half transparent, so that each colour fits light and dark pages.
     colours = "".join(f".p{i} {{ background: #{c}80; }}\n" for i, c in enumerate(_PALETTE))
+    said = "".join(f'<p class="soft">{escape(remark)}</p>\n' for remark in remarks)
     numbers = _cells("th", "length", "scored", "statistic", "expected", "p-value")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -65,6 +75,7 @@ def render_report(detector: Detector, entries: Sequence[ReportEntry], *, title: 
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_html(title)}</title>\n<style>{_CSS}{colours}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{_html(title)}</h1>\n{_head(detector, entries)}{_summary(detector, entries)}"
+        f"{said}"
         f'<h2>Verdicts</h2>\n<div class="scroll"><table><thead><tr><th>sequence</th>{numbers}'
         f"<th>verdict</th>{_cells('th', '−log-lik.', 'recovery')}</tr></thead>\n"
         f"<tbody>\n{rows}</tbody></table></div>\n{_comparison(entries)}"

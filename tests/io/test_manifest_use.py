@@ -162,6 +162,8 @@ def test_any_other_manifest_is_not_used_by_default(
     assert found.objects == without.objects
     trusted = detected(run, evidence, "--manifest", "trust")
     assert "is not used" not in trusted.err
+    is_changed = change in (changed_fasta, longer_fasta)
+    assert ("was changed after its manifest was written" in trusted.err) == is_changed
     assert {one["num_tokens_scored"] for one in trusted.objects[:4]} == {LENGTH - FIXED}
     assert trusted.objects[0]["manifest"]["signed_by"] is None
     shown = run("detect", evidence.fasta, "--key", evidence.key_file, "--manifest", "trust")

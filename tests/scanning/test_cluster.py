@@ -21,7 +21,7 @@ arrow = pytest.importorskip("pyarrow", reason="pip install 'patternmark[scan]'")
 
 from pyarrow import parquet  # noqa: E402
 
-from patternmark.errors import PatternmarkError  # noqa: E402
+from patternmark.errors import InputError, PatternmarkError  # noqa: E402
 from patternmark.scanning.batches import hit_schema, scan_batches  # noqa: E402
 from patternmark.scanning.file_scan import Result, Scan  # noqa: E402
 from patternmark.scanning.keyset import KeySet  # noqa: E402
@@ -115,6 +115,34 @@ def test_ray_gives_the_same_bytes_though_a_worker_is_killed(folder: Path, tmp_pa
     copies = found.files[0].found.records // 3001  # of which each has one mark
     assert len(list(found.hits())) == copies + 1 > 20
     assert found.files[1].found.records == 3001
+
+
+def test_a_file_that_changed_is_noticed(folder: Path, tmp_path: Path) -> None:
+    """Even if its size and time are the same: what was scanned before is read again."""
+    ray = pytest.importorskip("ray", reason="pip install 'patternmark[cluster]'")
+    from patternmark.scanning.cluster import run_on_ray
+
+    file = tmp_path / "a.fa"
+    content = (folder / "a.fa").read_bytes()[: 2 * PIECE]
+    file.write_bytes(content)
+    scan = Scan((str(file),), KeySet(KEYS), tmp_path / "work", workers=2)
+    scan.begin(resume=False)
+    whole = scan.run().files[0].digest
+    try:
+        steps: list[tuple[int, int]] = []
+        again = run_on_ray(scan, lambda *step: steps.append(step))
+        assert again.files[0].digest == whole
+        assert sum(size for size, _ in steps) == len(content)
+        times = file.stat()
+        at = content.rindex(b"\n", 0, -1) + 1
+        file.write_bytes(
+            content[:at] + (b"W" if content[at : at + 1] != b"W" else b"Y") + content[at + 1 :]
+        )
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        with pytest.raises(InputError, match=r"a\.fa: has changed, it is not what was scanned"):
+            run_on_ray(scan, lambda *step: None)
+    finally:
+        ray.shutdown()
 
 
 def test_no_cluster_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

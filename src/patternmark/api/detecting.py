@@ -42,7 +42,7 @@ from patternmark.statistics.block_exact import DRAWS, EXACT
 if TYPE_CHECKING:
     from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
 
-NATIVE = "native sequence"  # a note: a manifest whose word is taken says so
+NATIVE = "native sequence"  # a note: the manifest that was used says so
 HEADER_SAYS_NATIVE = "header says native"  # a note: the record counts like any other
 FRESH_KEYS = 999  # to compare with, where a rank among them makes the call
 BATCH_RECORDS = 2048
@@ -57,7 +57,7 @@ class Judged(NamedTuple):
 
     @property
     def is_native(self) -> bool:
-        """Whether it is the native sequence of a structure, by a manifest whose word is taken."""
+        """Whether it is the native sequence of a structure, by the manifest that was used."""
         return self.item.is_native
 
 

@@ -93,7 +93,7 @@ def calibrate(
     5
     """
     loaded, folder = key_and_folder(key)
-    # All residues are counted, so a manifest has nothing to say.
+    # All residues are counted here: no manifest is read.
     reader = Reader(loaded.profile.alphabet, folder, {**options, "manifest": IGNORE})
     items = list(reader.items(records))
     done = 0

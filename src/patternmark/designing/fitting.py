@@ -32,7 +32,7 @@ class Fitted:
     sequence: NDArray[np.int64]  # [L] for all residues of the backbone
     plan: DesignPlan
     counted: NDArray[np.bool_]  # [L] designed residues, tied ones once
-    manifest: UsedManifest | None = None  # whose word was taken on what was designed
+    manifest: UsedManifest | None = None  # that says what was designed
 
 
 def fitted_records(

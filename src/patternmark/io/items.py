@@ -38,11 +38,11 @@ class Item:
     scored: NDArray[np.bool_] | None
     rates: NDArray[np.float64] | None = None  # what a model expects of each symbol: [levels, n]
     folded: Mapping[str, int] | None = None  # what of a text was folded; None: it is no text
-    manifest: UsedManifest | None = None  # whose word was taken on this record
+    manifest: UsedManifest | None = None  # what was used to read this record
 
     @property
     def is_native(self) -> bool:
-        """Whether it is the native sequence of a structure, by a manifest whose word is taken."""
+        """Whether it is the native sequence of a structure, by the manifest that was used."""
         return self.manifest is not None and self.manifest.is_native(self.record.design)
 
     @property

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class UsedManifest:
-    """A manifest whose word is taken."""
+    """A manifest that is used."""
 
     manifest: Manifest
     signer: str | None  # id of the key whose signature was verified; None: the user trusts it
@@ -84,11 +84,16 @@ class ManifestUse:
                 "no manifest"
             )
             return None
+        if self._how == TRUST and manifest.fasta_sha256 and not manifest.describes(Path(file)):
+            warn(
+                f"{file}: was changed after its manifest was written, or is not finished: the "
+                "manifest may not fit it"
+            )
         _log.debug("%s: counting what %s says was designed", file, path)
         return UsedManifest(manifest, manifest.key_id if self._how == VERIFY else None)
 
     def _doubt(self, manifest: Manifest, file: Path) -> str:
-        """Say why the word of a manifest cannot be taken; nothing if it can."""
+        """Say why a manifest must not be used; nothing if it may."""
         if manifest.mac is None:
             return "no key signed it"
         key = self._keys.get(manifest.key_id or "")

@@ -161,7 +161,7 @@ class Detector:
         if self.masks_repeats and not self._shares_repeats:
             matters = getattr(self.key.schedule, "reuses", None)
             repeats = find_repeated_evidence(encoded, alphabet, masks, matters)
-        # Copies of a chain count only where the caller wants repeats to count.
+        # Copies of a chain count only if the caller wants repeats to count.
         drop_copies = self.mask_repeats or not self.key.profile.scheme.masks_repeats
         readings = read_many(encoded, alphabet, masks, repeats, drop_copies=drop_copies)
         if self._shares_repeats:

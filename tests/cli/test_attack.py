@@ -172,7 +172,10 @@ def test_what_cannot_work_is_refused_before_the_work(
         ((), "--list shows all attacks"),
         ((designs, "--attack", "hope", *strong, "-o", out), "no attack is named 'hope'"),
         ((designs, "--attack", "delete", "-o", out), "give --epsilon X: for delete, it is the"),
-        ((designs, "--attack", "delete", "--epsilon", "1.5", "-o", out), "from 0 to 1"),
+        (
+            (designs, "--attack", "delete", "--epsilon", "1.5", "-o", out),
+            "must lie between 0 and 1, not 1.5",
+        ),
         ((designs, "--attack", "delete", *strong, "-o", there), "--overwrite"),
         ((designs, "--attack", "delete", *strong, "-o", designs), "is the input"),
         ((tmp_path / "no.fa", "--attack", "delete", *strong, "-o", out), "cannot be read"),

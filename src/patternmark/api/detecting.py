@@ -1,4 +1,4 @@
-"""`detect`, `detect_stream` and `combine`: what one key says of many records."""
+"""`detect`, `detect_stream` and `combine`: test records for the mark of one key."""
 
 from __future__ import annotations
 
@@ -41,30 +41,31 @@ from patternmark.statistics.block_exact import DRAWS, EXACT
 if TYPE_CHECKING:
     from patternmark.designing.on_backbone import BackboneReader, BackboneSetting
 
-FRESH_KEYS = 999  # to compare with, where a rank among them makes the call
-BATCH_RECORDS = 2048
-BATCH_RECORDS_ON_BACKBONE = 16  # the model takes a second for each: show what is done
+FRESH_KEYS = 999  # compared with each record if the rank among them decides
+BATCH_RECORDS = 2048  # judged together
+BATCH_RECORDS_ON_BACKBONE = 16  # with a model, which takes a second for each: show progress
 
 
 class Judged(NamedTuple):
-    """A verdict with the record that it is on."""
+    """A verdict and its record."""
 
     verdict: Verdict
     item: Item
 
     @property
     def is_native(self) -> bool:
-        """Whether a design tool wrote the record down as the native sequence of a structure."""
+        """Whether the record is the native sequence that a design program wrote down."""
         design = self.item.record.design
         return design is not None and design.is_native
 
 
 @dataclass(frozen=True)
-class Asked:
+class DetectRequest:
     """How records are judged; the same names as the options of `patternmark detect`.
 
-    `rank` calls by the rank among fresh keys, and `null_keys` says how many; without `rank`, it
-    adds the rank to verdicts. `exact` draws keys for every sequence: `draws` of them from `seed`.
+    With `rank`, the rank among fresh keys decides; `null_keys` is the number of these keys. Without
+    `rank`, `null_keys` only adds the rank to verdicts. `exact` draws `draws` keys for every
+    sequence, starting from `seed`.
     """
 
     detector: str = "auto"
@@ -80,7 +81,7 @@ class Asked:
     count_repeats: bool = False
 
     def check(self, key: Key) -> None:
-        """Refuse what does not go together."""
+        """Raise ParameterError if options exclude each other or do not fit the key."""
         if self.strict and (self.rank or self.exact or self.count_repeats):
             raise ParameterError(
                 "strict=True cannot be used with rank=True, exact=True or count_repeats=True"
@@ -108,40 +109,40 @@ class Asked:
 
 
 class Judging:
-    """Reads records, judges them in batches, and adds what was asked for besides the p-value."""
+    """Reads records, judges them in batches, and adds ranks or exact p-values on request."""
 
     def __init__(
         self,
         key: Key,
-        asked: Asked,
+        request: DetectRequest,
         source: RecordSource,
         warn: Warn,
         backbone: BackboneSetting | None = None,
     ) -> None:
-        asked.check(key)
-        self.key, self._asked, self._source, self._warn = key, asked, source, warn
-        self._reader = _reader_of(backbone, key, asked, warn)
-        self.detector = self._detector_of(key)
+        request.check(key)
+        self.key, self._request, self._source, self._warn = key, request, source, warn
+        self._reader = _backbone_reader(backbone, key, request, warn)
+        self.detector = self._make_detector(key)
 
     @cached_property
     def _seed(self) -> int:
-        # A seed that is known beforehand would let someone choose a sequence that it misjudges.
-        return randbits(32) if self._asked.seed is None else self._asked.seed
+        # Someone who knew the seed beforehand could choose a sequence that it misjudges.
+        return randbits(32) if self._request.seed is None else self._request.seed
 
-    def _detector_of(self, key: Key) -> Detector:
-        asked = self._asked
+    def _make_detector(self, key: Key) -> Detector:
+        request = self._request
         return Detector(
             key,
-            asked.detector if self._reader is None else self._reader.statistic(key),
-            m=asked.m,
-            fpr=asked.fpr,
-            null=asked.null,
-            mask_repeats=not asked.count_repeats,
-            strict=asked.strict,
+            request.detector if self._reader is None else self._reader.statistic(key),
+            m=request.m,
+            fpr=request.fpr,
+            null=request.null,
+            mask_repeats=not request.count_repeats,
+            strict=request.strict,
         )
 
     def items(self, given: Given) -> Iterator[Item]:
-        """Read what was given."""
+        """Yield the records that were given."""
         if self._reader is None:
             return items_of(given, self._source, self._warn)
         reader, how = self._reader, self._reader.setting
@@ -156,20 +157,20 @@ class Judging:
         return reader.items(fitting)
 
     def batches(self, given: Given, progress: Progress = no_progress) -> Iterator[list[Judged]]:
-        """Judge what was given, one batch after another."""
+        """Yield the judged records, one batch after another."""
         most = BATCH_RECORDS if self._reader is None else BATCH_RECORDS_ON_BACKBONE
         done = 0
         for items in in_batches(self.items(given), most):
             judged = judge_items(self.detector, items)
-            judged = self._ranked(judged, progress)
-            judged = self._exactly(judged, progress)
+            judged = self._add_ranks(judged, progress)
+            judged = self._add_exact_p(judged, progress)
             done += len(judged)
             progress("detecting", done, None)
             yield judged
 
-    def _ranked(self, judged: list[Judged], progress: Progress) -> list[Judged]:
-        """Add the rank among fresh keys; where it decides, call by it."""
-        asked, number, done = self._asked, self._asked.fresh_keys, 0
+    def _add_ranks(self, judged: list[Judged], progress: Progress) -> list[Judged]:
+        """Add the rank among fresh keys; if `rank` is set, it decides."""
+        request, number, done = self._request, self._request.fresh_keys, 0
         if number == 0:
             return judged
 
@@ -179,17 +180,17 @@ class Judging:
             progress("comparing with fresh keys", done, number)
 
         readings = readings_of(judged, self.detector)
-        ranks = rank_p_values(self._detector_of, self.key, readings, number, step)
+        ranks = rank_p_values(self._make_detector, self.key, readings, number, step)
         return [
-            Judged(call_by_rank(one.verdict, p, number, decides=asked.rank), one.item)
+            Judged(call_by_rank(one.verdict, p, number, decides=request.rank), one.item)
             for one, p in zip(judged, ranks, strict=True)
         ]
 
-    def _exactly(self, judged: list[Judged], progress: Progress) -> list[Judged]:
-        """Add the p-value of each very sequence, and call by it."""
-        if not self._asked.exact:
+    def _add_exact_p(self, judged: list[Judged], progress: Progress) -> list[Judged]:
+        """Add the exact p-value of each sequence, which then decides."""
+        if not self._request.exact:
             return judged
-        find, draws, done = EXACT[self.key.profile.scheme.name], self._asked.draws or DRAWS, 0
+        find, draws, done = EXACT[self.key.profile.scheme.name], self._request.draws or DRAWS, 0
 
         def step() -> None:
             nonlocal done
@@ -214,19 +215,19 @@ class Judging:
         return found
 
 
-def _reader_of(
-    backbone: BackboneSetting | None, key: Key, asked: Asked, warn: Warn
+def _backbone_reader(
+    backbone: BackboneSetting | None, key: Key, request: DetectRequest, warn: Warn
 ) -> BackboneReader | None:
-    """Return what reads records on their backbone, if there is one."""
+    """Return the reader of designs on a backbone, or None without a backbone."""
     if backbone is None:
-        if asked.detector == BACKBONE:
+        if request.detector == BACKBONE:
             raise ParameterError("the detector 'backbone' needs backbone=STRUCTURE")
         return None
-    if asked.detector not in ("auto", BACKBONE):
+    if request.detector not in ("auto", BACKBONE):
         raise ParameterError(
-            f"backbone=STRUCTURE has its own detector: leave out detector={asked.detector!r} or it"
+            f"backbone=STRUCTURE has its own detector: leave out detector={request.detector!r}"
         )
-    if asked.m is not None or asked.null is not None:
+    if request.m is not None or request.null is not None:
         raise ParameterError("m=N and null=P cannot be used with backbone=STRUCTURE")
     from patternmark.designing.on_backbone import BackboneReader  # noqa: PLC0415  # needs torch
 
@@ -234,7 +235,7 @@ def _reader_of(
 
 
 def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:
-    """Judge records; note native sequences, and what to mind about p-values of the key."""
+    """Judge records; notes name native sequences and the caution about p-values of the key."""
     verdicts = detector.detect_many(
         [item.symbols for item in items],
         [item.record.id for item in items],
@@ -254,7 +255,7 @@ def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:
 
 
 def readings_of(judged: Sequence[Judged], detector: Detector) -> list[Reading]:
-    """Return what the detector reads of records."""
+    """Return the readings of judged records."""
     items = [item for _, item in judged]
     return detector.read(
         [item.symbols for item in items],
@@ -263,8 +264,8 @@ def readings_of(judged: Sequence[Judged], detector: Detector) -> list[Reading]:
     )
 
 
-def combined(judged: Sequence[Judged], detector: Detector) -> Combined:
-    """Return one p-value for all records but native ones and those with nothing to score."""
+def combine_judged(judged: Sequence[Judged], detector: Detector) -> Combined:
+    """Return one p-value for all records, except native ones and those with nothing to score."""
     used = [
         one
         for one in judged
@@ -280,8 +281,8 @@ def combined(judged: Sequence[Judged], detector: Detector) -> Combined:
     return replace(found, signature=signed_for_all(found.signature, (item for _, item in judged)))
 
 
-class AskedOptions(TypedDict, total=False):
-    """The fields of `Asked`, each with its default."""
+class RequestOptions(TypedDict, total=False):
+    """The fields of `DetectRequest`; all of them may be left out."""
 
     detector: str
     fpr: float
@@ -296,24 +297,24 @@ class AskedOptions(TypedDict, total=False):
     count_repeats: bool
 
 
-class DetectOptions(AskedOptions, ReadOptions, total=False):
-    """What `detect`, `detect_stream` and `combine` can be told; `detect` explains each."""
+class DetectOptions(RequestOptions, ReadOptions, total=False):
+    """The options of `detect`, `detect_stream` and `combine`; `detect` explains them."""
 
     backbone: BackboneSetting | Path | str | None
 
 
-def judging_of(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress]:
-    """Return what judges as the options of `detect` say, and what hears of its progress."""
+def prepare_judging(key: GivenKey, options: DetectOptions) -> tuple[Judging, Progress]:
+    """Return a `Judging` for the options of `detect`, and the function for its progress."""
     loaded, folder = key_and_folder(key)
     reader = Reader(loaded.profile.alphabet, folder, options)
-    names = AskedOptions.__annotations__
-    asked = Asked(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
+    names = RequestOptions.__annotations__
+    request = DetectRequest(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
     backbone = options.get("backbone")
     if isinstance(backbone, str | Path):
         from patternmark.designing.on_backbone import BackboneSetting  # noqa: PLC0415  # as needed
 
         backbone = BackboneSetting(Path(backbone))
-    return Judging(loaded, asked, reader.source, reader.warn, backbone), reader.progress
+    return Judging(loaded, request, reader.source, reader.warn, backbone), reader.progress
 
 
 def detect_stream(
@@ -328,7 +329,7 @@ def detect_stream(
     >>> sum(verdict.prediction for verdict in pm.detect_stream(("MKTAYIAKQR" for _ in "ab"), key))
     0
     """
-    judging, progress = judging_of(key, options)
+    judging, progress = prepare_judging(key, options)
     for batch in judging.batches(records, progress):
         yield from (verdict for verdict, _ in batch)
 
@@ -348,13 +349,13 @@ def detect(
     `Key` or the name of its file. Options:
 
     - `fpr`: call sequences marked at p-values up to this one (0.001);
-    - `strict=True`: call by `p_any`, which holds for any sequence;
-    - `exact=True`: call by the p-value of each very sequence, from drawn keys (`draws`, `seed`);
-    - `rank=True`: call by the rank among `null_keys` fresh keys (999);
+    - `strict=True`: `p_any` decides, which holds for any sequence;
+    - `exact=True`: the p-value of this very sequence decides, from drawn keys (`draws`, `seed`);
+    - `rank=True`: the rank among `null_keys` fresh keys (999) decides;
     - `backbone`: the structure file of the designs, or a `BackboneSetting`: finds weaker marks;
     - `detector`: another statistic than `auto`; `m`, `null` and `count_repeats` are for `pattern`;
     - `format`, `tokenizer`: how files are read;
-    - `warn`, `progress`: functions that hear of bad records, and of how far the work is.
+    - `warn`, `progress`: functions that get warnings about records, and the progress.
 
     >>> import patternmark as pm
     >>> key = pm.Key.generate(pm.Profile())
@@ -377,6 +378,6 @@ def combine(records: Given, key: GivenKey, **options: Unpack[DetectOptions]) -> 
     >>> pm.combine(["MKTAYIAKQR", "MSTNPKPQRK"], key).prediction
     False
     """
-    judging, progress = judging_of(key, options)
+    judging, progress = prepare_judging(key, options)
     judged = [one for batch in judging.batches(records, progress) for one in batch]
-    return combined(judged, judging.detector)
+    return combine_judged(judged, judging.detector)

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from patternmark.api.auditing import OUTCOMES
-from patternmark.api.auditing import audit as find_out
+from patternmark.api.auditing import audit as run_audit
 from patternmark.cli.options import (
     ATTACK,
     INPUT,
@@ -63,16 +63,16 @@ def audit(
     """Learn the mark from marked sequences, then forge it and strip it.
 
     All sequences must carry the mark of one key. The attacker knows everything but the secret.
-    --key only judges: how far up the true split ranks (paper's scheme), and how many forged
-    sequences the detector takes for genuine. New sequences have the composition of the given ones.
-    Of block marks the first chain of each record is attacked. With --backbone the attacker also
-    knows what ProteinMPNN expected of each residue.
+    --key only judges the result: how high the true split ranks (paper's scheme), and how many
+    forged sequences the detector calls marked. New sequences have the composition of the given
+    ones. For block keys, the first chain of each record is attacked. With --backbone the attacker
+    also knows what ProteinMPNN expected of each residue.
 
     Example: patternmark audit designs.fa --key lab.key
     """
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True) if key else None
     with progress("") as bar:
-        found = find_out(
+        found = run_audit(
             [Path(file) for file in files],
             loaded,
             backbone=backbone,
@@ -99,9 +99,9 @@ def _print(result: dict[str, Any]) -> None:
         f"{result['sequences']} chains, {result['residues']:,} residues, scheme "
         f"{result['scheme']}, delta {result['delta']:g}"
     )
-    line(_described(result["learned"]))
+    line(_describe(result["learned"]))
     if result["key_id"] is None:
-        line("with --key: how many forged sequences the detector takes for genuine")
+        line("give --key to count how many forged sequences the detector calls marked")
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("called marked")
@@ -119,7 +119,7 @@ def _print(result: dict[str, Any]) -> None:
     )
 
 
-def _described(learned: dict[str, Any]) -> str:
+def _describe(learned: dict[str, Any]) -> str:
     if "splits" in learned:
         text = (
             f"likeliest of {learned['splits']:,} splits: posterior {learned['posterior']:.3g}, "

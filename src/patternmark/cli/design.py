@@ -44,7 +44,7 @@ from patternmark.core.keyfile import load_key
 from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
 
-SOME_FAILED = 3
+SOME_FAILED = 3  # exit status if some of the structures could not be designed
 
 
 def design(

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from patternmark.api.detecting import Asked, Judged, Judging
+from patternmark.api.detecting import DetectRequest, Judged, Judging
 from patternmark.api.reporting import draw, strongest
 from patternmark.caution import caution_of
 from patternmark.cli.combined import print_combined, warn_of_calibration
@@ -52,7 +52,7 @@ from patternmark.io.records import Problem
 from patternmark.results import Status, Verdict, format_p
 from patternmark.statistics.texts import TOO_LONG
 
-_SAID = (TOO_LONG,)  # notes that stand beside a mark, too
+_NOTES_ON_MARKED = (TOO_LONG,)  # notes that are printed for marked sequences, too
 
 
 def detect(
@@ -68,7 +68,7 @@ def detect(
     fpr: Fpr = DEFAULT_FPR,
     strict: Annotated[
         bool,
-        option(DETECTION, "--strict", help="Call by p_any, which holds for any sequence at all."),
+        option(DETECTION, "--strict", help="Call by p_any, which holds for any sequence."),
     ] = False,
     combine: Annotated[
         bool, option(DETECTION, "--combine", help="Add one p-value for all sequences together.")
@@ -127,7 +127,7 @@ def detect(
         )
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent)
-    asked = Asked(
+    request = DetectRequest(
         detector=detector,
         fpr=fpr,
         strict=strict,
@@ -140,30 +140,30 @@ def detect(
         null=None if null == "keys" else _parse_null(null),
         count_repeats=count_repeats,
     )
-    judging = Judging(loaded, asked, source, warn, setting if backbone else None)
+    judging = Judging(loaded, request, source, warn, setting if backbone else None)
     judge = judging.detector
     warn_of_calibration(key, judge)
     if plot is not None:
         from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
-    seen = _Seen(as_json, keeps_all=combine or not as_json)
+    collected = _Collector(as_json, keeps_all=combine or not as_json)
     with progress("sequences") as bar:
         for judged in judging.batches([Path(file) for file in files], shown_in(bar)):
-            seen.add(judged)
-    if not as_json and seen.verdicts:
-        _print_table(seen.verdicts, judge)
-    if not seen.any_judgeable:
+            collected.add(judged)
+    if not as_json and collected.verdicts:
+        _print_table(collected.verdicts, judge)
+    if not collected.any_judgeable:
         raise InputError("no sequence could be judged")
     if combine:
-        print_combined(seen.verdicts, judge, as_json=as_json)
+        print_combined(collected.verdicts, judge, as_json=as_json)
     if plot is not None:
-        _draw(judge, seen.strongest, plot, quiet=as_json)
+        _draw(judge, collected.strongest, plot, quiet=as_json)
 
 
 @dataclass
-class _Seen:
-    """What was judged so far: printed at once as JSON, kept as far as it is needed later."""
+class _Collector:
+    """Collects judged records: prints JSON at once, and keeps what is needed later."""
 
     as_json: bool
     keeps_all: bool
@@ -200,18 +200,18 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     table.add_column("sequence", overflow="fold")
     for name in ("length", "scored", "statistic", "expected", "p-value"):
         table.add_column(name, justify="right")
-    for_any = any(v.log10_p_any is not None for v, _ in judged)
+    has_p_any = any(v.log10_p_any is not None for v, _ in judged)
     has_ranks = any(v.p_keys is not None for v, _ in judged)
     is_exact = any(v.p_exact is not None for v, _ in judged)
-    more = {"p_any": for_any, "p_keys": has_ranks, "p_exact": is_exact}
-    for name in (name for name, is_there in more.items() if is_there):
+    more = {"p_any": has_p_any, "p_keys": has_ranks, "p_exact": is_exact}
+    for name in (name for name, is_shown in more.items() if is_shown):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for v, item in judged:
         expected = "" if v.expected_statistic is None else f"{v.expected_statistic:.1f}"
         numbers = (v.length, v.num_tokens_scored, f"{v.statistic:.4g}", expected)
-        call = f"[green]marked[/green]{_carried(v)}" if v.prediction else "no mark found"
-        if v.note in _SAID:
+        call = f"[green]marked[/green]{_payload_text(v)}" if v.prediction else "no mark found"
+        if v.note in _NOTES_ON_MARKED:
             call += f" ({v.note})"
         elif v.note and not v.prediction:
             call = escape(v.note)
@@ -219,7 +219,7 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
             call += f" ({item.in_words})"
         names = [item.file, v.id] if several else [v.id]
         p_values = [format_p(v.log10_p)]
-        if for_any:
+        if has_p_any:
             p_values.append("" if v.log10_p_any is None else format_p(v.log10_p_any))
         if has_ranks:
             p_values.append(f"{v.p_keys:.2g}")
@@ -227,7 +227,7 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
             p_values.append(exact_cell(v))
         table.add_row(*map(escape, names), *map(str, numbers), *p_values, call)
     results.print(table)
-    # Native sequences stand in design files for comparison.
+    # Design files have native sequences for comparison.
     tested = [one.verdict for one in judged if not one.is_native]
     marked = sum(v.prediction for v in tested)
     results.print(
@@ -240,13 +240,13 @@ def _print_table(judged: list[Judged], judge: Detector) -> None:
     if caution:
         results.print(caution, highlight=False, soft_wrap=True, markup=False)
     signatures = {v.signature for v, _ in judged}
-    own = ", and for each sequence what of it was scored (see --json)"
+    own = ", and for each sequence its scored positions (see --json)"
     whole = signed_for_all(judge.signature, (item for _, item in judged))
     signature = signatures.pop() if len(signatures) == 1 else whole + own
     results.print(f"signature {signature}", highlight=False, soft_wrap=True)
 
 
-def _carried(verdict: Verdict) -> str:
+def _payload_text(verdict: Verdict) -> str:
     if verdict.payload is None or verdict.payload_error is None:
         return ""
     return f", payload {verdict.payload} (wrong with probability {verdict.payload_error:.1g})"

@@ -1,4 +1,4 @@
-"""What all commands share: the two consoles, messages and progress."""
+"""Output of all commands: the two consoles, messages and progress bars."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rich.progress import (
 
 from patternmark.cli.options import OUTPUT, option
 
-STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
-# A pipe has no width: nothing may be cut to fit one.
+STOPPED = 130  # exit status of a run that Ctrl-C ended, as in a shell
+# A pipe has no width, so give it room: nothing may be cut.
 results = Console(width=None if sys.stdout.isatty() else 400, emoji=False)
 errors = Console(stderr=True, emoji=False)
 
 
-# The library speaks of Python's parameters, such as overwrite=True, format='lines' or weights=FILE;
-# here they are options.
+# Messages of the library name Python's parameters, such as overwrite=True, format='lines' or
+# weights=FILE; on the command line these are options.
 _SWITCH = re.compile(r"\b(overwrite|resume|exact|strict|count_repeats|homo_oligomer|dna)=True\b")
 _PARAMETER = re.compile(
     r"\b(format|tokenizer|weights|chains|null_keys|draws|seed|m|null|detector|backbone|fpr|fdr|tpr|"
@@ -39,7 +39,7 @@ _PARAMETER = re.compile(
     r"workers|orders|reference|against|model|plddt|key|kind|host|wordnet|fixed|epsilon|answers|"
     r"queries|scheme|tries|budget)=(?:'([^']*)'|([A-Z]+)\b)"
 )
-_OTHER_NAMES = {  # of what is not called the same in Python
+_OTHER_NAMES = {  # names in Python, and on the command line
     "rank=True": "--null keys",
     "tool=NAME": "--for",
     "patternmark.combine": "patternmark detect --combine",
@@ -47,7 +47,7 @@ _OTHER_NAMES = {  # of what is not called the same in Python
 }
 
 
-def _option_in_place_of(found: re.Match[str]) -> str:
+def _as_option(found: re.Match[str]) -> str:
     name, *value = found.groups()
     return " ".join(filter(None, [f"--{name.replace('_', '-')}", *value]))
 
@@ -65,11 +65,11 @@ def for_command_line(message: object) -> str:
     text = str(message)
     for in_python, here in _OTHER_NAMES.items():
         text = text.replace(in_python, here)
-    return _PARAMETER.sub(_option_in_place_of, _SWITCH.sub(_option_in_place_of, text))
+    return _PARAMETER.sub(_as_option, _SWITCH.sub(_as_option, text))
 
 
 def warn(message: object) -> None:
-    """Say something on standard error that does not stop the run."""
+    """Print a warning on standard error."""
     errors.print(
         f"[yellow]warning:[/yellow] {escape(for_command_line(message))}",
         soft_wrap=True,
@@ -78,19 +78,19 @@ def warn(message: object) -> None:
 
 
 def fail(message: object) -> None:
-    """Say on standard error what could not be done."""
+    """Print an error on standard error."""
     errors.print(
         f"[red]error:[/red] {escape(for_command_line(message))}", soft_wrap=True, highlight=False
     )
 
 
 def say(message: object) -> None:
-    """Tell a person what was done, on standard error, so that results stay clean."""
+    """Print a message for people on standard error; standard output is for results."""
     errors.print(escape(for_command_line(message)), soft_wrap=True, highlight=False)
 
 
 def progress(unit: str) -> Progress:
-    """Return a progress bar on standard error that leaves no trace; silent where nobody looks."""
+    """Return a progress bar on standard error that disappears; silent without a terminal."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -104,7 +104,7 @@ def progress(unit: str) -> Progress:
 
 
 def shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
-    """Return what shows the progress of a function of the library: a line for each of its steps."""
+    """Return a progress function for the library; it shows each step as a line of a bar."""
     tasks: dict[str, TaskID] = {}
 
     def show(what: str, done: int, total: int | None) -> None:
@@ -118,7 +118,7 @@ def shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
 
 
 def progress_of_bytes() -> Progress:
-    """Return a progress bar with the rate of bytes and the time that is left."""
+    """Return a progress bar with bytes per second and the remaining time."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -131,8 +131,8 @@ def progress_of_bytes() -> Progress:
     )
 
 
-class _Spoken(logging.Handler):
-    """Sends log records where all other messages go."""
+class _LogHandler(logging.Handler):
+    """Prints log records like other messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         say(f"{record.name}: {record.getMessage()}")
@@ -141,7 +141,7 @@ class _Spoken(logging.Handler):
 def _set_verbose(wanted: bool) -> None:
     logger = logging.getLogger("patternmark")
     if wanted and not logger.handlers:
-        logger.addHandler(_Spoken())
+        logger.addHandler(_LogHandler())
         logger.setLevel(logging.DEBUG)
 
 

@@ -1,22 +1,22 @@
 """Watermark what order-agnostic models generate, and prove it later with a p-value that holds.
 
-The data walks from left to right, each step in the module of its name; those up to the reading, and
-the verdict, are in `core`:
+The data flows from left to right, each step in the module of its name. The steps up to the reading
+are in `core`, the verdict is in `results`:
 
     key -> schemes (which key promotes what) -> marker (key sequence) -> promote (bias)
         -> a model's sampler -> sequence
         -> reading (what counts) -> statistics (what is measured) -> null (p-value)
         -> detector (verdict)
 
-The rooms, each of which imports from its own line and from those above:
+The packages and modules; each imports from its own line and from those above:
 
     core                                 what generator and detector share
-    masks, null, statistics, fast        what is read, what is measured, how likely chance is
-    detector, evidence, combination      one verdict, and one of many records
-    search, scanning, plan, report       many keys, many sequences, what to expect, pictures
+    masks, null, statistics, fast        repeats, nulls, statistics, compiled loops
+    detector, results, evidence, combination    verdicts, and one p-value for many records
+    search, scanning, plan, report       many keys, many sequences, planning, pictures
     attacks, quality                     what breaks a mark, what a mark costs
-    io, models, designing, translation, adapters    files, models that are marked, other people's
-    api                                  functions: what the command line does, for Python
+    io, models, designing, translation, adapters    files, models, adapters for other programs
+    api                                  what the command line does, as functions for Python
     cli                                  the command line
 
 >>> import patternmark as pm
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from patternmark.api.searching import identify, locate
     from patternmark.api.translating import translate
 
-# Where functions stand: they are imported when they are first used.
+# The module of each function in `api`, which is imported at the first use.
 _FUNCTIONS = {
     "alphabet": "alphabets",
     "attack": "attacking",

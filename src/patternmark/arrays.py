@@ -1,4 +1,4 @@
-"""Arrays of numpy and tensors of torch, handled alike. Torch is never imported from here."""
+"""Types and conversions for numpy arrays and torch tensors. This module never imports torch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from numpy.typing import NDArray
 
 
 class AnyArray(Protocol):
-    """What numpy arrays and torch tensors have in common, for type checkers."""
+    """The methods that numpy arrays and torch tensors share, for type checkers."""
 
     @property
     def shape(self) -> Any:
         """The sizes of all dimensions."""
 
     def __getitem__(self, index: Any, /) -> Any:
-        """Return some of the entries."""
+        """Return the entries at an index."""
 
 
 Array = TypeVar("Array", bound=AnyArray)  # a numpy array or a torch tensor
-Logits = TypeVar("Logits", bound=AnyArray)  # of the other kind, it may be
+Logits = TypeVar(
+    "Logits", bound=AnyArray
+)  # independent of `Array`: one may be numpy, the other torch
 
 
 def is_tensor(array: Any) -> bool:
-    """Return whether this is a torch tensor."""
+    """Return whether an array is a torch tensor."""
     return hasattr(array, "new_tensor")
 
 
@@ -34,7 +36,7 @@ def to_device_of(array: Any, like: NDArray[Any] | None) -> NDArray[Any]: ...
 @overload
 def to_device_of(array: Any, like: Array) -> Array: ...
 def to_device_of(array: Any, like: Any) -> Any:
-    """Return an array as a tensor on the device of `like`; as a numpy array if `like` is none."""
+    """Return an array as a tensor on the device of `like`, else as a numpy array."""
     if is_tensor(like):
         return sys.modules["torch"].as_tensor(array, device=like.device)
     return np.asarray(array)

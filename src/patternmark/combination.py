@@ -1,40 +1,39 @@
-"""One p-value for a set of records: Fisher's method over groups of records that are alike.
+"""One p-value for a set of records, by a rule that is valid for their key.
 
-Designs on one backbone resemble each other: their p-values rise and fall together, and Fisher's
-method, which multiplies them, would count one piece of luck many times. So records that share much
-are put into one group. Within it the smallest p-value counts, times the size of the group: by
-Bonferroni's inequality P(smallest of g <= x/g) <= x, however they depend on each other. Records of
-different groups share no more than unrelated ones do; without a mark their symbols, and so their
-p-values, are independent, and Fisher's method combines them. The groups follow from the symbols
-alone, never from the key or the p-values: choosing them cannot bias the test.
+*Proteins, paper's scheme.* Designs on one backbone resemble each other: their p-values rise and
+fall together, and Fisher's method, which multiplies them, would count one piece of luck many times.
+So similar records form a group. The smallest p-value of a group counts, multiplied by the size of
+the group: by Bonferroni's inequality P(smallest of g <= x/g) <= x, however they depend on each
+other. Records of different groups share no more than unrelated records do. Without a mark their
+symbols, and so their p-values, are independent, and Fisher's method combines them. The groups
+depend on the symbols alone, not on the key or the p-values, so the choice cannot bias the test. The
+price: a hundred marked designs on one backbone weigh no more than the best of them.
 
-What it costs: a hundred marked designs on one backbone weigh no more than the best of them.
-
-Texts are another matter. Two that are not alike at all both hold *the* and *of*, and a hundred
-speeches begin with the same greeting: wherever they meet the same secret coins, their p-values rise
-and fall together. So texts are read as one record whose chains they are. For `auto` and `lr` a
-token that stands r times in all of them counts 1/r each time, and their e-values multiply: such a
-product has a mean of at most 1, since the powers of the factors add up to 1 for every coin (see
+*Texts.* Two texts that are not similar at all both contain *the* and *of*, and a hundred speeches
+begin with the same greeting. Wherever texts meet the same secret coins, their p-values rise and
+fall together. So texts are read as the chains of one record. For `auto` and `lr` a token that
+occurs r times in all texts counts 1/r each time, and their e-values multiply: such a product has a
+mean of at most 1, since the powers of the factors add up to 1 for every coin (see
 `statistics.texts`). For other detectors every coin counts once (see `coins`).
 
-Likeness does not matter for records of block keys. E[i, r] is the ratio of record i if its nonce is
-r (`statistics.block_ratio`). It depends on the coins of nonce r alone, and its mean over them is 1
-for any letters. Coins of different nonces are independent; those of one nonce are shared by all
-records. With m records, R nonces and s = 1 - (1 - 1 / R)^m, the share of nonces that m draws hit,
+*Block keys.* Similar records do no harm. E[i, r] is the ratio of record i if its nonce is r
+(`statistics.block_ratio`). It depends on the coins of nonce r alone, and its mean over them is 1
+for any letters. Coins of different nonces are independent; all records share those of one nonce.
+With m records, R nonces and s = 1 - (1 - 1 / R)^m, the expected share of nonces that m draws hit,
 
     spread = product over r of (1 - s + s * mean over i of E[i, r])
 
-has mean 1: each factor is an average of things with mean 1 and rests on coins of its own, so the
-mean of the product is the product of the means. It gains with every record that has a nonce of its
-own. A second e-value is for records that share a nonce, such as those of one payload:
+has mean 1: each factor averages values with mean 1 and depends on the coins of one nonce, so the
+mean of the product is the product of the means. It grows with every record that has a nonce of its
+own. A second e-value is for records that share a nonce, such as those with one payload:
 
     shared = mean over r and strengths of the exact ratio of all letters together, without slips
 
-Here all letters of all records that meet one coin enter its ratio exp(x S / 2) / cosh(S / 2)
-through their sum S, whose mean over the coin is 1 whatever S is: each coin counts once. The third
-is the mean of the records' own e-values, for one marked record among many. An average of e-values
-is one: E = (spread + shared + mean) / 3, and p = 1 / E holds for any records, whoever wrote them,
-copies among them. A single record keeps the p-value of its verdict.
+Here S is the sum over all letters of all records that meet one coin x. The coin's ratio
+exp(x S / 2) / cosh(S / 2) has mean 1 whatever S is: each coin counts once. A third e-value is the
+mean of the records' own e-values, for one marked record among many. An average of e-values is an
+e-value: E = (spread + shared + mean) / 3, and p = 1 / E holds for any records, whoever wrote them,
+even copies. A single record keeps the p-value of its verdict.
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ from patternmark.statistics.block_best import STRETCHES
 from patternmark.statistics.block_ratio import BlockStatistic
 from patternmark.statistics.likelihood import log_mean_exp
 
-_LEVEL = 2  # of strength, for letters that meet one coin together: delta 1
-_STRENGTHS = (1.0, 0.3, 0.1)  # shares of it: records that are damaged, or unmarked among others
+_SHARED_LEVEL = 2  # index of the strength in the e-value `shared`: delta 1
+_SHARED_STRENGTHS = (1.0, 0.3, 0.1)  # factors of it: damaged records, or some unmarked
 
 
 class Rule(StrEnum):
-    """How p-values of several records are combined: the valid way for their alphabet."""
+    """The rule that combines several records, as the JSON output names it."""
 
     GROUPS = "fisher over groups of similar records, bonferroni within"
     COINS = "as chains of one record, in which places of one token share its secret coin"
@@ -87,10 +86,10 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, repr=False)
 class Combined(Result):
-    """The evidence of a whole set."""
+    """The result for a set of records."""
 
     num_records: int
-    groups: Groups  # of record numbers; of texts and block marks, those that say something
+    groups: Groups  # numbers of records; for texts and block keys, one scored record each
     log_p: float
     fpr: float
     how: Rule
@@ -104,7 +103,7 @@ class Combined(Result):
 
     @property
     def status(self) -> Status:
-        """What can be said of the set, in one word."""
+        """The result for the set in one word."""
         if self.prediction:
             return Status.MARKED
         return Status.NO_MARK if self.groups else Status.NOTHING_TO_SCORE
@@ -120,12 +119,12 @@ class Combined(Result):
 
     @property
     def p_any(self) -> float | None:
-        """The same where it holds for any records, whoever wrote them; None where it does not."""
+        """The p-value if it holds for any records, whoever wrote them; None if it does not."""
         holds = self.how is Rule.NONCES and len(self.groups) > 1
         return self.p_value if holds else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which JSON can hold."""
+        """Return its fields as plain values for JSON."""
         return {
             "combined": True,
             "num_records": self.num_records,
@@ -153,7 +152,7 @@ class Combined(Result):
         )
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         return cells_of(self, f"{self.num_records} records", key=self.key_id)
 
 
@@ -165,29 +164,29 @@ def combine(
     *,
     verdicts: Sequence[Verdict] | None = None,
 ) -> Combined:
-    """Return one p-value for records, by the rule that holds for their alphabet.
+    """Return one p-value for records, by the rule that is valid for their key.
 
-    `scored` and `rates` are those of `Detector.detect_many`. `verdicts` of this detector on the
-    same records, if there are any, save measuring proteins of the paper's keys again. The p-values
-    of the detector are combined: ranks among the same fresh keys are not independent.
+    `scored` and `rates` are those of `Detector.detect_many`. If this detector has judged the same
+    records, its `verdicts` save measuring proteins again for keys of the paper's scheme. Ranks are
+    not combined: ranks among the same fresh keys are not independent.
     """
     if detector.key.profile.alphabet.has_many_symbols and not detector.mask_repeats:
-        # One p-value of many texts holds only if every coin counts once.
+        # One p-value for many texts holds only if every coin counts once.
         fpr, strict = detector.fpr, detector.strict
         detector = Detector(detector.key, detector.statistic, fpr=fpr, strict=strict)
         verdicts = None
     encoded = [detector.encode(record, str(i + 1)) for i, record in enumerate(records)]
     nothing = [None] * len(encoded)
     masks, expected = list(scored or nothing), list(rates or nothing)
-    how = _rule_of(detector)
+    how = _choose_rule(detector)
     if how is Rule.NONCES:
         _check_verdicts(detector, encoded, verdicts)
-        groups, log_p = _of_blocks(detector, detector.read(encoded, masks, expected))
+        groups, log_p = _combine_blocks(detector, detector.read(encoded, masks, expected))
     elif how is Rule.COINS:
-        groups, log_p = _of_texts(detector, encoded, masks)
+        groups, log_p = _combine_texts(detector, encoded, masks)
     else:
         log_ps = _log_ps(detector, encoded, masks, expected, verdicts)
-        groups, log_p = _of_groups(log_ps, encoded, detector)
+        groups, log_p = _combine_groups(log_ps, encoded, detector)
     return Combined(
         num_records=len(encoded),
         groups=groups,
@@ -201,8 +200,8 @@ def combine(
     )
 
 
-def _rule_of(detector: Detector) -> Rule:
-    """Return the rule for a key: by its scheme, or else by its alphabet."""
+def _choose_rule(detector: Detector) -> Rule:
+    """Return the rule of a key: that of its scheme, or else that of its alphabet."""
     by_alphabet = Rule.COINS if detector.key.profile.alphabet.has_many_symbols else Rule.GROUPS
     return _RULES.get(detector.key.profile.scheme.name, by_alphabet)
 
@@ -215,14 +214,18 @@ def _check_verdicts(
     records: Sequence[NDArray[np.int64]],
     verdicts: Sequence[Verdict] | None,
 ) -> None:
-    """Refuse verdicts that another detector made, or on other records."""
+    """Raise ParameterError if verdicts are from another detector, or too many or too few."""
     if verdicts is None:
         return
     if len(verdicts) != len(records):
-        raise ParameterError(f"{len(verdicts)} verdicts were given for {len(records)} records")
+        raise ParameterError(
+            f"{len(verdicts)} verdicts were given for {len(records)} records: give one for each"
+        )
     for verdict in verdicts:
         if not detector.made(verdict):
-            raise ParameterError(f"the verdict on {verdict.id!r} was not made by this detector")
+            raise ParameterError(
+                f"the verdict on {verdict.id!r} was not made by this detector: leave out verdicts"
+            )
 
 
 def _log_ps(
@@ -232,7 +235,7 @@ def _log_ps(
     rates: Sequence[NDArray[np.float64] | None],
     verdicts: Sequence[Verdict] | None,
 ) -> list[float]:
-    """Return ln p of every record, from its verdict where there is one."""
+    """Return ln p of every record, from the verdicts if they are given."""
     if verdicts is None:
         readings = detector.read(records, scored, rates)
         return [found.log_p for found in detector.measure(readings)]
@@ -240,33 +243,33 @@ def _log_ps(
     return [verdict.log10_p * LN10 for verdict in verdicts]
 
 
-def _of_groups(
+def _combine_groups(
     log_ps: Sequence[float], records: Sequence[NDArray[np.int64]], detector: Detector
 ) -> tuple[Groups, float]:
-    """Combine p-values of records, given with their symbols: see the module on why this holds."""
+    """Combine p-values of proteins over groups of similar records: see the module."""
     groups = similar_groups(records, detector.key.profile.alphabet)
     best = [bonferroni(min(log_ps[i] for i in group), len(group)) for group in groups]
     return groups, fisher([float(log_p) for log_p in best])
 
 
-def _of_texts(
+def _combine_texts(
     detector: Detector,
     records: Sequence[NDArray[np.int64]],
     scored: Sequence[NDArray[np.bool_] | None],
 ) -> tuple[Groups, float]:
-    """Combine texts, given as token ids and which positions count; a group says something new."""
-    reading = detector.read(*_as_one(records, scored))[0]
-    said = reading.symbols != UNREAD
-    groups = tuple((i,) for i, chain in enumerate(reading.chains) if said[chain].any())
+    """Combine texts; a group is a text with scored positions: see the module."""
+    reading = detector.read(*_join_records(records, scored))[0]
+    is_scored = reading.symbols != UNREAD
+    groups = tuple((i,) for i, chain in enumerate(reading.chains) if is_scored[chain].any())
     if len(groups) <= 1:
         single = next((i for (i,) in groups), None)
         if single is None:
             return groups, 0.0
         alone = detector.measure(detector.read([records[single]], [scored[single]]))[0]
-        return groups, _deciding(detector, alone)
+        return groups, _deciding_log_p(detector, alone)
     if detector.key.schedule.nonces == 1:
-        return groups, _deciding(detector, detector.measure([reading])[0])
-    # Chains of a record have one nonce, texts each their own.
+        return groups, _deciding_log_p(detector, detector.measure([reading])[0])
+    # Chains of one record share a nonce, but each text has its own.
     texts = [
         Reading(
             reading.symbols[chain],
@@ -276,36 +279,37 @@ def _of_texts(
         for chain in reading.scored_chains
     ]
     found = detector.measure(texts)
-    if reading.times is not None:  # e-values multiply, small ones too: see `statistics.texts`
+    if reading.times is not None:  # multiply all e-values: see `statistics.texts`
         return groups, float(markov(sum(one.log_e_any or 0.0 for one in found)))
     return groups, fisher([one.log_p for one in found])
 
 
-def _deciding(detector: Detector, found: Measurement) -> float:
-    """Return ln of the p-value that makes the call."""
+def _deciding_log_p(detector: Detector, found: Measurement) -> float:
+    """Return ln of the p-value that decides."""
     is_strict = detector.strict and found.log_p_any is not None
     return cast(float, found.log_p_any) if is_strict else found.log_p
 
 
-def _of_blocks(detector: Detector, readings: Sequence[Reading]) -> tuple[Groups, float]:
-    """Combine records of a block key: see the module on why this holds."""
+def _combine_blocks(detector: Detector, readings: Sequence[Reading]) -> tuple[Groups, float]:
+    """Combine records of a block key: see the module."""
     statistic = cast(BlockStatistic, detector.statistic)
     block = cast(Blocks, detector.key.profile.scheme).block
-    said = [i for i, reading in enumerate(readings) if reading.num_scored]
-    groups = tuple((i,) for i in said)
-    if not said:
+    scored = [i for i, reading in enumerate(readings) if reading.num_scored]
+    groups = tuple((i,) for i in scored)
+    if not scored:
         return groups, 0.0
-    if len(said) == 1:  # nothing to combine: the sharper p-value of one record holds
-        return groups, statistic.measure([readings[said[0]]])[0].log_p
-    with repeated(len(said)):
-        logs = np.stack([statistic.log_ratios(readings[i]) for i in said])  # [m, R] ln E[i, r]
+    if len(scored) == 1:  # nothing to combine: the smaller p-value of one record holds
+        return groups, statistic.measure([readings[scored[0]]])[0].log_p
+    used = [readings[i] for i in scored]
+    with repeated(len(used)):
+        logs = np.stack([statistic.log_ratios(reading) for reading in used])  # [m, R] ln E[i, r]
     own = log_mean_exp(logs.ravel())
-    shared = log_mean_exp(shared_log_ratios([readings[i] for i in said], statistic, block).ravel())
+    shared = log_mean_exp(shared_log_ratios(used, statistic, block).ravel())
     return groups, float(markov(log_mean_exp(np.array([spread_log_ratio(logs), shared, own]))))
 
 
 def spread_log_ratio(logs: NDArray[np.float64]) -> float:
-    """Return ln of the product over nonces, given ln E[i, r]: [m, R].
+    """Return ln of the e-value `spread`, a product over nonces, given ln E[i, r]: [m, R].
 
     >>> both = spread_log_ratio(np.log([[1.0, 9.0], [5.0, 1.0]]))
     >>> round(float(np.exp(both)), 6)  # (1/4 + 3/4 * 3) (1/4 + 3/4 * 5)
@@ -321,35 +325,35 @@ def spread_log_ratio(logs: NDArray[np.float64]) -> float:
 def shared_log_ratios(
     readings: Sequence[Reading], statistic: BlockStatistic, block: int
 ) -> NDArray[np.float64]:
-    """Return ln of the ratio of all letters together if all records have one nonce: [R, strengths].
+    """Return ln of the e-value `shared` for each nonce and strength: [R, strengths].
 
-    What meets one coin is added up before the coin is asked.
+    The weights of all letters that meet one coin are added up first.
     """
-    pooled: dict[int, NDArray[np.float64]] = {}  # of each chain number: [blocks, pairs]
+    pooled: dict[int, NDArray[np.float64]] = {}  # by chain number: [blocks, pairs]
     for reading in readings:
         for number, chain in statistic.pieces(reading):
             sums = pooled.get(number, np.zeros((0, len(PROTEIN_PAIRS))))
             missing = ceil(chain.length / block) - len(sums)
             sums = np.pad(sums, ((0, max(missing, 0)), (0, 0)))
-            weights = chain.weights[min(_LEVEL, len(chain.weights) - 1)] * chain.side
+            weights = chain.weights[min(_SHARED_LEVEL, len(chain.weights) - 1)] * chain.side
             np.add.at(sums, (np.arange(chain.length) // block, chain.pair), weights)
             pooled[number] = sums
     firsts = PROTEIN.encode("".join(pair[0] for pair in PROTEIN_PAIRS))
-    found: NDArray[np.float64] = np.zeros((1, len(_STRENGTHS)))
+    found: NDArray[np.float64] = np.zeros((1, len(_SHARED_STRENGTHS)))
     for number, sums in pooled.items():
         halves = statistic.halves(number, len(sums) * block, STRETCHES)
         coins = halves[:, : len(sums), firsts].astype(np.float64)  # [R, blocks, pairs]
-        for_all = np.multiply.outer(_STRENGTHS, sums / 2.0)  # [strengths, blocks, pairs]
-        agreed = np.tensordot(coins, for_all, axes=([1, 2], [1, 2]))
-        means = np.logaddexp(for_all, -for_all) - log(2.0)  # ln cosh
+        tilts = np.multiply.outer(_SHARED_STRENGTHS, sums / 2.0)  # [strengths, blocks, pairs]
+        agreed = np.tensordot(coins, tilts, axes=([1, 2], [1, 2]))
+        means = np.logaddexp(tilts, -tilts) - log(2.0)  # ln cosh
         found = found + agreed - means.sum(axis=(1, 2))
     return found
 
 
-def _as_one(
+def _join_records(
     records: Sequence[NDArray[np.int64]], scored: Sequence[NDArray[np.bool_] | None]
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]]]:
-    """Lay records end to end as the chains of one, with the positions that count."""
+    """Join records as the chains of one record, with the positions that count."""
     between = np.array([SEPARATOR])
     ids, masks = [], []
     for record, mask in zip(records, scored, strict=True):

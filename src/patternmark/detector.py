@@ -50,7 +50,7 @@ class Detector:
         mask_repeats: bool = True,
         strict: bool = False,
     ) -> None:
-        """`strict` lets `p_any` make the call: for sequences that may be written to deceive."""
+        """With `strict`, `p_any` decides: for sequences that may have been written to deceive."""
         self.key = key
         self.strict = strict
         self.fpr = check_fpr(fpr)
@@ -58,28 +58,28 @@ class Detector:
             detector = make_statistic(detector, key, m=m, null=null)
         self.statistic = detector
         self.mask_repeats = mask_repeats
-        self._times_asked = 0
+        self._num_calls = 0
 
     @property
     def masks_repeats(self) -> bool:
-        """Whether repeats are left out: only where the scheme's p-values need it."""
+        """Whether repeats are masked: only if the p-values of the scheme need it."""
         return self.mask_repeats and self.key.profile.scheme.masks_repeats
 
     @property
     def _shares_repeats(self) -> bool:
-        """Whether all places of a repeated token are read, and share its coin."""
+        """Whether every occurrence of a repeated token is read, and all of them share its coin."""
         return self.mask_repeats and getattr(self.statistic, "reads_repeats", False)
 
     @property
     def _repeats(self) -> str:
-        """What becomes of repeats, for signatures."""
+        """What is done with repeats, as signatures say it."""
         if self._shares_repeats:
             return "shared"
         return "masked" if self.masks_repeats else "counted"
 
     @cached_property
     def settings_of_any_key(self) -> str:
-        """What shapes a p-value besides the key itself."""
+        """Every setting that can change a p-value, except the key itself."""
         profile = self.key.profile
         return joined(
             f"{profile.scheme.signature}|alphabet:{profile.alphabet.name}",
@@ -91,16 +91,16 @@ class Detector:
 
     @cached_property
     def settings(self) -> str:
-        """What shapes a p-value."""
+        """The key and every setting that can change a p-value."""
         return joined(f"key:{self.key.key_id}", self.settings_of_any_key)
 
     @cached_property
     def signature(self) -> str:
-        """What shapes all verdicts; that of a verdict adds what was said of its record."""
+        """The settings of all verdicts; the signature of a verdict adds those of its record."""
         return joined(self.settings, f"fpr:{self.fpr!r}", f"v:{__version__}")
 
     def made(self, verdict: Verdict) -> bool:
-        """Whether a verdict was made with these settings."""
+        """Return whether a verdict was made with these settings."""
         return verdict.signature.startswith(f"{self.signature}|")
 
     def detect(self, sequence: str | ArrayLike, id: str = "") -> Verdict:
@@ -117,20 +117,20 @@ class Detector:
         """Judge a batch: one verdict per sequence, in order.
 
         `scored` says for each sequence which positions count, such as those that were designed;
-        `rates` how often each should agree with its key, for a statistic that asks (see
-        `expected_rates`).
-        Chains of one record, joined by `/` or `:`, are counted one at a time, and repeats once.
+        `rates` gives the rate at which each should agree with its key, for statistics that use it
+        (see `expected_rates`).
+        Chains of one record, separated by `/` or `:`, are read one by one; repeats count once.
         """
         sequences = list(sequences)
         names = [str(i + 1) for i in range(len(sequences))] if ids is None else list(ids)
         encoded = [self.encode(*pair) for pair in zip(sequences, names, strict=True)]
         readings = self.read(encoded, scored, rates)
         measurements = self.measure(readings)
-        nothing = [None] * len(encoded)
+        no_values = [None] * len(encoded)
         signatures = [
             self.signature_of([ids], [mask], [expected])
             for ids, mask, expected in zip(
-                encoded, scored or nothing, rates or nothing, strict=True
+                encoded, scored or no_values, rates or no_values, strict=True
             )
         ]
         lengths = [int(np.count_nonzero(ids != SEPARATOR)) for ids in encoded]
@@ -144,7 +144,7 @@ class Detector:
         scored: Sequence[NDArray[np.bool_] | None],
         rates: Sequence[NDArray[np.float64] | None],
     ) -> str:
-        """Return the signature of what is said of encoded records by their p-value."""
+        """Return the signature of a result on encoded records."""
         call = CALL_BY_P_ANY if self.strict else CALL_BY_P
         return joined(self.signature, scored_part(records, scored), rates_part(rates), call)
 
@@ -154,14 +154,14 @@ class Detector:
         scored: Sequence[NDArray[np.bool_] | None] | None = None,
         rates: Sequence[NDArray[np.float64] | None] | None = None,
     ) -> list[Reading]:
-        """Return what of encoded sequences counts."""
+        """Return the readings of encoded sequences: the positions that count."""
         alphabet = self.key.profile.alphabet
         masks = scored if scored is not None else [None] * len(encoded)
         repeats = None
         if self.masks_repeats and not self._shares_repeats:
             matters = getattr(self.key.schedule, "reuses", None)
             repeats = find_repeated_evidence(encoded, alphabet, masks, matters)
-        # Copies of a chain count only where the caller wants repeats to count.
+        # Copies of a chain count only if the caller wants repeats to count.
         drop_copies = self.mask_repeats or not self.key.profile.scheme.masks_repeats
         readings = read_many(encoded, alphabet, masks, repeats, drop_copies=drop_copies)
         if self._shares_repeats:
@@ -172,19 +172,19 @@ class Detector:
             return readings
         pairs = zip(readings, rates, strict=True)
         return [
-            reading._replace(rates=_checked_rates(expected, len(reading.symbols)))
+            reading._replace(rates=_check_rates(expected, len(reading.symbols)))
             for reading, expected in pairs
         ]
 
     def measure(self, readings: Sequence[Reading]) -> list[Measurement]:
-        """Measure what was read; of no record there is nothing to measure."""
-        # Who asks for the n-th time will ask as often again: the loops are worth loading for that.
-        self._times_asked += 1
-        with repeated(self._times_asked):
+        """Measure readings; without any, return an empty list."""
+        # After n calls expect n more: the compiled loops may be worth loading for them.
+        self._num_calls += 1
+        with repeated(self._num_calls):
             return self.statistic.measure(readings) if readings else []
 
     def encode(self, sequence: str | ArrayLike, name: str) -> NDArray[np.int64]:
-        """Return the symbols of a record; errors say its name."""
+        """Return the symbols of a record; an error names the record."""
         try:
             return self.key.profile.alphabet.encode(sequence)
         except SequenceError as error:
@@ -210,35 +210,35 @@ class Detector:
             signature=signature,
             status=status,
             note=self._note(length, scored, found),
-            **self._for_any(found),
+            **self._p_any_fields(found),
             segment=found.segment,
             payload=found.payload if is_marked else None,
             payload_error=found.payload_error if is_marked else None,
         )
 
-    def _for_any(self, found: Measurement) -> dict[str, Any]:
-        """Return the p-value that holds for any sequence, in the fields of a verdict."""
-        # A text has one only where every coin counts once.
+    def _p_any_fields(self, found: Measurement) -> dict[str, Any]:
+        """Return `p_any` and its logarithm as fields of a verdict, or {} if it does not hold."""
+        # For a text it holds only if every coin counts once.
         counts_twice = self.key.profile.alphabet.has_many_symbols and not self.mask_repeats
         if found.log_p_any is None or counts_twice:
             return {}
         log_p = found.log_p_any
         return {"p_any": p_value_of(log_p), "log10_p_any": log_p / LN10 + 0.0}
 
-    def _deciding(self, found: Measurement) -> tuple[float, float]:
-        """Return ln of the p-value that makes the call, and the smallest it could have been."""
+    def _deciding_log_p(self, found: Measurement) -> tuple[float, float]:
+        """Return ln of the p-value that decides, and its smallest value for this length."""
         if not self.strict:
             return found.log_p, found.log_p_floor
         if found.log_p_any is None:
             raise ParameterError(
                 f"the detector {self.statistic.name!r} has no p-value that holds for any sequence "
-                f"under key {self.key.key_id}: judge without 'strict'"
+                f"with key {self.key.key_id}: judge without 'strict'"
             )
         floor = found.log_p_any_floor
         return found.log_p_any, found.log_p_floor if floor is None else floor
 
     def _status(self, scored: int, found: Measurement) -> Status:
-        log_p, floor = self._deciding(found)
+        log_p, floor = self._deciding_log_p(found)
         if is_below(log_p, self.fpr):
             return Status.MARKED
         if scored == 0 or floor == 0.0:
@@ -251,24 +251,24 @@ class Detector:
             return f"nothing to score: {why}"
         if found.note:
             return found.note
-        _, floor = self._deciding(found)
+        _, floor = self._deciding_log_p(found)
         if floor == 0.0:
             return "too short to tell at any FPR: too few symbols in a row carry a key"
         if not is_below(floor, self.fpr):
             needed = ceil(scored * log(self.fpr) / floor)
             return (
-                f"too short to tell at FPR {self.fpr:g}, whatever its sequence: "
-                f"about {needed} scored symbols are the least"
+                f"too short to tell at FPR {self.fpr:g}, whatever the symbols are: "
+                f"it takes about {needed} scored symbols"
             )
         return ""
 
 
-def _checked_rates(rates: NDArray[np.float64] | None, length: int) -> NDArray[np.float64] | None:
-    """Refuse rates that are not probabilities of that many positions: [levels, n]."""
+def _check_rates(rates: NDArray[np.float64] | None, length: int) -> NDArray[np.float64] | None:
+    """Return rates unchanged; raise ParameterError unless they are probabilities [levels, n]."""
     if rates is None:
         return None
     if rates.ndim != 2 or rates.shape[1] != length:
-        raise ParameterError(f"rates have the shape [levels, {length}], not {rates.shape}")
+        raise ParameterError(f"rates must have the shape [levels, {length}], not {rates.shape}")
     if not np.all((rates > 0.0) & (rates < 1.0)):  # nan is neither
-        raise ParameterError("rates lie between 0 and 1")
+        raise ParameterError("rates must lie between 0 and 1")
     return rates

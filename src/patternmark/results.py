@@ -1,4 +1,4 @@
-"""What the functions of the package return: results that share one set of attributes.
+"""Results: what the functions of the package return.
 
 Every result on sequences has `prediction`, `status`, `p_value`, `log10_p`, `p_any`, `signature` and
 `to_dict()`; `Finding` is their type. Results for people who may not see numbers are the exception:
@@ -18,24 +18,24 @@ from typing import Any, Protocol, TypeVar
 
 LN10 = log(10.0)
 SMALLEST_POSITIVE = 5e-324
-CALL_BY_P = "call:p"  # in a signature: the p-value makes the call
-CALL_BY_P_ANY = "call:p_any"  # in a signature: the p-value that holds for any sequence makes it
-ROWS_SHOWN = 20  # of many results
+CALL_BY_P = "call:p"  # in a signature: `p_value` decides
+CALL_BY_P_ANY = "call:p_any"  # in a signature: `p_any` decides
+MAX_ROWS = 20  # results that are shown of a long list
 
 _Result = TypeVar("_Result", bound="Result")
 
 
 class Status(StrEnum):
-    """What can be said of a sequence. The values stand in JSON and do not change."""
+    """The result for a sequence in one word. The values are used in JSON and do not change."""
 
     MARKED = "marked"
     NO_MARK = "no_mark"
-    TOO_SHORT = "too_short"  # no sequence of its length could reach the false positive rate
-    NOTHING_TO_SCORE = "nothing_to_score"  # none could reach any rate: p is 1 whatever it is
+    TOO_SHORT = "too_short"  # no sequence of this length can reach the FPR
+    NOTHING_TO_SCORE = "nothing_to_score"  # no sequence of this length can reach any FPR: p is 1
 
     @property
     def in_words(self) -> str:
-        """The status as people read it."""
+        """The status in words for people."""
         return _IN_WORDS[self]
 
 
@@ -48,7 +48,7 @@ _IN_WORDS = {
 
 
 def p_value_of(log_p: float) -> float:
-    """Return exp(log_p), rounded up to a positive float where it would underflow.
+    """Return exp(log_p), or the smallest positive float if it would underflow.
 
     >>> p_value_of(-3465.0)
     5e-324
@@ -57,7 +57,7 @@ def p_value_of(log_p: float) -> float:
 
 
 def format_p(log10_p: float) -> str:
-    """Write a p-value of any size for people.
+    """Return a p-value of any size as text.
 
     >>> format_p(-2.5), format_p(-1504.85)
     ('0.0032', '10^-1504.8')
@@ -70,7 +70,7 @@ def format_p(log10_p: float) -> str:
 
 
 def finite_or_none(log_p: float | None) -> float | None:
-    """Return a logarithm for JSON, which has no infinity."""
+    """Return a logarithm for JSON, with None for infinity."""
     return log_p if log_p is not None and isfinite(log_p) else None
 
 
@@ -79,42 +79,42 @@ class Finding(Protocol):
 
     @property
     def prediction(self) -> bool:
-        """Whether a mark was found at the false positive rate."""
+        """Whether a mark was found at the FPR."""
 
     @property
     def status(self) -> Status:
-        """What can be said, in one word."""
+        """The result in one word."""
 
     @property
     def p_value(self) -> float:
-        """How likely a random key finds as much, corrected for all that was tried."""
+        """The chance that a random key finds as much, corrected for the number of tests."""
 
     @property
     def log10_p(self) -> float:
-        """The same as a decimal logarithm, which also holds what no float can."""
+        """The decimal logarithm of the p-value, also where that is too small for a float."""
 
     @property
     def p_any(self) -> float | None:
-        """The p-value that holds for any sequence; None where there is none."""
+        """The p-value that holds for any sequence, or None."""
 
     @property
     def signature(self) -> str:
-        """All that shaped the result besides the sequence itself."""
+        """A line that names everything besides the sequence that can change the result."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, which JSON can hold."""
+        """Return the result as plain values for JSON."""
 
 
 class Result(ABC):
-    """A result that shows itself in one line, and as a table in a notebook."""
+    """A result that prints as one line, and as a table in a notebook."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, which JSON can hold."""
+        """Return the result as plain values for JSON."""
 
     @abstractmethod
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {text}".strip() for name, text in self.cells().items() if text)
@@ -131,22 +131,22 @@ class Results(list[_Result]):
     """Results in the order of their records."""
 
     def __repr__(self) -> str:
-        lines = [f"  {result!r}" for result in self[:ROWS_SHOWN]]
-        return "\n".join([f"{len(self)} results:", *lines, *self._left_out()])
+        lines = [f"  {result!r}" for result in self[:MAX_ROWS]]
+        return "\n".join([f"{len(self)} results:", *lines, *self._omitted_rows()])
 
     def _repr_html_(self) -> str:
-        rows = [result.cells() for result in self[:ROWS_SHOWN]]
+        rows = [result.cells() for result in self[:MAX_ROWS]]
         names = list(dict.fromkeys(name for row in rows for name in row))
         table = html_table(names, [[row.get(name, "") for name in names] for row in rows])
-        return table + "".join(f"<p>{escape(line.strip())}</p>" for line in self._left_out())
+        return table + "".join(f"<p>{escape(line.strip())}</p>" for line in self._omitted_rows())
 
-    def _left_out(self) -> list[str]:
-        more = len(self) - ROWS_SHOWN
+    def _omitted_rows(self) -> list[str]:
+        more = len(self) - MAX_ROWS
         return [f"  ... and {more} more"] if more > 0 else []
 
 
 def html_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a plain table of HTML; nothing in a cell is read as HTML."""
+    """Return a table in HTML; the text of cells is escaped."""
 
     def row(cells: Iterable[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in cells) + "</tr>"
@@ -156,30 +156,30 @@ def html_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def cells_of(finding: Finding, id: str = "", **more: str) -> dict[str, str]:
-    """Return the cells that all results on sequences share, by name."""
-    is_there = finding.status is not Status.NOTHING_TO_SCORE
+    """Return the cells that all results on sequences share, by the names of their columns."""
+    has_p = finding.status is not Status.NOTHING_TO_SCORE
     return {
         "id": id,
         "": finding.status.in_words,
-        "p": format_p(finding.log10_p) if is_there else "",
-        "p_any": "" if finding.p_any is None or not is_there else f"{finding.p_any:.2g}",
+        "p": format_p(finding.log10_p) if has_p else "",
+        "p_any": "" if finding.p_any is None or not has_p else f"{finding.p_any:.2g}",
     } | more
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict(Result):
-    """What the detector found. Field names follow the habit of the field.
+    """The result of the detector for one sequence.
 
-    `statistic` is the detector's own (the pattern count), `expected_statistic` its mean without a
-    mark. `p_value` is never rounded below the truth: where a float cannot hold it, it is the
-    smallest positive float, and `log10_p` still tells the size. Only a count that is impossible
-    under the null (one with forbidden steps) has p = 0, and null for `log10_p` in JSON. `p_any`
-    holds for any sequence, whoever wrote it; None where the detector has no such p-value.
-    `segment` is where a mark lies (positions from 0, half-open), for detectors that look for a
-    stretch; `payload` the nonce a marked sequence carries, and `payload_error` how likely it is
-    another; `p_keys` the key's rank among fresh keys, where it was asked for; `p_exact` the
-    p-value of this very sequence, with its relative standard error `p_exact_error`, where that was
-    asked for. `prediction` is true where `status` is MARKED. `note` is for people.
+    `statistic` is the number that the detector computed, `expected_statistic` its mean without a
+    mark. `p_value` is never rounded down to 0: if a float cannot hold it, it is the smallest
+    positive float, and `log10_p` has the true size. Only a count that is impossible under the null
+    (one with forbidden steps) has p = 0, and null for `log10_p` in JSON. `p_any` holds for any
+    sequence, whoever wrote it; it is None if the detector has no such p-value. `segment` is where
+    the mark lies (positions from 0, half-open), for detectors that search for a stretch. `payload`
+    is the nonce of a marked sequence, and `payload_error` the chance that it is another one.
+    `p_keys` (the rank of the key among fresh keys) and `p_exact` (the p-value of this very
+    sequence, with its relative standard error `p_exact_error`) are there on request. `prediction`
+    is true if `status` is MARKED. `note` is for people.
     """
 
     id: str
@@ -207,7 +207,7 @@ class Verdict(Result):
     p_exact_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict as plain values, which JSON can hold."""
+        """Return the verdict as plain values for JSON."""
         table = asdict(self)
         for name in ("log10_p", "log10_p_any", "log10_p_exact"):
             table[name] = finite_or_none(table[name])
@@ -226,7 +226,7 @@ class Verdict(Result):
         )
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         exact = "" if self.log10_p_exact is None else format_p(self.log10_p_exact)
         return cells_of(self, self.id, p_exact=exact, key=self.key_id)
 

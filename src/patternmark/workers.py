@@ -1,4 +1,4 @@
-"""Keys for worker processes: the one place where secrets are pickled, and only on request."""
+"""Send keys to worker processes: the only place where secrets are pickled."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from patternmark.core.secret import Secret
 
 
 def pickle_with_secrets(content: object) -> bytes:
-    """Pickle something with the secrets in it, for a worker that needs them and keeps them."""
+    """Pickle an object together with its secrets, for a worker process that needs them."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream)
-    pickler.dispatch_table = {Secret: lambda secret: (_restored, (secret.reveal_hex(),))}
+    pickler.dispatch_table = {Secret: lambda secret: (_restore, (secret.reveal_hex(),))}
     pickler.dump(content)
     return stream.getvalue()
 
 
-def _restored(hexadecimal: str) -> Secret:
+def _restore(hexadecimal: str) -> Secret:
     return Secret(bytes.fromhex(hexadecimal))

@@ -178,7 +178,7 @@ def test_what_cannot_work_is_refused_before_the_work(
         ((tmp_path / "no.fa", "--attack", "delete", *strong, "-o", out), "cannot be read"),
         ((tmp_path / "no.fa", "--attack", "truncate", *strong, "-o", out), "cannot be read"),
         ((json_lines, "--attack", "delete", *strong, "-o", out), "JSON is not attacked"),
-        ((empty, "--attack", "delete", *strong, "-o", out), "no record that could be attacked"),
+        ((empty, "--attack", "delete", *strong, "-o", out), "no record can be attacked"),
         ((designs, "--attack", "oracle", "-o", out), "give --key FILE"),
         (
             (designs, "--attack", "delete", "--key", key_file, *strong, "-o", out),

@@ -63,7 +63,7 @@ def test_without_a_key_only_learning_is_told(run: Run, designs: Path) -> None:
     assert "forged" not in result
     text = run("audit", designs, "--scheme", "paper")
     assert "likeliest of 92,378 splits" in text.out
-    assert "with --key" in text.out
+    assert "give --key to count" in text.out
 
 
 def test_a_block_key(run: Run, secret: Secret, tmp_path: Path, rng: np.random.Generator) -> None:

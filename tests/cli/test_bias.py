@@ -164,7 +164,7 @@ def test_residues_without_a_name_are_told(run: Run, key_file: Path, tmp_path: Pa
         (["--for", "foundry", "--fixed", "A999"], "there is no residue '999'"),
         (["--for", "foundry", "--delta", "0"], "delta is 0: a bias file would mark nothing"),
         (["--for", "foundry", "--temperature", "0"], "a temperature must be positive"),
-        (["--for", "foundry", "--fixed", "A B"], "nothing is left to design"),
+        (["--for", "foundry", "--fixed", "A B"], "no residue is left to design"),
     ],
 )
 def test_wrong_options_write_nothing(

@@ -256,7 +256,7 @@ def test_without_a_mark_there_is_none(
         ([], 2, "give --key FILE to mark the designs, or --no-watermark"),
         (["--no-watermark", "--chains", "Q"], 2, "there is no protein chain 'Q'"),
         (["--no-watermark", "--fixed", "A999"], 2, "there is no residue '999'"),
-        (["--no-watermark", "--fixed", "A"], 2, "nothing is left to design"),
+        (["--no-watermark", "--fixed", "A"], 2, "no residue is left to design"),
         (["--no-watermark", "--temperature", "0"], 2, "a temperature must be positive"),
         (["--no-watermark", "--batch", "0"], 2, "--batch must be auto or a whole number from 1"),
         (["--no-watermark", "--bias", "K"], 2, "is not a letter and a number"),

@@ -166,9 +166,9 @@ def test_what_may_not_be_read_is_named(
         (["--chains", "Q"], "there is no protein chain 'Q'; the chains are A"),
         (["--chains", "C"], "there is no protein chain 'C'; the chains are A"),  # it is DNA
         (["--fixed", "A99"], "chain A: there is no residue '99'; the residues run from 8 to 37"),
-        (["--fixed", "B9"], "'B9' is no residue or range such as A10 or A10-20 of chains A"),
+        (["--fixed", "B9"], "'B9' is not a residue or range such as A10 or A10-20 of chains A"),
         (["--tied", "A9,A99"], "chain A: there is no residue '99'; the residues run from 8 to 37"),
-        (["--tied", "A9,B9"], "'B9' is no residue or range such as A10 or A10-20 of chains A"),
+        (["--tied", "A9,B9"], "'B9' is not a residue or range such as A10 or A10-20 of chains A"),
     ],
 )
 def test_what_does_not_exist_is_named_and_may_be_corrected(
@@ -217,7 +217,7 @@ def test_where_nothing_can_be_written_is_told(
     [
         (["--model", "ca_v_48_020"], "'ca_v_48_020': take one of v_48_002, v_48_010"),
         (["--weights", "{file}"], "{file}: not a ProteinMPNN checkpoint"),
-        (["--weights", "{folder}"], "error: {folder}: no such checkpoint; name a .pt"),
+        (["--weights", "{folder}"], "error: {folder}: this checkpoint does not exist: name a .pt"),
         (["--batch", "-1"], "error: --batch must be auto or a whole number from 1, not '-1'"),
         (["-n", "-3"], "Invalid value for '--count' / '-n'"),
         (["--temperature", "-1"], "error: a temperature must be positive, not -1.0"),

@@ -206,7 +206,7 @@ def test_a_record_that_does_not_fit_is_named(
         (("--m", "5"), "--null P cannot be used with --backbone"),
         (("--null", "0.4,0.6"), "--null P cannot be used with --backbone"),
         (("--temperature", "0"), "temperature must be positive"),
-        (("--weights", "none.pt"), "no such checkpoint"),
+        (("--weights", "none.pt"), "this checkpoint does not exist"),
     ],
 )
 def test_options_that_do_not_go_together(

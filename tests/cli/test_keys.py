@@ -132,7 +132,7 @@ def test_more_keys_follow_in_a_cycle(run: Run, tmp_path: Path) -> None:
         (["--parts", "ACDEFGHIK,MNPQRSTVWY"], "no part contains 'L'"),
         (["--parts", "ACD,EFGHIKL,MNPQRSTVWY", "--num-keys", "2"], "3 parts were given for 2 keys"),
         (["--parts", "@absent.txt"], "absent.txt: cannot read parts"),
-        (["--parts", "A,B", "--background", "natural"], "nothing to balance"),
+        (["--parts", "A,B", "--background", "natural"], "both choose the partition"),
         (["--background", "absent.json"], "absent.json: cannot be read"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_command_that_does_not_load_disturbs_no_other(
     done = run("bench", "null")
     assert done.status == 2
     assert "'bench' is a command of patternmark.absent, which cannot be loaded: No mod" in done.err
-    assert f"Install it in the version that goes with patternmark {__version__}\n" in done.err
+    assert f"Install the version that fits patternmark {__version__}\n" in done.err
 
 
 def test_an_unknown_command_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_text_is_compared_line_by_line(run: Run, tmp_path: Path) -> None:
         (["--plddt", "x"], "need --backbone"),
         (["--reference", "ref.txt", "--weights", "v_48_020"], "leave out the options for designs"),
         (["--backbone", "one.pdb", "--model", "v_1"], "named 'v_1': take one of v_48_002"),
-        (["--backbone", "one.pdb", "--weights", "v_1"], "v_1: no such checkpoint"),
+        (["--backbone", "one.pdb", "--weights", "v_1"], "v_1: this checkpoint does not exist"),
         (["--backbone", "nowhere.pdb"], "nowhere.pdb"),
     ],
 )

@@ -309,7 +309,10 @@ def test_the_table(run: Run, pdb: Path, designs: Path) -> None:
     ("arguments", "message"),
     [
         (["--backbone", "absent.pdb"], "absent.pdb: cannot be read"),
-        (["--backbone", "PDB", "--weights", "absent.pt"], "absent.pt: no such checkpoint"),
+        (
+            ["--backbone", "PDB", "--weights", "absent.pt"],
+            "absent.pt: this checkpoint does not exist",
+        ),
         (["--backbone", "PDB", "--weights", "PDB"], "not a ProteinMPNN checkpoint"),
         (["--backbone", "PDB", "--chains", "Q"], "there is no protein chain 'Q'"),
         (["--backbone", "PDB", "--model", "v_1"], "no model is named 'v_1'"),

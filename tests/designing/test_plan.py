@@ -103,7 +103,7 @@ def test_fixed_residues(toy: Backbone, fixed: str, rows: list[int]) -> None:
 @pytest.mark.parametrize(
     ("fixed", "error", "message"),
     [
-        ("C5", ParameterError, "'C5' is no residue or range .* of chains A, B"),
+        ("C5", ParameterError, "'C5' is not a residue or range .* of chains A, B"),
         ("A100", InputError, "chain A: there is no residue '100'; .* from -2 to 7"),
         ("A2C", InputError, "there is no residue '2C'"),
         ("A1-100", InputError, "there is no residue '100'"),
@@ -111,12 +111,12 @@ def test_fixed_residues(toy: Backbone, fixed: str, rows: list[int]) -> None:
         ("A7-1", ParameterError, "the range A7-1 runs backwards"),
         ("A-1--2", ParameterError, "the range A-1--2 runs backwards"),
         ("A2B-2A", ParameterError, "runs backwards"),
-        ("A1-", ParameterError, "'A1-' is no residue"),
-        ("A1,B5", ParameterError, "'A1,B5' is no residue"),
-        ("5", ParameterError, "'5' is no residue"),
-        ("A1-B5", ParameterError, "'A1-B5' is no residue"),
-        ("a1", ParameterError, "'a1' is no residue"),
-        ("A B", ParameterError, "toy: nothing is left to design"),
+        ("A1-", ParameterError, "'A1-' is not a residue"),
+        ("A1,B5", ParameterError, "'A1,B5' is not a residue"),
+        ("5", ParameterError, "'5' is not a residue"),
+        ("A1-B5", ParameterError, "'A1-B5' is not a residue"),
+        ("a1", ParameterError, "'a1' is not a residue"),
+        ("A B", ParameterError, "toy: no residue is left to design"),
     ],
 )
 def test_fixed_residues_that_are_not_there(
@@ -163,7 +163,7 @@ def test_whole_chains_can_be_tied() -> None:
         ("A1-2,B5", r"'A1-2,B5' ties nothing: .*\[1, 2\]"),
         (",", "ties nothing"),
         ("A1,", "ties nothing"),
-        ("A1,Q5", "'Q5' is no residue"),
+        ("A1,Q5", "'Q5' is not a residue"),
     ],
 )
 def test_ties_that_tie_nothing(toy: Backbone, tied: str, message: str) -> None:
@@ -209,7 +209,7 @@ def test_chains_that_are_no_copies_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="at least two designed chains"):
         plan_design(backbone, chains=["A"], homo_oligomer=True)
     apart = backbone_of(A=("MKT", range(1, 4)), B=("MKT", range(11, 14)))
-    with pytest.raises(ParameterError, match="0 of 0 residues of equal number"):
+    with pytest.raises(ParameterError, match="0 of 0 residues with equal numbers"):
         plan_design(apart, homo_oligomer=True)
 
 
@@ -323,5 +323,5 @@ def test_residue_bias(toy: Backbone) -> None:
     assert table[5, g] == -1.0
     assert np.count_nonzero(table) == 7
     assert residue_bias_table(plan, {}) is None
-    with pytest.raises(ParameterError, match="'Z5' is no residue"):
+    with pytest.raises(ParameterError, match="'Z5' is not a residue"):
         residue_bias_table(plan, {"Z5": {"P": 1.0}})

@@ -329,7 +329,7 @@ def test_gaps_stay_gaps(tmp_path: Path, key: Key) -> None:
         ({"temperature": 0.0}, "a temperature must be positive, not 0"),
         ({"temperature": -0.1}, "a temperature must be positive"),
         ({"temperature": float("nan")}, "a temperature must be positive, not nan"),
-        ({"seed": -1}, "a seed is a number of 0 or more, not -1"),
+        ({"seed": -1}, "a seed must be a whole number of at least 0, not -1"),
         ({"omit": "ACDEFGHIKLMNPQRSTVWY"}, "every amino acid is omitted"),
         ({"omit": "yxWVtsrqpnmlkihgfedca"}, "every amino acid is omitted"),
     ],

@@ -1,6 +1,6 @@
 """The functions of the package: what the command line does, for Python.
 
-They take sequences as letters, as ids, as a text, as a file (`Path`) or as many of these. They
-return results that share their attributes (see `patternmark.results`). What needs an extra is
-imported when it is called.
+They take a sequence (letters, ids or a text), a file (`Path`), or many of these. Their results
+share one set of attributes (see `patternmark.results`). A function that needs an extra imports it
+when it is called.
 """

@@ -1,4 +1,4 @@
-"""`attack`: weaken the marks of records, to see what is left of them."""
+"""`attack`: change marked records to weaken their marks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 class AttackedRecord(Result, Recorded):
     """A record before and after an attack: letters of a protein, or a text.
 
-    `oracle` says what the attack with that name found out.
+    `oracle` has the findings of the attack `oracle`.
     """
 
     id: str
@@ -68,11 +68,11 @@ class AttackedRecord(Result, Recorded):
         return Record(self.id, self.after, f"record {self.id}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain values, which JSON can hold."""
+        """Return the record as plain values for JSON."""
         return asdict(self)
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         marked = "" if self.oracle is None else str(self.oracle["marked_after"])
         return {
             "id": self.id,
@@ -82,7 +82,7 @@ class AttackedRecord(Result, Recorded):
 
 
 class AttackedRecords(Results[AttackedRecord]):
-    """Attacked records in order; `summary` says what the attack changed."""
+    """Attacked records in the order of the records; `summary` says what the attack changed."""
 
     def __init__(self, found: Iterable[AttackedRecord], summary: dict[str, Any]) -> None:
         super().__init__(found)
@@ -139,7 +139,7 @@ class AttackRequest:
 
 
 class Attacking:
-    """Attacks records; ids and the order of lines are kept."""
+    """Attacks records, and keeps their ids and the order of lines."""
 
     def __init__(
         self,
@@ -164,11 +164,11 @@ class Attacking:
         check_epsilon(self.epsilon)
         self._check_output(records, overwrite)
         self.tally = Tally()
-        # What is wrong with a file is said before anything is written.
-        self._work, units, self.of_text = self._prepared(records, report)
+        # Read all input now: an error must come before anything is written.
+        self._work, units, self.of_text = self._prepare(records, report)
         self._units = list(units)
         if not self._units:
-            raise InputError("there is no record that could be attacked")
+            raise InputError("no record can be attacked: see the warnings")
 
     def _check_output(self, records: Given, overwrite: bool) -> None:
         output = self._output
@@ -181,8 +181,8 @@ class Attacking:
                 f"{output}: already exists: use overwrite=True, or choose another output=FILE"
             )
 
-    def _prepared(self, records: Given, report: Warn) -> tuple[Worker, Iterable[Unit], bool]:
-        """Return what attacks, the records, and whether they are texts."""
+    def _prepare(self, records: Given, report: Warn) -> tuple[Worker, Iterable[Unit], bool]:
+        """Return the attacker, the records, and whether they are texts."""
         from patternmark.attacks.attackers import Editor, Oracle  # noqa: PLC0415
 
         request = self._request
@@ -192,14 +192,14 @@ class Attacking:
             oracle = Oracle(key, folder, epsilon=self.epsilon, seed=request.seed, **how)
             return oracle, self._read(records, oracle.of_text), oracle.of_text
         if request.backbone is not None:
-            worker, units = self._on_backbone(records, Path(request.backbone), report)
+            worker, units = self._prepare_backbone(records, Path(request.backbone), report)
             return worker, units, False
-        chosen = self._with_material(self._chosen)
+        chosen = self._add_material(self._chosen)
         of_text = _is_text(chosen, request.kind, records)
         return Editor(chosen, self.epsilon, request.seed), self._read(records, of_text), of_text
 
-    def _with_material(self, chosen: Attack) -> Attack:
-        """Return the attack with what it was given to work with."""
+    def _add_material(self, chosen: Attack) -> Attack:
+        """Return the attack with its host sequences or its synonyms."""
         from patternmark.attacks.registry import splice_into  # noqa: PLC0415
         from patternmark.attacks.text import replace_by_synonyms  # noqa: PLC0415
         from patternmark.attacks.units import read_host  # noqa: PLC0415
@@ -211,7 +211,7 @@ class Attacking:
             chosen = replace(chosen, edit=partial(replace_by_synonyms, folder=Path(wordnet)))
         return chosen
 
-    def _on_backbone(
+    def _prepare_backbone(
         self, records: Given, structure: Path, report: Warn
     ) -> tuple[Worker, Iterator[Unit]]:
         from patternmark.attacks.attackers import OnBackbone  # noqa: PLC0415
@@ -250,11 +250,11 @@ class Attacking:
             yield Unit(record.id, sequence)
 
     def run(self, progress: Progress = no_progress) -> Iterator[tuple[Unit, Outcome]]:
-        """Yield attacked records as they are written; `tally` has counted them."""
+        """Yield attacked records as they are written; `tally` counts them."""
         from patternmark.attacks.attackers import attacked  # noqa: PLC0415
 
         pairs = attacked(self._units, self._work)
-        first = next(pairs)  # an attack that cannot be made leaves no file behind
+        first = next(pairs)  # an attack that fails at once leaves no file behind
         with self._writing() as write:
             for done, (unit, outcome) in enumerate(chain([first], pairs), start=1):
                 write(unit, outcome)
@@ -290,7 +290,7 @@ class Attacking:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was done, and with what."""
+        """The attack and its settings, for the output."""
         return {
             "attack": self._request.name,
             "kind": KINDS[self.of_text],
@@ -300,7 +300,7 @@ class Attacking:
 
 
 def _is_text(chosen: Attack, kind: str | None, records: Given) -> bool:
-    """Return whether texts are attacked: by the attack, by `kind`, or by what the file is."""
+    """Return whether the records are texts, as the attack, `kind` or the file says."""
     from patternmark.attacks.units import looks_like_fasta  # noqa: PLC0415
 
     if chosen.kind != "both":
@@ -316,7 +316,7 @@ def _is_text(chosen: Attack, kind: str | None, records: Given) -> bool:
 
 
 class AttackOptions(TypedDict, total=False):
-    """What `attack` can be told; `attack` explains each."""
+    """The options of `attack`, which explains them."""
 
     kind: str | None
     key: GivenKey | None
@@ -335,7 +335,7 @@ class AttackOptions(TypedDict, total=False):
 
 
 class AttackIO(AttackOptions, total=False):
-    """The same, with where the records go and who hears of the work."""
+    """The options of `attack` with those for output, warnings and progress."""
 
     output: PathLike[str] | str | None
     overwrite: bool
@@ -354,11 +354,11 @@ def attack(
 def attack(
     records: Given, name: str, epsilon: float | None = None, **options: Unpack[AttackIO]
 ) -> AttackedRecord | AttackedRecords:
-    """Attack records, to see what is left of a mark.
+    """Attack records, to test how much of a mark is left.
 
     `name` is one of `patternmark.attacks.ATTACKS`, `epsilon` its strength from 0 to 1. Options:
 
-    - `kind`: protein or text; needed where the attack is on both, and no file tells;
+    - `kind`: protein or text; needed if the attack works on both and no file shows which;
     - `output`: write the attacked records to this file; `overwrite=True` replaces it;
     - `key`, `queries`, `answers`: for `oracle`: the attacked detector, how many questions it
       answers for each record, and whether with a statistic, a p-value ("p") or a verdict;
@@ -369,11 +369,11 @@ def attack(
     """
     from patternmark.attacks.units import letters_of  # noqa: PLC0415  # as needed
 
-    asked: dict[str, Any] = dict(options)
+    given: dict[str, Any] = dict(options)
     names = AttackOptions.__annotations__
     job = Attacking(
         records,
-        AttackRequest(name, epsilon, **{one: asked[one] for one in names if one in asked}),
+        AttackRequest(name, epsilon, **{one: given[one] for one in names if one in given}),
         output=path_if_any(options.get("output")),
         overwrite=options.get("overwrite", False),
         warn=options.get("warn", warn_in_python),

@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from patternmark.attacks.split import SplitKnowledge
 
 OUTCOMES = {
-    "forged": "new sequences with the mark the attacker believes in",
-    "forced": "the same, promoted as hard as at delta 1.5",
-    "unmarked": "new sequences made the same way, without a mark",
-    "before": "given sequences, as they are",
-    "stripped": "given sequences, edited where the learned key says they agree",
-    "random": "given sequences, as many random edits",
+    "forged": "new sequences with the mark that the attacker learned",
+    "forced": "new sequences with the learned mark, promoted as at delta 1.5",
+    "unmarked": "new sequences made in the same way, without a mark",
+    "before": "the given sequences, unchanged",
+    "stripped": "the given sequences, edited where they agree with the learned key",
+    "random": "the given sequences, with as many random edits",
 }
-MIN_RESIDUES = 2  # of a chain that can tell anything
+MIN_RESIDUES = 2  # shorter chains are left out: they show nothing
 
 _UNKNOWN = PROTEIN.letters.index("X")
 
 
 @dataclass(frozen=True)
 class CalledMarked:
-    """How many of n sequences the detector calls marked, with the 95 % interval of the share."""
+    """The number of n sequences that are called marked; `low` and `high`: 95 % interval of rate."""
 
     hits: int
     n: int
@@ -62,10 +62,10 @@ class CalledMarked:
 
 @dataclass(frozen=True, repr=False)
 class AuditResult(Result):
-    """What an attacker learned and, with a key to judge it, what that was good for.
+    """The result of an audit: what the attacker learned and, with a key, what they achieved.
 
-    `learned` has numbers alone: never a letter of the split or a coin of a schedule. `outcomes`
-    says how many sequences the detector calls marked: forged ones, stripped ones and others.
+    `learned` has only numbers, never a letter of the split or a coin of a schedule. `outcomes` says
+    how many forged, stripped and other sequences the detector calls marked.
     """
 
     scheme: str
@@ -83,7 +83,7 @@ class AuditResult(Result):
     manifests: tuple[str, ...] = ()  # what manifests that were used say, in words
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was found as plain values, which JSON can hold."""
+        """Return the result as plain values for JSON."""
         found = {
             name: getattr(self, name)
             for name in ("scheme", "delta", "seed", "sequences", "residues", "key_id", "learned")
@@ -94,14 +94,14 @@ class AuditResult(Result):
         return found | {name: asdict(count) for name, count in self.outcomes.items()}
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         found = {"sequences": str(self.sequences), "residues": f"{self.residues:,}"}
         rates = {name: f"{count.rate:.1%}" for name, count in self.outcomes.items()}
         return found | rates | {"key": self.key_id or ""}
 
 
 class _Chain(NamedTuple):
-    """One designed chain: its letters, and with a backbone what a model expects of each."""
+    """One designed chain: its letters and, with a backbone, their expected rates."""
 
     symbols: NDArray[np.int64]
     rates: NDArray[np.float64] | None  # [levels, n]
@@ -127,7 +127,7 @@ def audit(
     `key` only judges what the attack achieved. With `backbone` (a structure file) the attacker also
     knows what ProteinMPNN expected of each residue. Options:
 
-    - `scheme`, `delta`: of the mark, where no key says it (blocks, 1);
+    - `scheme`, `delta`: of the mark, if no key is given (blocks, 1);
     - `tries`: sequences to forge, and at most to strip (100);
     - `budget`: the share of residues that stripping may change (0.1);
     - `seed`: the same seed gives the same result (0);
@@ -153,12 +153,14 @@ def audit(
     if backbone is None:
         items = list(items_of(records, RecordSource(PROTEIN, manifests=manifests), warn))
     elif loaded is None:
-        raise ParameterError("backbone=FILE needs key=FILE, whose parameters the model expects")
+        raise ParameterError(
+            "backbone=FILE needs key=FILE: the expected rates depend on its parameters"
+        )
     else:
         items = list(_on_backbone(records, Path(backbone), loaded, manifests, warn))
     masks = profile.scheme.masks_repeats
-    seen = _read(items, masks_repeats=masks, first_only=first_chain_only(profile))
-    sequences = [one.symbols for one in seen]
+    chains = _read(items, masks_repeats=masks, first_only=first_chain_only(profile))
+    sequences = [one.symbols for one in chains]
     progress(f"attacking {len(sequences)} sequences", 0, None)
     found = audit_sequences(
         sequences,
@@ -168,7 +170,7 @@ def audit(
         judge=_judge(detector) if detector else None,
         tries=tries,
         budget=budget,
-        position_rates=_position_rates(seen, strength) if backbone else None,
+        position_rates=_position_rates(chains, strength) if backbone else None,
     )
     return AuditResult(
         scheme=profile.scheme.name,
@@ -188,10 +190,10 @@ def audit(
 
 
 def _judge(detector: Detector) -> Callable[[Sequence[NDArray[np.int64]]], int]:
-    """Return what counts the sequences that are called marked."""
+    """Return a function that counts the sequences that are called marked."""
 
     def judge(batch: Sequence[NDArray[np.int64]]) -> int:
-        # What was not read shows nothing to the detector either.
+        # The detector must not score what the attacker did not read.
         texts = [np.where(sequence == UNREAD, _UNKNOWN, sequence) for sequence in batch]
         return sum(verdict.prediction for verdict in detector.detect_many(texts))
 
@@ -223,7 +225,7 @@ def _on_backbone(
 
 
 def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> list[_Chain]:
-    """Return the designed chains of all records; native sequences carry no mark."""
+    """Return the designed chains of all records, without native sequences."""
     from patternmark.masks import read  # noqa: PLC0415
 
     chains = []
@@ -236,15 +238,15 @@ def _read(items: Iterable[Item], *, masks_repeats: bool, first_only: bool) -> li
             if np.count_nonzero(symbols >= 0) >= MIN_RESIDUES:
                 chains.append(_Chain(symbols, None if item.rates is None else item.rates[:, rows]))
     if not chains:
-        raise InputError("no sequence could be read, so there is nothing to attack")
+        raise InputError("no sequence could be read: there is nothing to attack")
     return chains
 
 
-def _position_rates(seen: Sequence[_Chain], delta: float) -> list[NDArray[np.float64]]:
+def _position_rates(chains: Sequence[_Chain], delta: float) -> list[NDArray[np.float64]]:
     from patternmark.statistics.expected_rates import level_of  # noqa: PLC0415
 
     level = level_of(delta)
-    return [one.rates[level] for one in seen if one.rates is not None]
+    return [one.rates[level] for one in chains if one.rates is not None]
 
 
 def _learned_split(knowledge: SplitKnowledge, key: Key | None) -> dict[str, Any]:
@@ -257,7 +259,7 @@ def _learned_split(knowledge: SplitKnowledge, key: Key | None) -> dict[str, Any]
 
 
 def _learned_coins(knowledge: CoinKnowledge, key: Key | None) -> dict[str, Any]:
-    del key  # the attacker's own belief
+    del key  # these numbers do not depend on the key
     return {
         "nonces": knowledge.num_nonces,
         "largest": knowledge.largest,
@@ -266,7 +268,7 @@ def _learned_coins(knowledge: CoinKnowledge, key: Key | None) -> dict[str, Any]:
     }
 
 
-# What was learned in numbers: never a letter of the split or a coin of a schedule.
+# Only numbers, never a letter of the split or a coin of a schedule.
 _LEARNED: dict[str, Callable[[Any, Key | None], dict[str, Any]]] = {
     Paper.name: _learned_split,
     Blocks.name: _learned_coins,

@@ -17,14 +17,14 @@ from patternmark.io.items import Warn
 from patternmark.io.nonce_counter import NonceCounter
 from patternmark.results import Result
 
-RESIDUES_NAMED = 5  # of those that a program cannot name
+RESIDUES_NAMED = 5  # of the residues that a program cannot name, in a warning
 
 
 @dataclass(frozen=True, repr=False)
 class BiasFile(Result):
     """A file with the mark for another design program: keep it as secret as the key.
 
-    `usage` says how to pass it on. All sequences made with it share one key sequence.
+    `usage` says how to pass it to that program. All sequences made with it share a key sequence.
     """
 
     file: Path
@@ -36,7 +36,7 @@ class BiasFile(Result):
     has_tied_residues: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as plain values, which JSON can hold."""
+        """Return the facts as plain values for JSON."""
         return {
             "file": str(self.file),
             "tool": self.tool,
@@ -48,12 +48,12 @@ class BiasFile(Result):
         }
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         return {"file": str(self.file), "for": self.tool, "key": self.key_id, "pass": self.usage}
 
 
 class BiasOptions(TypedDict, total=False):
-    """What `write_bias` can be told; `write_bias` explains each."""
+    """The options of `write_bias`, which explains them."""
 
     chains: GivenChains
     fixed: str
@@ -99,7 +99,7 @@ def write_bias_of(
             Biased.of(file, plan, marker, temperature=temperature, seed=seed, nonce=nonce)
         )
     if not biased:
-        raise InputError("found no structure to write a bias for")
+        raise InputError("no structure was found: give PDB files or folders of them")
     chosen = TOOLS[tool]
     write_private(output, chosen.text(biased), overwrite=overwrite)
     for structure in biased:

@@ -25,9 +25,9 @@ class DesignedSequence(Result, Recorded):
 
     `sequence` has `/` between chains. `score` is the model's mean negative log-likelihood of the
     designed residues in the order of sampling, `global_score` that of all residues, `recovery` the
-    share of designed residues whose letter is the native one. `chain_masks` says which residues
-    were designed: `detect` counts these alone. `signature` names all that shaped the design but
-    the seed.
+    share of designed residues with the native letter. `chain_masks` says which residues were
+    designed: `detect` counts only these. `signature` names everything except the seed that can
+    change the design.
     """
 
     id: str
@@ -47,11 +47,11 @@ class DesignedSequence(Result, Recorded):
         return Record(self.id, self.sequence, self.id, DesignHeader(self.structure, number))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the design as plain values, which JSON can hold."""
+        """Return the design as plain values for JSON."""
         return asdict(self) | {"chain_masks": [asdict(chain) for chain in self.chain_masks]}
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         return {
             "id": self.id,
             "residues": str(len(self.sequence.replace("/", ""))),
@@ -64,21 +64,22 @@ class DesignedSequence(Result, Recorded):
 class Designs(Results[DesignedSequence]):
     """The designs of a run, in the order of structures.
 
-    `natives` are the native sequences of the structures, `manifest` says how the designs were made
-    (with the seed: keep it as secret as the key), and `failed` names what could not be designed.
+    `natives` are the native sequences of the structures. `manifest` says how the designs were made;
+    it has the seed, so keep it as secret as the key. `failed` has an error for each structure that
+    could not be designed.
     """
 
     def __init__(
         self, found: Iterable[DesignedSequence], manifest: Manifest, failed: Sequence[str] = ()
     ) -> None:
-        every = list(found)
-        super().__init__(one for one in every if not one.is_native)
-        self.natives = Results(one for one in every if one.is_native)
+        all_found = list(found)
+        super().__init__(one for one in all_found if not one.is_native)
+        self.natives = Results(one for one in all_found if one.is_native)
         self.manifest, self.failed = manifest, tuple(failed)
 
 
-def of_design(plan: DesignPlan, design: Design, manifest: Manifest) -> DesignedSequence:
-    """Return a design that was just made."""
+def result_of_design(plan: DesignPlan, design: Design, manifest: Manifest) -> DesignedSequence:
+    """Return the result for a design that was just made."""
     from patternmark.designing.fasta_file import letters_of  # noqa: PLC0415  # needs torch
 
     name, is_native = plan.backbone.name, design.index == 0
@@ -96,8 +97,8 @@ def of_design(plan: DesignPlan, design: Design, manifest: Manifest) -> DesignedS
     )
 
 
-def of_record(record: Record, manifest: Manifest) -> DesignedSequence:
-    """Return a design of a file."""
+def result_of_record(record: Record, manifest: Manifest) -> DesignedSequence:
+    """Return the result for a design that was read from a file."""
     header = record.design
     if header is None:
         raise InputError(f"{record.place} ({record.id}) is not a design: the file was changed")
@@ -122,8 +123,8 @@ def _number(found: float | None) -> float:
 
 
 def _signature(manifest: Manifest) -> str:
-    shaping = {name: v for name, v in manifest.parameters.items() if name not in ("seed", "count")}
-    digits = short_hash([json.dumps(shaping, sort_keys=True).encode()])
+    settings = {name: v for name, v in manifest.parameters.items() if name not in ("seed", "count")}
+    digits = short_hash([json.dumps(settings, sort_keys=True).encode()])
     weights = manifest.weights
     return joined(
         f"design:{manifest.software['patternmark']}",

@@ -1,4 +1,4 @@
-"""`design`: marked sequences on backbones, kept in memory or written to a file."""
+"""`design`: design marked sequences on backbones, in memory or to a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from patternmark._version import __version__
-from patternmark.api.designed import Designs, of_design, of_record
+from patternmark.api.designed import Designs, result_of_design, result_of_record
 from patternmark.api.given import (
     GivenKey,
     Progress,
@@ -70,7 +70,7 @@ class DesignRequest:
 
     @property
     def layout(self) -> dict[str, Any]:
-        """What of a backbone is designed."""
+        """The options that say which residues of a backbone are designed."""
         return {
             "chains": names_of_chains(self.chains),
             "fixed": self.fixed,
@@ -129,7 +129,7 @@ class Designing:
 
     @property
     def kept(self) -> str:
-        """Say what is safe when the run ends early, and how to continue."""
+        """What a run that ends early keeps, and how to continue it."""
         return self.target.kept
 
     def _manifest(
@@ -160,7 +160,7 @@ class Designing:
         progress("structures", 0, len(self.files))
         for number, file in enumerate(self.files, start=1):
             try:
-                self._one(file, progress)
+                self._design_on(file, progress)
             except (InputError, ParameterError) as error:
                 num_failed += 1
                 reason = str(error).removeprefix(f"{structure_name(file)}: ")
@@ -168,7 +168,7 @@ class Designing:
             progress("structures", number, len(self.files))
         return num_failed
 
-    def _one(self, file: Path, progress: Progress) -> None:
+    def _design_on(self, file: Path, progress: Progress) -> None:
         from patternmark.designing.plan import (  # noqa: PLC0415  # needs gemmi
             plan_design,
             residue_bias_table,
@@ -205,14 +205,14 @@ class Designing:
         self.target.append(plan, file, sha256, native, designs)
 
     def _nonces(self, name: str) -> list[int] | None:
-        """Take the next nonces of the key for the designs on a structure, if it has several."""
+        """Return the next nonces of the key for designs on a structure; None without a counter."""
         counter, count = self._counter, self._request.count
         if counter is None:
             return None
         return counter.nonces(self.target.first_number(name, lambda: counter.take(count)), count)
 
     def results(self, failed: Sequence[str] = ()) -> Designs:
-        """Return what was designed: of a file, all that it holds."""
+        """Return the designs of this run, or all designs in the output file."""
         from patternmark.designing.fasta_file import (  # noqa: PLC0415  # needs torch
             DesignFile,
             DesignsInMemory,
@@ -220,10 +220,10 @@ class Designing:
 
         manifest, found = self.target.manifest, []
         if isinstance(self.target, DesignsInMemory):
-            found = [of_design(*both, manifest) for both in self.target.designs]
+            found = [result_of_design(*both, manifest) for both in self.target.designs]
         elif isinstance(self.target, DesignFile) and manifest.structures:
             records = read_records(str(self.target.path), "fasta")
-            found = [of_record(one, manifest) for one in records if isinstance(one, Record)]
+            found = [result_of_record(one, manifest) for one in records if isinstance(one, Record)]
         return Designs(found, manifest, failed)
 
 
@@ -239,7 +239,7 @@ def _require_torch() -> None:
 def _residue_bias(
     given: Mapping[str, Mapping[str, float]] | PathLike[str] | None,
 ) -> dict[str, dict[str, float]]:
-    """Return what is added at residues; read it where it was given as a file."""
+    """Return the bias of residues, read from a file if one was given."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -255,7 +255,7 @@ def _residue_bias(
 
 
 class DesignKeywords(TypedDict, total=False):
-    """What `design` can be told; `design` explains each."""
+    """The options of `design`, which explains them."""
 
     chains: GivenChains
     fixed: str
@@ -287,10 +287,10 @@ def design(
 ) -> Designs:
     """Design marked sequences on backbones with ProteinMPNN.
 
-    `structures` are PDB or mmCIF files or folders of them. `key` is a `Key`, or the name of its
-    file, which lets the counter beside that file choose nonces; None leaves the mark out. With
-    `output` the designs are written to a FASTA file with a manifest beside it, a run that was
-    stopped is continued by the same call, and the results are what the file holds. Without it
+    `structures` are PDB or mmCIF files, or folders of them. `key` is a `Key` or the name of its
+    file; with a file, the counter beside it chooses nonces. None designs without a mark. With
+    `output` the designs are written to a FASTA file with a manifest beside it, the same call
+    continues a run that was stopped, and the results are all designs in the file. Without it
     nothing is written. Options:
 
     - `chains`, `fixed`, `tied`, `homo_oligomer`: what is designed, as "A,B", "A10-20 B5" and
@@ -302,7 +302,7 @@ def design(
     - `model`, `weights`: published weights by their name, or a checkpoint of your own;
     - `overwrite=True`: replace the file.
 
-    A structure that cannot be designed is warned of; it is an error if it was the only one.
+    A structure that cannot be designed causes a warning, or an error if it is the only one.
     """
     if key is None and (delta is not None or payload is not None):
         raise ParameterError("delta=X and payload=N need a key")

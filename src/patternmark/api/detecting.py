@@ -1,4 +1,4 @@
-"""`detect`, `detect_stream` and `combine`: what one key says of many records."""
+"""`detect`, `detect_stream` and `combine`: test records for the mark of one key."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BATCH_RECORDS_ON_BACKBONE = 16  # the model takes a second for each: show what i
 
 
 class Judged(NamedTuple):
-    """A verdict with the record that it is on."""
+    """A verdict and its record."""
 
     verdict: Verdict
     item: Item
@@ -62,7 +62,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class DetectRequest:
     """How records are judged; the same names as the options of `patternmark detect`.
 
     `rank` calls by the rank among fresh keys, and `null_keys` says how many; without `rank`, it
@@ -119,12 +119,12 @@ class Asked:
 
 
 class Judging:
-    """Reads records, judges them in batches, and adds what was asked for besides the p-value."""
+    """Reads records, judges them in batches, and adds ranks or exact p-values on request."""
 
     def __init__(
         self,
         key: Key,
-        asked: Asked,
+        request: DetectRequest,
         source: RecordSource,
         warn: Warn,
         backbone: BackboneSetting | None = None,
@@ -136,23 +136,23 @@ class Judging:
 
     @cached_property
     def _seed(self) -> int:
-        # A seed that is known beforehand would let someone choose a sequence that it misjudges.
-        return randbits(32) if self._asked.seed is None else self._asked.seed
+        # Someone who knew the seed beforehand could choose a sequence that it misjudges.
+        return randbits(32) if self._request.seed is None else self._request.seed
 
-    def _detector_of(self, key: Key) -> Detector:
-        asked = self._asked
+    def _make_detector(self, key: Key) -> Detector:
+        request = self._request
         return Detector(
             key,
-            asked.detector if self._reader is None else self._reader.statistic(key),
-            m=asked.m,
-            fpr=asked.fpr,
-            null=asked.null,
-            mask_repeats=not asked.count_repeats,
-            strict=asked.strict,
+            request.detector if self._reader is None else self._reader.statistic(key),
+            m=request.m,
+            fpr=request.fpr,
+            null=request.null,
+            mask_repeats=not request.count_repeats,
+            strict=request.strict,
         )
 
     def items(self, given: Given) -> Iterator[Item]:
-        """Read what was given."""
+        """Yield the records that were given."""
         if self._reader is None:
             return items_of(given, self._source, self._warn)
         reader, how = self._reader, self._reader.setting
@@ -167,20 +167,20 @@ class Judging:
         return reader.items(fitting)
 
     def batches(self, given: Given, progress: Progress = no_progress) -> Iterator[list[Judged]]:
-        """Judge what was given, one batch after another."""
+        """Yield the judged records, one batch after another."""
         most = BATCH_RECORDS if self._reader is None else BATCH_RECORDS_ON_BACKBONE
         done = 0
         for items in in_batches(self.items(given), most):
             judged = judge_items(self.detector, items)
-            judged = self._ranked(judged, progress)
-            judged = self._exactly(judged, progress)
+            judged = self._add_ranks(judged, progress)
+            judged = self._add_exact_p(judged, progress)
             done += len(judged)
             progress("detecting", done, None)
             yield judged
 
-    def _ranked(self, judged: list[Judged], progress: Progress) -> list[Judged]:
-        """Add the rank among fresh keys; where it decides, call by it."""
-        asked, number, done = self._asked, self._asked.fresh_keys, 0
+    def _add_ranks(self, judged: list[Judged], progress: Progress) -> list[Judged]:
+        """Add the rank among fresh keys; if `rank` is set, it decides."""
+        request, number, done = self._request, self._request.fresh_keys, 0
         if number == 0:
             return judged
 
@@ -190,17 +190,17 @@ class Judging:
             progress("comparing with fresh keys", done, number)
 
         readings = readings_of(judged, self.detector)
-        ranks = rank_p_values(self._detector_of, self.key, readings, number, step)
+        ranks = rank_p_values(self._make_detector, self.key, readings, number, step)
         return [
-            Judged(call_by_rank(one.verdict, p, number, decides=asked.rank), one.item)
+            Judged(call_by_rank(one.verdict, p, number, decides=request.rank), one.item)
             for one, p in zip(judged, ranks, strict=True)
         ]
 
-    def _exactly(self, judged: list[Judged], progress: Progress) -> list[Judged]:
-        """Add the p-value of each very sequence, and call by it."""
-        if not self._asked.exact:
+    def _add_exact_p(self, judged: list[Judged], progress: Progress) -> list[Judged]:
+        """Add the exact p-value of each sequence, which then decides."""
+        if not self._request.exact:
             return judged
-        find, draws, done = EXACT[self.key.profile.scheme.name], self._asked.draws or DRAWS, 0
+        find, draws, done = EXACT[self.key.profile.scheme.name], self._request.draws or DRAWS, 0
 
         def step() -> None:
             nonlocal done
@@ -232,16 +232,16 @@ def _reader_of(
     manifests: ManifestUse,
     warn: Warn,
 ) -> BackboneReader | None:
-    """Return what reads records on their backbone, if there is one."""
+    """Return the reader of designs on a backbone, or None without a backbone."""
     if backbone is None:
-        if asked.detector == BACKBONE:
+        if request.detector == BACKBONE:
             raise ParameterError("the detector 'backbone' needs backbone=STRUCTURE")
         return None
-    if asked.detector not in ("auto", BACKBONE):
+    if request.detector not in ("auto", BACKBONE):
         raise ParameterError(
-            f"backbone=STRUCTURE has its own detector: leave out detector={asked.detector!r} or it"
+            f"backbone=STRUCTURE has its own detector: leave out detector={request.detector!r}"
         )
-    if asked.m is not None or asked.null is not None:
+    if request.m is not None or request.null is not None:
         raise ParameterError("m=N and null=P cannot be used with backbone=STRUCTURE")
     from patternmark.designing.on_backbone import BackboneReader  # noqa: PLC0415  # needs torch
 
@@ -249,7 +249,7 @@ def _reader_of(
 
 
 def judge_items(detector: Detector, items: Sequence[Item]) -> list[Judged]:
-    """Judge records; note native sequences, and what to mind about p-values of the key."""
+    """Judge records; notes name native sequences and the caution about p-values of the key."""
     verdicts = detector.detect_many(
         [item.symbols for item in items],
         [item.record.id for item in items],
@@ -276,7 +276,7 @@ def _origin(item: Item) -> str:
 
 
 def readings_of(judged: Sequence[Judged], detector: Detector) -> list[Reading]:
-    """Return what the detector reads of records."""
+    """Return the readings of judged records."""
     items = [item for _, item in judged]
     return detector.read(
         [item.symbols for item in items],
@@ -285,8 +285,8 @@ def readings_of(judged: Sequence[Judged], detector: Detector) -> list[Reading]:
     )
 
 
-def combined(judged: Sequence[Judged], detector: Detector) -> Combined:
-    """Return one p-value for all records but native ones and those with nothing to score."""
+def combine_judged(judged: Sequence[Judged], detector: Detector) -> Combined:
+    """Return one p-value for all records, except native ones and those with nothing to score."""
     used = [
         one
         for one in judged
@@ -302,8 +302,8 @@ def combined(judged: Sequence[Judged], detector: Detector) -> Combined:
     return replace(found, signature=signed_for_all(found.signature, (item for _, item in judged)))
 
 
-class AskedOptions(TypedDict, total=False):
-    """The fields of `Asked`, each with its default."""
+class RequestOptions(TypedDict, total=False):
+    """The fields of `DetectRequest`; all of them may be left out."""
 
     detector: str
     fpr: float
@@ -318,8 +318,8 @@ class AskedOptions(TypedDict, total=False):
     count_repeats: bool
 
 
-class DetectOptions(AskedOptions, ReadOptions, total=False):
-    """What `detect`, `detect_stream` and `combine` can be told; `detect` explains each."""
+class DetectOptions(RequestOptions, ReadOptions, total=False):
+    """The options of `detect`, `detect_stream` and `combine`; `detect` explains them."""
 
     backbone: BackboneSetting | Path | str | None
 
@@ -338,7 +338,7 @@ def judging_of(
         from patternmark.designing.on_backbone import BackboneSetting  # noqa: PLC0415  # as needed
 
         backbone = BackboneSetting(Path(backbone))
-    return Judging(loaded, asked, reader.source, reader.warn, backbone), reader.progress
+    return Judging(loaded, request, reader.source, reader.warn, backbone), reader.progress
 
 
 @overload

@@ -1,8 +1,8 @@
-"""What users give to the functions of the package: sequences, keys, and whom to tell of progress.
+"""The arguments that the functions of the package share: sequences, keys, warnings and progress.
 
-A `str` is one sequence: letters, or a text for a key for text. A `Path` is a file. A flat list of
-whole numbers is one sequence of ids. A mapping gives sequences their ids; any other iterable holds
-sequences or files. Results that have a sequence (`Recorded`) are read like records of a file.
+A `str` is one sequence: letters, or a text if the key is for text. A `Path` is a file. A flat list
+of whole numbers is one sequence of token ids. A mapping maps ids to sequences; any other iterable
+holds sequences or files. Results that have a sequence (`Recorded`) are read like records of a file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Given = Sequence | PathLike[str] | Mapping[str, Sequence] | Iterable[Any]
 
 
 class KeyOfFile(NamedTuple):
-    """A key that was loaded from a file, and where that is."""
+    """A key that was loaded, with the path of its file."""
 
     key: Key
     file: Path
@@ -53,12 +53,12 @@ class KeyOfFile(NamedTuple):
 
 GivenKey = Key | KeyOfFile | PathLike[str] | str
 
-# Hears what is being done, how far it is, and the total if it is known.
+# Called with the name of a step, how much of it is done, and the total if that is known.
 Progress = Callable[[str, int, int | None], None]
 
 
 class ReadOptions(TypedDict, total=False):
-    """How what is given is read, and whom to tell."""
+    """How records are read, and the functions to call with warnings and progress."""
 
     format: str
     tokenizer: Path | str | None
@@ -68,7 +68,7 @@ class ReadOptions(TypedDict, total=False):
 
 
 def no_progress(what: str, done: int, total: int | None) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 def warn_in_python(message: object) -> None:
@@ -82,7 +82,7 @@ def key_of(key: GivenKey) -> Key:
 
 
 def key_file_of(key: GivenKey | None) -> Path | None:
-    """Return the file of a key that was given as a file: a counter of nonces lies beside it."""
+    """Return the file of a key, if it was given as one: the nonce counter lies beside it."""
     if isinstance(key, KeyOfFile):
         return key.file
     return None if key is None or isinstance(key, Key) else Path(key)
@@ -99,7 +99,7 @@ def key_and_folder(key: GivenKey) -> tuple[Key, Path | None]:
 
 
 def is_one(given: Given) -> TypeGuard[Sequence]:
-    """Tell whether one sequence was given, not a file or many of them."""
+    """Return whether one sequence was given, and not a file or many sequences."""
     if isinstance(given, str | Recorded):
         return True
     if hasattr(given, "ndim"):
@@ -127,15 +127,15 @@ class Reader:
         self.progress = options.get("progress", no_progress)
 
     def items(self, given: Given) -> Iterator[Item]:
-        """Read what was given, one record after another."""
+        """Yield the records that were given."""
         return items_of(given, self.source, self.warn)
 
 
 def items_of(given: Given, source: RecordSource, warn: Warn) -> Iterator[Item]:
-    """Read what was given, one record after another.
+    """Yield the records that were given.
 
-    A bad record of a file is left out, and `warn` hears of it. A bad sequence that was given itself
-    is an error.
+    A bad record of a file is left out with a warning; a bad sequence that was passed directly
+    raises an error.
     """
     for id, one in each_of(given):
         if isinstance(one, PathLike):
@@ -145,7 +145,7 @@ def items_of(given: Given, source: RecordSource, warn: Warn) -> Iterator[Item]:
 
 
 def each_of(given: Given) -> Iterator[tuple[str, Any]]:
-    """Yield the sequences and files that were given, each with the id that it has by its place."""
+    """Yield the sequences and files that were given, each with an id: its number, or its name."""
     if is_one(given) or isinstance(given, PathLike):
         yield "1", given
     elif isinstance(given, Mapping):
@@ -156,7 +156,7 @@ def each_of(given: Given) -> Iterator[tuple[str, Any]]:
 
 
 def record_of(sequence: Sequence, id: str) -> Record:
-    """Return the record of a sequence that is no file."""
+    """Return the record of a sequence that was passed directly."""
     if isinstance(sequence, Recorded):
         return sequence.as_record()
     if isinstance(sequence, str):
@@ -165,7 +165,7 @@ def record_of(sequence: Sequence, id: str) -> Record:
 
 
 def _item(sequence: Sequence, id: str, source: RecordSource) -> Item:
-    """Read one sequence that is no file."""
+    """Read one sequence that was passed directly."""
     record = record_of(sequence, id)
     if isinstance(sequence, str):
         _check_no_file_name(sequence, source)
@@ -180,7 +180,7 @@ def _item(sequence: Sequence, id: str, source: RecordSource) -> Item:
 
 
 def _check_no_file_name(text: str, source: RecordSource) -> None:
-    """Refuse the name of a file: judged as a sequence, it would tell nothing of the file."""
+    """Raise ParameterError for the name of a file, which would be judged as a sequence."""
     looks_like_path = "." in text and not any(c.isspace() for c in text) and len(text) < 1000
     if not (looks_like_path and Path(text).is_file()):
         return

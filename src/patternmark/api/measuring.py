@@ -1,4 +1,4 @@
-"""`measure_quality`: what a mark costs, measured on designs or on translations."""
+"""`measure_quality`: measure what a mark costs in designs or translations."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from patternmark.designing.fitting import Fitted
     from patternmark.quality.design_measures import DesignQuality, Judges
 
-RESAMPLES = 1000  # of lines, for the intervals of BLEU and chrF
+RESAMPLES = 1000  # resamples of the lines for the intervals of BLEU and chrF
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
 class Quality(Result):
-    """Measures with their 95 % intervals; what was not measured is empty.
+    """Measures with their 95 % intervals; fields that were not measured are None.
 
     `native` has the measures of the native sequence, `designs` those of each design, `differences`
-    those to unmarked designs, and `signatures` what BLEU and chrF depend on.
+    the differences to unmarked designs, and `signatures` the settings of BLEU and chrF.
     """
 
     measures: Sequence[Measured]
@@ -52,18 +52,18 @@ class Quality(Result):
     signatures: dict[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was measured as plain values, which JSON can hold: nan as None."""
+        """Return the measures as plain values for JSON, with None for nan."""
         names = ("measures", "signatures", "native", "designs", "differences")
         found = {name: getattr(self, name) for name in names}
         return {name: _plain(value) for name, value in found.items() if value is not None}
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         return {measure.name: str(measure) for measure in self.measures}
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: measures as objects, nan as null."""
+    """Return plain values for JSON: measures as dictionaries, nan as None."""
     if isinstance(value, Measured):
         return _plain(asdict(value))
     if isinstance(value, dict):
@@ -88,7 +88,7 @@ class QualityRequest:
 
     @property
     def networks(self) -> list[str | Path]:
-        """Published weights by their names, then checkpoints."""
+        """The names of published weights, then the files of checkpoints."""
         names = [self.model] if isinstance(self.model, str) else list(self.model or [])
         files = [self.weights] if isinstance(self.weights, PathLike) else list(self.weights or [])
         if not names and not files:
@@ -121,7 +121,7 @@ class Measuring:
             self._prepared[facts["name"]] = network.prepare(network.encode(self._plan.backbone))
 
     def measure(self, records: Given, against: Given | None) -> Quality:
-        """Measure designs; with others, also the differences to them."""
+        """Measure designs and, with `against`, their differences to these."""
         from patternmark.quality.design_measures import (  # noqa: PLC0415  # needs torch
             Judges,
             differences,
@@ -133,10 +133,10 @@ class Measuring:
         judges = Judges(
             self._prepared, folder=self._folder, seed=request.seed, orders=request.orders
         )
-        items, designs = self._measured(records, judges)
+        items, designs = self._measure(records, judges)
         native = measure_designs(items[0].plan, [self._plan.backbone.sequence], judges)[0]
         letters = [PROTEIN.encode(item.record.sequence) for item in items]
-        others = None if against is None else self._measured(against, judges)[1]
+        others = None if against is None else self._measure(against, judges)[1]
         return Quality(
             measures=summary(designs) + entropies(letters),
             native=native.values(),
@@ -147,8 +147,8 @@ class Measuring:
             differences=None if others is None else differences(designs, others),
         )
 
-    def _measured(self, given: Given, judges: Judges) -> tuple[list[Fitted], list[DesignQuality]]:
-        """Measure designs; those with one plan together."""
+    def _measure(self, given: Given, judges: Judges) -> tuple[list[Fitted], list[DesignQuality]]:
+        """Measure designs, all with the same plan together."""
         from patternmark.quality.design_measures import measure_designs  # noqa: PLC0415
 
         manifests = trusted_manifests(but_for=self._request.chains is not None)
@@ -175,8 +175,8 @@ def _name_of(given: Given) -> str:
     return str(given) if isinstance(given, PathLike) else "the sequences"
 
 
-def compared_with(texts: Given, reference: Given) -> Quality:
-    """Compare translations with the correct ones, line by line."""
+def compare_translations(texts: Given, reference: Given) -> Quality:
+    """Compare translations with reference translations, line by line."""
     from patternmark.translation.bleu import bleu, chrf  # noqa: PLC0415
 
     lines, wanted = _lines(texts), _lines(reference)
@@ -202,7 +202,7 @@ def _lines(given: Given) -> list[str]:
             for _, one in each_of(given)
         ]
         if not texts or not all(isinstance(text, str) for text in texts):
-            raise ParameterError("give texts here: a file, or many str")
+            raise ParameterError("give texts: a file, or an iterable of str")
         return [str(text) for text in texts]
     file = Path(given)
     try:
@@ -231,7 +231,7 @@ def entropies_of(records: Given, warn: Warn) -> Quality:
 
 
 class QualityOptions(TypedDict, total=False):
-    """What `measure_quality` can be told; `measure_quality` explains each."""
+    """The options of `measure_quality`, which explains them."""
 
     chains: GivenChains
     orders: int
@@ -242,7 +242,7 @@ class QualityOptions(TypedDict, total=False):
     device: str
 
 
-_FOR_DESIGNS = ("against", "model", "weights", "plddt", "chains")  # that need a backbone
+_NEED_BACKBONE = ("against", "model", "weights", "plddt", "chains")  # options
 
 
 def measure_quality(
@@ -257,22 +257,22 @@ def measure_quality(
 ) -> Quality:
     """Measure the quality of designs or translations, with 95 % intervals.
 
-    Of designs: n-gram entropies; with `backbone` (their structure) also their likelihood, the
+    For designs: n-gram entropies; with `backbone` (their structure) also their likelihood, the
     recovery of the native sequence, and whether the structure predicted from them is the backbone.
-    Native sequences are not counted. Of texts, with `reference` (the correct translations): BLEU
-    and chrF. Options for designs:
+    Native sequences are not counted. For translations, with `reference` (correct translations):
+    BLEU and chrF. Options for designs:
 
-    - `against`: unmarked designs, to which the differences are measured;
+    - `against`: unmarked designs to compare with;
     - `chains`: the designed chains; `orders`, `seed`: random decoding orders to average over;
     - `model`, `weights`: one or many networks, by name or as files;
-    - `plddt`: the folder of ESMFold, whose pLDDT is added; `device`.
+    - `plddt`: the folder of ESMFold: adds its pLDDT; `device`: where the networks run.
     """
     given = {"against": against, **options}
-    named = [name for name in _FOR_DESIGNS if given.get(name)]
+    named = [name for name in _NEED_BACKBONE if given.get(name)]
     if reference is not None:
         if backbone or named:
             raise ParameterError("reference=FILE is for text: leave out the options for designs")
-        return compared_with(records, reference)
+        return compare_translations(records, reference)
     if backbone is None:
         if named:
             raise ParameterError(

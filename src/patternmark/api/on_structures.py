@@ -1,4 +1,4 @@
-"""What functions on backbones share: chains by name, plans, and records that fit a structure."""
+"""Helpers of functions on backbones: names of chains, plans, and records that fit a structure."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ GivenChains = str | Sequence[str] | None
 
 
 def paths_of(files: GivenFiles) -> list[Path]:
-    """Return files or folders, of which one or many were given."""
+    """Return one or many files or folders as a list."""
     return [Path(file) for file in ([files] if isinstance(files, str | PathLike) else files)]
 
 
 def path_if_any(file: PathLike[str] | str | None) -> Path | None:
-    """Return a file if one was given."""
+    """Return a file as a Path, or None."""
     return None if file is None else Path(file)
 
 
 def names_of_chains(chains: GivenChains) -> list[str] | None:
-    """Return the names of chains, which may be given as "A,B".
+    """Return the names of chains, also of "A,B"; None if there are none.
 
     >>> names_of_chains("A,B"), names_of_chains(["A", "B"]), names_of_chains("")
     (['A', 'B'], ['A', 'B'], None)
@@ -52,7 +52,7 @@ def plan_on(
     tied: str = "",
     homo_oligomer: bool = False,
 ) -> DesignPlan:
-    """Read a structure, and return what of it is designed."""
+    """Read a structure and return the plan of a design on it."""
     from patternmark.designing.plan import plan_design  # noqa: PLC0415  # needs gemmi
     from patternmark.io.structures import read_backbone  # noqa: PLC0415
 
@@ -77,7 +77,7 @@ def fitted_of(
     manifests: ManifestUse,
     format: str = "auto",
 ) -> Iterator[Fitted]:
-    """Yield the records that fit the structure; `warn` hears of others in files.
+    """Yield the records that fit the structure; others in files cause warnings.
 
     A manifest that `manifests` uses, or a design itself, says which residues were designed; with
     `ignore` neither does. A sequence that was given itself and does not fit is an error.

@@ -1,4 +1,4 @@
-"""`power`: what to expect of a mark. `calibrate`: false positives, counted."""
+"""`power`: predict how often a mark is found. `calibrate`: count false positives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patternmark.plan.calibrate import Calibration, count_false_positives
 from patternmark.plan.power import DRAWS, LONGEST, Power, PowerStudy
 from patternmark.statistics.rates import DELTAS
 
-GOAL = 0.95  # the rate of detection to reach, where none is given
+GOAL = 0.95  # the default rate of detection to reach
 
 
 def power(
@@ -33,20 +33,20 @@ def power(
     """Predict how often a mark is found, or what it takes to find it.
 
     Give `delta` and `length` for the expected rate of detection. Leave out one of them for the
-    least that reaches the rate `tpr` (0.95). `profile` has the scheme of the key. Rates come from
-    ProteinMPNN's designs. `step` hears of each rate that is simulated.
+    smallest value that reaches the rate `tpr` (0.95). `profile` has the scheme of the key. The
+    agreement rates come from ProteinMPNN's designs. `step` is called for each simulated rate.
 
     >>> import patternmark as pm
     >>> pm.power(delta=1.0, length=300, draws=40).tpr > 0.9
     True
     """
-    check_sought(delta, length, tpr)
+    check_unknowns(delta, length, tpr)
     study = PowerStudy(profile or Profile(), fpr, draws=draws, seed=seed, step=step)
-    return least_that_suffices(study, delta, length, GOAL if tpr is None else tpr)
+    return smallest_that_suffices(study, delta, length, GOAL if tpr is None else tpr)
 
 
-def check_sought(delta: float | None, length: int | None, tpr: float | None) -> None:
-    """Refuse a question that leaves nothing to find, or everything."""
+def check_unknowns(delta: float | None, length: int | None, tpr: float | None) -> None:
+    """Raise ParameterError unless delta, length or both are given, and `tpr` only with one."""
     if delta is None and length is None:
         raise ParameterError("give delta=X, length=N or both")
     if delta is not None and length is not None and tpr is not None:
@@ -57,10 +57,10 @@ def check_sought(delta: float | None, length: int | None, tpr: float | None) -> 
         raise ParameterError(f"tpr=P must lie between 0 and 1, not {tpr:g}")
 
 
-def least_that_suffices(
+def smallest_that_suffices(
     study: PowerStudy, delta: float | None, length: int | None, tpr: float
 ) -> Power:
-    """Return the rate for a strength and a length; of one that is left out, take the least."""
+    """Return the rate for a strength and a length; one that is None gets its smallest value."""
     if delta is not None and length is not None:
         return study.power(delta, length)
     if delta is not None:

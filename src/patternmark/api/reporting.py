@@ -1,4 +1,4 @@
-"""`write_report`: one HTML page on sequences. `plot_verdicts`: the picture of the strongest."""
+"""`write_report`: write an HTML page on sequences. `plot_verdicts`: draw the strongest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Unpack
 
-from patternmark.api.detecting import DetectOptions, Judged, judge_items, judging_of
+from patternmark.api.detecting import DetectOptions, Judged, judge_items, prepare_judging
 from patternmark.api.given import (
     Given,
     GivenKey,
@@ -27,7 +27,7 @@ from patternmark.io.items import Item, RecordSource, manifests_in_words
 from patternmark.report.page import ReportEntry, render_report
 from patternmark.results import Results, Verdict
 
-VERDICTS_DRAWN = 4  # of many: the strongest
+VERDICTS_DRAWN = 4  # the strongest
 
 
 def write_report(
@@ -62,8 +62,8 @@ def write_report(
     return Results(verdict for verdict, _ in judged)
 
 
-def _is_kept(given: Given) -> bool:
-    """Whether what was given can be read twice."""
+def _can_read_twice(given: Given) -> bool:
+    """Return whether the records can be read twice."""
     return is_one(given) or isinstance(given, PathLike | Mapping | Sequence)
 
 
@@ -89,7 +89,7 @@ def _entry(verdict: Verdict, item: Item, source: RecordSource) -> ReportEntry:
 
 
 def _words(item: Item, source: RecordSource) -> tuple[str, ...] | None:
-    """Cut a text into what its tokens stand for."""
+    """Cut a text at the borders of its tokens."""
     cuts = source.cuts(item.record)
     if cuts is None:
         return None
@@ -98,12 +98,12 @@ def _words(item: Item, source: RecordSource) -> tuple[str, ...] | None:
 
 
 def strongest(judged: Sequence[Judged]) -> list[Judged]:
-    """Return the verdicts that are drawn: those with the smallest p-values."""
+    """Return the verdicts that are drawn, which have the smallest p-values."""
     return sorted(judged, key=lambda one: one.verdict.log10_p)[:VERDICTS_DRAWN]
 
 
 def draw(detector: Detector, judged: Sequence[Judged], output: Path) -> None:
-    """Draw verdicts; the suffix of the file sets its format."""
+    """Draw verdicts; the suffix of the file selects the format."""
     from patternmark.report.plot import plot_verdicts as draw_verdicts  # noqa: PLC0415
 
     items = [item for _, item in judged]
@@ -122,13 +122,13 @@ def plot_verdicts(
 ) -> Results[Verdict]:
     """Draw the strongest verdicts on sequences; return the verdicts that are drawn.
 
-    The suffix of `output` sets the format (.png, .svg or .pdf). Together with the sequences the
+    The suffix of `output` selects the format (.png, .svg or .pdf). Together with the sequences the
     picture reveals part of the key. The parameters are those of `detect`.
     """
     from patternmark.report.plot import require_matplotlib  # noqa: PLC0415
 
     require_matplotlib()
-    judging, progress = judging_of(key, options)
+    judging, progress = prepare_judging(key, options)
     shown: list[Judged] = []
     for batch in judging.batches(records, progress):
         shown = strongest(shown + batch)

@@ -1,4 +1,4 @@
-"""`scan`: which of millions of sequences carry the mark of one of many keys."""
+"""`scan`: find which of millions of sequences carry the mark of one of many keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patternmark.io.files import held, make_folder, write_json
 from patternmark.io.items import Warn
 from patternmark.io.shown import printable
 from patternmark.results import LN10, Result, Status, cells_of, p_value_of
-from patternmark.search.candidates import Candidate, noting_key_files
+from patternmark.search.candidates import Candidate, collect_key_errors
 
 if TYPE_CHECKING:
     from patternmark.scanning.file_scan import Result as Found
@@ -29,12 +29,12 @@ GivenInputs = PathLike[str] | str | Iterable[PathLike[str] | str]
 
 ENGINES = ("local", "ray")
 MODULES = ("numba", "pyarrow", "xxhash")  # of the scan extra
-PROBLEMS_WARNED = 20  # of those that were skipped; the manifest has more
+MAX_WARNINGS = 20  # about skipped records; the manifest has more
 
 
 @dataclass(frozen=True, repr=False)
 class Hit(Result):
-    """A sequence that carries the mark of a key.
+    """A sequence that carries the mark of a key, with its p-values.
 
     `log10_p_of_pair` is the p-value of this sequence and key; `p_value` and `log10_p` are corrected
     for all pairs of the scan. `start` and `end` say which residues were judged.
@@ -64,17 +64,17 @@ class Hit(Result):
         return p_value_of(self.log10_p * LN10)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the hit as plain values, which JSON can hold."""
+        """Return the hit as plain values for JSON."""
         return asdict(self) | {"p_value": self.p_value}
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         return cells_of(self, self.id, file=self.file, key=self.key_name)
 
 
 @dataclass(frozen=True, repr=False)
 class ScanResult(Result):
-    """What a scan found: the file of hits, and the manifest beside it.
+    """The result of a scan: the file of hits, and the manifest beside it.
 
     The manifest says what was scanned, what was skipped and why, and how all p-values are
     distributed. `hits()` reads the hits one after another.
@@ -86,21 +86,21 @@ class ScanResult(Result):
 
     @property
     def num_hits(self) -> int:
-        """How many pairs of a sequence and a key are hits."""
+        """The number of hits, which are pairs of a sequence and a key."""
         return int(self.manifest["hits"])
 
     @property
     def skipped(self) -> list[dict[str, Any]]:
-        """What could not be read: file, place, id and reason; of very many, the first ones."""
+        """The records that could not be read (file, place, id, reason); the first of very many."""
         return list(self.manifest["skipped"])
 
     @property
     def is_complete(self) -> bool:
-        """Whether no record was skipped and no key left out."""
+        """Whether every record was read and every key was used."""
         return not (self.manifest["num_skipped"] or self.manifest["keys_left_out"])
 
     def hits(self) -> Iterator[Hit]:
-        """Read the hits, in the order of files, records and keys."""
+        """Yield the hits, in the order of files, records and keys."""
         from pyarrow import parquet  # noqa: PLC0415  # the scan extra
 
         signature = "; ".join(self.manifest["signatures"])
@@ -122,11 +122,11 @@ class ScanResult(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the manifest, which JSON can hold."""
+        """Return the manifest as plain values for JSON."""
         return self.manifest
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         found = self.manifest
         return {
             "sequences": f"{found['records']:,}",
@@ -163,12 +163,12 @@ class ScanRequest:
 
     @property
     def level(self) -> dict[str, float | None]:
-        """What is bounded, and by how much."""
+        """The limit of the FPR or of the FDR; the other one is None."""
         return {"fpr": None if self.fdr is not None else self.fpr or DEFAULT_FPR, "fdr": self.fdr}
 
 
 def files_to_scan(inputs: GivenInputs, output: Path) -> tuple[str, ...]:
-    """Return the files of what was given; refuse an output that cannot be written."""
+    """Return the files to scan; raise an error if the output cannot be written."""
     from patternmark.scanning.file_scan import expand, needs  # noqa: PLC0415  # as needed
 
     for module in MODULES:
@@ -180,7 +180,7 @@ def files_to_scan(inputs: GivenInputs, output: Path) -> tuple[str, ...]:
 
 
 class Scanning:
-    """Scans files for keys: hits and a manifest are written, unfinished work is kept."""
+    """Scans files for keys, writes hits and a manifest, and keeps the work of a stopped run."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Scanning:
         self.output, self.work = output, output.with_name(f"{output.name}.scan")
         self._names = {candidate.key.key_id: candidate.name for candidate in candidates}
         self._request, self._left_out = request, list(left_out)
-        keys = KeySet([candidate.key for candidate in candidates], _place(request.device))
+        keys = KeySet([candidate.key for candidate in candidates], _resolve_device(request.device))
         self._scan = Scan(files, keys, self.work, request.workers, request.sequence_column)
 
     def run(self, warn: Warn = warn_in_python, progress: Progress = no_progress) -> ScanResult:
@@ -212,7 +212,7 @@ class Scanning:
         make_folder(self.work.parent)
         with held(self.work):  # a run that is still alive must not be continued
             self._scan.begin(self._request.resume)
-            found = self._found(progress)
+            found = self._run_engine(progress)
             written = write_hits(corrected(found, **level), self.output, signatures(found, **level))
             content = manifest(found, written, **level) | {"keys_left_out": self._left_out}
             write_json(self.output.with_name(f"{self.output.name}.json"), content)
@@ -220,11 +220,11 @@ class Scanning:
         _warn_of_skipped(content, warn)
         return ScanResult(self.output, content, self._names)
 
-    def _found(self, progress: Progress) -> Found:
+    def _run_engine(self, progress: Progress) -> Found:
         from patternmark.scanning.cluster import run_on_ray  # noqa: PLC0415  # the scan extra
 
         files = [Path(file) for file in self._scan.files]
-        # Of a pipe nobody knows how much is to come.
+        # The size of a pipe is unknown.
         is_known = not any(str(file) == "-" or file.is_fifo() for file in files)
         total = sum(file.stat().st_size for file in files if file.is_file()) if is_known else None
         num_bytes = num_records = 0
@@ -241,8 +241,8 @@ class Scanning:
         return self._scan.run(step)
 
 
-def _place(device: str) -> str:
-    if device == "cpu":  # the usual one needs no torch
+def _resolve_device(device: str) -> str:
+    if device == "cpu":  # avoids the import of torch
         return device
     from patternmark.models.device import pick_device  # noqa: PLC0415
 
@@ -255,13 +255,13 @@ def _warn_of_skipped(content: dict[str, Any], warn: Warn) -> None:
         name = printable(problem["id"])
         name = f" ({name})" if name else ""
         warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")
-    more = content["num_skipped"] - PROBLEMS_WARNED
+    more = content["num_skipped"] - MAX_WARNINGS
     if more > 0:
         warn(f"and {more:,} more: see the manifest")
 
 
 class ScanOptions(TypedDict, total=False):
-    """What `scan` can be told; `scan` explains each."""
+    """The options of `scan`, which explains them."""
 
     sequence_column: str
     fpr: float | None
@@ -293,10 +293,10 @@ def scan(
     - `sequence_column`: the column of Parquet and Arrow;
     - `resume=True`: continue a scan that was stopped;
     - `workers`, `device`, `engine`, `ray_address`: where the work is done;
-    - `warn`, `progress`: functions that hear of what is skipped, and of how far the work is.
+    - `warn`, `progress`: functions that get warnings about what is skipped, and the progress.
     """
     request, file = ScanRequest(**options), Path(output)
     files = files_to_scan(inputs, file)
     left_out: list[str] = []
-    candidates, _ = candidates_of(keys, noting_key_files(warn, left_out))
+    candidates, _ = candidates_of(keys, collect_key_errors(warn, left_out))
     return Scanning(files, candidates, file, request, left_out).run(warn, progress)

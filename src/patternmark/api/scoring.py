@@ -1,4 +1,4 @@
-"""`score`: how well sequences fit a backbone, in ProteinMPNN's opinion."""
+"""`score`: how well sequences fit a backbone, according to ProteinMPNN."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Score(Result):
     weights_sha256: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score as plain values, which JSON can hold."""
+        """Return the score as plain values for JSON."""
         return asdict(self)
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         return {
             "id": self.id,
             "scored": str(self.num_scored),
@@ -81,7 +81,7 @@ class ScoreRequest:
 
 
 class Scoring:
-    """Scores records on one backbone, all of them in the same decoding orders."""
+    """Scores records on one backbone, all in the same decoding orders."""
 
     def __init__(self, request: ScoreRequest, warn: Warn, report: Warn = _log.info) -> None:
         self._request, self._warn, self._path = request, warn, Path(request.backbone)
@@ -96,8 +96,8 @@ class Scoring:
         self, records: Given, format: str = "auto", progress: Progress = no_progress
     ) -> Iterator[tuple[Score, Fitted]]:
         """Yield the score of each record that fits the backbone."""
-        asked = self._request
-        has_layout = bool(asked.chains or asked.fixed or asked.tied)
+        request = self._request
+        has_layout = bool(request.chains or request.fixed or request.tied)
         fitting = fitted_of(
             records,
             self._path,
@@ -129,7 +129,7 @@ class Scoring:
 
 
 class ScoreOptions(TypedDict, total=False):
-    """What `score` can be told; `score` explains each."""
+    """The options of `score`, which explains them."""
 
     chains: GivenChains
     fixed: str
@@ -172,14 +172,14 @@ def score(
 ) -> Score | Results[Score]:
     """Score sequences on a backbone: likelihood, perplexity, recovery.
 
-    Designed residues count: those of `chains` that are not `fixed`; without these options, those
-    that the designs themselves or the manifest of a file name; otherwise all. Options:
+    Only designed residues count: those of `chains` that are not `fixed`. Without these options they
+    come from the designs themselves or from the manifest of a file; otherwise all count. Options:
 
     - `chains`, `fixed`, `tied`: what was designed, as for `design`;
     - `orders`, `seed`: the number of random decoding orders to average over, and their seed;
-    - `model`, `weights`, `device`: which network;
-    - `format`: how files are read; `warn`, `progress`: functions that hear of bad records and of
-      how far the work is.
+    - `model`, `weights`, `device`: the network and where it runs;
+    - `format`: how files are read; `warn`, `progress`: functions that get warnings
+      about records, and the progress.
     """
     scoring = Scoring(ScoreRequest(backbone, **options), warn)
     found = Results(one for one, _ in scoring.scores(records, format, progress))

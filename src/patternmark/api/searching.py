@@ -1,4 +1,4 @@
-"""`identify`: which of many keys marked a sequence. `locate`: where in it the mark lies."""
+"""`identify`: find the key that marked a sequence. `locate`: find where the mark lies."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from patternmark.search.candidates import Candidate, keys_of_folder
 from patternmark.search.identify import Identification, Identifier
 from patternmark.search.locate import Located, Locator, num_residues
 
-BATCH_RECORDS = 32  # that are searched for together
-BATCH_LOCATED = 64  # read before they are searched: how many there are decides how
+BATCH_RECORDS = 32  # searched together
+BATCH_TO_LOCATE = 64  # read together: their number decides whether compiled loops are used
 GivenKeys = str | PathLike[str] | Mapping[str, Key] | Iterable[Key | PathLike[str]]
 
 
 def candidates_of(keys: GivenKeys, warn: Warn) -> tuple[list[Candidate], Path | None]:
-    """Return the keys that were given, and the folder of their files if they have one."""
+    """Return the keys that were given, and the folder of their files if there is one."""
     if isinstance(keys, str | PathLike):
         folder = Path(keys)
         return keys_of_folder(folder, warn), folder
@@ -55,14 +55,14 @@ def candidates_of(keys: GivenKeys, warn: Warn) -> tuple[list[Candidate], Path | 
     return candidates, folders.pop() if len(folders) == 1 else None
 
 
-def identified(
+def identify_items(
     search: Identifier, items: Iterable[Item], progress: Progress = no_progress
 ) -> Iterator[tuple[Item, Identification]]:
-    """Name the best keys of records, one batch after another."""
-    left = list(items)
+    """Yield records with their best keys, one batch after another."""
+    remaining = list(items)
     search.progress = lambda done, keys: progress("searching thoroughly", done, keys)
-    for at in range(0, len(left), BATCH_RECORDS):
-        some = left[at : at + BATCH_RECORDS]
+    for at in range(0, len(remaining), BATCH_RECORDS):
+        some = remaining[at : at + BATCH_RECORDS]
         found = search.identify(
             [item.symbols for item in some],
             [item.record.id for item in some],
@@ -70,7 +70,7 @@ def identified(
         )
         for item, one in zip(some, found, strict=True):
             yield item, replace(one, signature=item.signed(one.signature))
-        progress("identifying sequences", at + len(some), len(left))
+        progress("identifying sequences", at + len(some), len(remaining))
 
 
 @overload
@@ -106,14 +106,14 @@ def identify(
     reader = Reader(search.alphabet, folder, options, keys_given)
     if search.caution:
         reader.warn(f"{search.caution}. Confirm a key with detect(..., rank=True)")
-    pairs = identified(search, reader.items(records), reader.progress)
+    pairs = identify_items(search, reader.items(records), reader.progress)
     found = Results(one for _, one in pairs)
     return found[0] if is_one(records) else found
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Location(Result):
-    """The marked segments of one record. Of a text, `characters` says where in it they lie."""
+    """The marked segments of one record. For a text, `characters` has their places in it."""
 
     id: str
     length: int
@@ -126,7 +126,7 @@ class Location(Result):
 
     @property
     def segments(self) -> tuple[Any, ...]:
-        """The marked stretches, the strongest first."""
+        """The marked segments, strongest first."""
         return self.located.segments
 
     @property
@@ -136,7 +136,7 @@ class Location(Result):
 
     @property
     def status(self) -> Status:
-        """What can be said of the record, in one word."""
+        """The result for the record in one word."""
         if self.prediction:
             return Status.MARKED
         return Status.NO_MARK if self.located.num_tokens_scored else Status.NOTHING_TO_SCORE
@@ -152,10 +152,10 @@ class Location(Result):
 
     @property
     def p_any(self) -> None:
-        """There is none for segments: judge the whole sequence with `detect`."""
+        """None: segments have no such p-value; judge the whole sequence with `detect`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, which JSON can hold."""
+        """Return its fields as plain values for JSON."""
         segments = [segment.to_dict() for segment in self.segments]
         for segment, characters in zip(segments, self.characters or (), strict=False):
             segment["characters"] = list(characters)
@@ -176,7 +176,7 @@ class Location(Result):
         }
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         places = ", ".join(f"{one.start + 1}-{one.end}" for one in self.segments)
         return cells_of(self, self.id, segments=places, key=self.key_id)
 
@@ -197,9 +197,9 @@ class Locating:
     def locations(
         self, items: Iterable[Item], progress: Progress = no_progress
     ) -> Iterator[tuple[Item, Location]]:
-        """Locate the mark in records; `warn` hears of those that cannot be searched."""
+        """Yield records with their segments; those that cannot be searched cause warnings."""
         done = 0
-        for batch in in_batches(items, BATCH_LOCATED):
+        for batch in in_batches(items, BATCH_TO_LOCATE):
             with repeated(len(batch)):
                 found = [(item, self._location(item)) for item in batch]
             done += len(batch)
@@ -214,7 +214,7 @@ class Locating:
             else:
                 located = search.in_protein(item.symbols, item.scored)
         except SequenceError as error:
-            self._warn(Problem(item.file, item.place, f"{error}; not searched"))
+            self._warn(Problem(item.file, item.place, f"{error}; it is not searched"))
             return None
         if located.num_tokens_scored == 0:
             message = "nothing to score: no symbol carries a key"
@@ -237,7 +237,7 @@ class Locating:
         return looks_like_dna(sequence) if self._dna is None else self._dna
 
     def _characters(self, item: Item, located: Located) -> tuple[tuple[int, int], ...] | None:
-        """Turn the segments of a text from tokens into characters, from 0, half-open."""
+        """Return the segments of a text in characters instead of tokens, from 0, half-open."""
         cuts = self._source.cuts(item.record) if located.segments else None
         if cuts is None:
             return None
@@ -272,7 +272,7 @@ def locate(
 ) -> Location | Results[Location]:
     """Find the marked segments of sequences; DNA and RNA are read in six frames.
 
-    `dna` says what the letters mean; without it, that is guessed. `records`, `key` and the options
+    `dna` says whether the letters are DNA or RNA; None: guess. `records`, `key` and the options
     are those of `detect`.
 
     >>> import patternmark as pm

@@ -1,4 +1,4 @@
-"""`translate`: German to English, every text with the mark of a key."""
+"""`translate`: translate German into English that carries the mark of a key."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 GivenTexts = str | PathLike[str] | Mapping[str, str] | Iterable[str]
 
-BATCH_LINES = {"cpu": 8, "cuda": 1024}  # that are translated, and written, together
-JUDGED_LINES = 2048  # that are judged together
-# About as many tokens as it takes at delta 3 until a mark is clear at 0.1 %: median of 209 lines,
-# 31. One of many nonces takes more, as a p-value is multiplied by their number.
-TOKENS_OF_A_MARK = 30
+BATCH_LINES = {"cpu": 8, "cuda": 1024}  # translated and written together
+BATCH_JUDGED_LINES = 2048  # judged together
+# Tokens that it takes at delta 3 until p <= 0.001: the median of 209 lines is 31. A key with many
+# nonces needs more, since the p-value is multiplied by their number.
+TOKENS_PER_MARK = 30
 MAX_PASSES = 20
 MAX_TEMPERATURE = 100.0
 CHARACTERS_SHOWN = 60
@@ -78,7 +78,7 @@ class TranslateRequest:
                 raise ParameterError(f"{name}=N must be at least 1, not {getattr(self, name)}")
 
     def decoding(self) -> Decoding:
-        """Return how the model decodes."""
+        """Return the options of the decoder."""
         from patternmark.translation.decode import Decoding  # noqa: PLC0415  # needs torch
 
         return Decoding(self.iterations, self.length_beam, self.temperature)
@@ -86,7 +86,7 @@ class TranslateRequest:
 
 @dataclass(frozen=True, repr=False)
 class TranslatedText(Result, Recorded):
-    """One translation. `verdict` is what `detect` says of its text; None where it has no mark."""
+    """One translation. `verdict` is the verdict on its text, or None if it was not marked."""
 
     id: str
     source: str
@@ -98,12 +98,12 @@ class TranslatedText(Result, Recorded):
         return Record(self.id, self.text, f"line {self.id}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the translation as plain values, which JSON can hold."""
+        """Return the translation as plain values for JSON."""
         verdict = None if self.verdict is None else self.verdict.to_dict()
         return {"id": self.id, "source": self.source, "text": self.text, "verdict": verdict}
 
     def cells(self) -> dict[str, str]:
-        """Return what people look at first, by name."""
+        """Return the cells of a table row by the names of their columns."""
         is_long = len(self.text) > CHARACTERS_SHOWN
         text = self.text[:CHARACTERS_SHOWN] + "..." if is_long else self.text
         found = {"id": self.id, "text": repr(text)}
@@ -113,7 +113,7 @@ class TranslatedText(Result, Recorded):
 
 
 class Translations(Results[TranslatedText]):
-    """Translations in the order of the texts; `summary` says in how many the mark is found."""
+    """Translations in the order of the texts; `summary` says how many show the mark."""
 
     def __init__(self, found: Iterable[TranslatedText], summary: str) -> None:
         super().__init__(found)
@@ -154,13 +154,13 @@ class Translating:
         if marker is not None and key_file is not None and request.seed is None:
             self._counter = NonceCounter.needed_for(marker, key_file, warn)
         self._seed = fresh_seed() if request.seed is None else request.seed
-        where = pick_device(request.device)
-        self._batch = BATCH_LINES[where.split(":")[0]]
-        self._translator = _open(request.weights, where, marker)
-        self._warn_of_foreign(file, warn)
+        device = pick_device(request.device)
+        self._batch = BATCH_LINES[device.split(":")[0]]
+        self._translator = _open(request.weights, device, marker)
+        self._warn_of_unknown_language(file, warn)
 
-    def _warn_of_foreign(self, file: Path | None, warn: Warn) -> None:
-        """Name lines in a language that the model does not know."""
+    def _warn_of_unknown_language(self, file: Path | None, warn: Warn) -> None:
+        """Warn of lines in a language that the model does not know."""
         from patternmark.io.tokenizer import knows_words  # noqa: PLC0415
 
         translator = self._translator
@@ -180,7 +180,7 @@ class Translating:
         warn_of_spelled_out(warn, name, places, tokenizer, consequence)
 
     def run(self, progress: Progress = no_progress) -> None:
-        """Translate what is left; what is done is in `texts`, and in the output."""
+        """Translate the remaining lines; the results are in `texts` and in the output."""
         counter, decoding = self._counter, self._request.decoding()
         progress("translating", self.num_kept, len(self.lines))
         with self._writing() as stream:
@@ -207,7 +207,7 @@ class Translating:
         return writing(self._output, append=self.num_kept > 0)
 
     def verdicts(self) -> list[Verdict] | None:
-        """Judge all translations as `detect` will; None without a mark."""
+        """Judge all translations as `detect` does; None without a mark."""
         if self._marker is None:
             return None
         judge = Detector(self._marker.key)
@@ -215,8 +215,8 @@ class Translating:
 
     def _items(self) -> Iterator[list[Item]]:
         """Read the translations as a verifier reads them."""
-        for start in range(0, len(self.texts), JUDGED_LINES):
-            texts = self.texts[start : start + JUDGED_LINES]
+        for start in range(0, len(self.texts), BATCH_JUDGED_LINES):
+            texts = self.texts[start : start + BATCH_JUDGED_LINES]
             folded = [fold(text) for text in texts]
             ids = self._translator.codec.encode_batch([one.text for one in folded])
             yield [
@@ -233,14 +233,14 @@ class Translating:
             ]
 
     def summary(self, verdicts: list[Verdict] | None) -> str:
-        """Say in how many lines `detect` finds the mark, and what helps in the others."""
+        """Return a sentence on how many lines show the mark, with advice for the others."""
         if self._marker is None or verdicts is None:
             return "without a mark"
         return summary_of(self._marker, verdicts)
 
 
 def summary_of(marker: Marker, verdicts: Iterable[Verdict]) -> str:
-    """Say in how many texts the mark is found, and what helps in the others."""
+    """Return a sentence on how many texts show the mark, with advice for the others."""
     with_text = [verdict for verdict in verdicts if verdict.length > 0]
     found = sum(verdict.prediction for verdict in with_text)
     carried = "" if marker.payload is None else f" with payload {marker.payload}"
@@ -252,10 +252,10 @@ def summary_of(marker: Marker, verdicts: Iterable[Verdict]) -> str:
 
 
 def _advice(verdicts: list[Verdict], nonces: int) -> str:
-    """Say in one sentence what helps where lines show no mark; nothing where all do."""
+    """Return the advice for lines without a mark; empty if all lines show it."""
     missed = [verdict for verdict in verdicts if not verdict.prediction]
     hopeless = (Status.TOO_SHORT, Status.NOTHING_TO_SCORE)
-    least = round(TOKENS_OF_A_MARK * (1.0 + log(nonces) / -log(DEFAULT_FPR)))
+    least = round(TOKENS_PER_MARK * (1.0 + log(nonces) / -log(DEFAULT_FPR)))
     short = sum(v.status in hopeless or v.num_tokens_scored < least for v in missed)
     if short:
         are = "1 line is" if short == 1 else f"{short} lines are"
@@ -269,7 +269,7 @@ def _advice(verdicts: list[Verdict], nonces: int) -> str:
 
 
 def _open(folder: PathLike[str] | str | None, device: str, marker: Marker | None) -> Translator:
-    """Load the model; refuse a key that is not for its tokens."""
+    """Load the model; raise ParameterError if the key is not for its tokens."""
     from patternmark.translation.translator import Translator  # noqa: PLC0415  # needs torch
 
     translator = Translator.open(None if folder is None else Path(folder), device)
@@ -282,14 +282,14 @@ def _open(folder: PathLike[str] | str | None, device: str, marker: Marker | None
 
 
 def lines_to_translate(file: Path, output: Path | None, warn: Warn) -> list[str]:
-    """Read the lines of a file, which must not be the output."""
+    """Read the lines of a file; raise an error if it is also the output."""
     if output is not None:
         refuse_own_input(file, output)
     return read_lines(file, "its translation is left empty", warn)
 
 
 class TranslateOptions(TypedDict, total=False):
-    """What `translate` can be told; `translate` explains each."""
+    """The options of `translate`, which explains them."""
 
     output: PathLike[str] | str | None
     overwrite: bool
@@ -320,17 +320,17 @@ def translate(
 ) -> TranslatedText | Translations:
     """Translate German texts into English that carries the mark of a key.
 
-    `texts` is one text, many of them (also by their ids), or a file with a text per line. `key` is
-    a `Key` for the model's tokenizer or the name of its file; None leaves the mark out. A
-    translation is one line, without the line breaks of its source. Options:
+    `texts` is one text, many texts (or a mapping from ids to texts), or a file with one text per
+    line. `key` is a `Key` for the model's tokenizer, or the name of its file; None leaves the mark
+    out. A translation is one line, without the line breaks of its source. Options:
 
     - `output`: write the translations to this file, line by line; `overwrite=True` replaces it,
       `resume=True` continues a run that was stopped;
     - `delta`, `payload`: the strength of the mark, and a number that it carries;
-    - `passes`: translate up to so many times, from a weak mark to `delta`, until it is clear (5);
+    - `passes`: translate up to this many times, from a weak mark to `delta`, until it is clear (5);
     - `temperature`, `iterations`, `length_beam`, `seed`: how the model decodes;
     - `weights`: the folder of another model; `device`;
-    - `warn`, `progress`: functions that hear of bad lines, and of how far the work is.
+    - `warn`, `progress`: functions that get warnings about lines, and the progress.
     """
     import patternmark.translation  # noqa: F401, PLC0415  # an error that names the extra
 
@@ -339,9 +339,9 @@ def translate(
     delta, payload = options.get("delta"), options.get("payload")
     if key is None and (delta is not None or payload is not None):
         raise ParameterError("delta=X and payload=N need a key")
-    asked: dict[str, Any] = dict(options)
+    given: dict[str, Any] = dict(options)
     names = TranslateRequest.__dataclass_fields__
-    request = TranslateRequest(**{name: asked[name] for name in names if name in asked})
+    request = TranslateRequest(**{name: given[name] for name in names if name in given})
     ids, sources, lines = _read(texts, output, warn)
     with held(output):
         job = Translating(
@@ -366,7 +366,7 @@ def translate(
 def _read(
     texts: GivenTexts, output: Path | None, warn: Warn
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return the ids of texts, the texts, and the lines that are translated."""
+    """Return the ids of texts, the texts, and the lines to translate."""
     if isinstance(texts, PathLike):
         sources = lines = lines_to_translate(Path(texts), output, warn)
     else:
@@ -382,7 +382,7 @@ def _found(id: str, source: str, text: str, verdict: Verdict | None) -> Translat
 
 
 def _lines_of(texts: list[str]) -> list[str]:
-    """Return texts as lines: what breaks lines must not do so in the output."""
+    """Return texts as single lines, since the output has one line per text."""
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise ParameterError(f"text {number} is a {type(text).__name__}: give texts as str")

@@ -71,8 +71,9 @@ class Attack:
 def check_epsilon(epsilon: float) -> None:
     """Raise ParameterError if a strength is not between 0 and 1."""
     if not 0.0 <= epsilon <= 1.0:
-        allowed = "must lie between 0 and 1"
-        raise ParameterError(f"epsilon, the strength of an attack, {allowed}, not be {epsilon}")
+        raise ParameterError(
+            f"epsilon=X, the strength of an attack, must lie between 0 and 1, not {epsilon}"
+        )
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ def _options(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; a foreseen error is one line on standard error and status 2."""
+    """Run the command line; an expected error prints one line on stderr and exits with 2."""
     if arguments is None and hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us as it ends other tools
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly if `| head` closes the pipe
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="patternmark")
     except PatternmarkError as error:

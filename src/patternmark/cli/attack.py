@@ -1,4 +1,4 @@
-"""`patternmark attack`: weaken the marks of a file, to see what is left of them."""
+"""`patternmark attack`: change the records of a file to weaken their marks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def attack(
     ] = False,
     queries: Annotated[
         int,
-        option(ATTACK, metavar="N", min=1, help="oracle: questions it may ask for each record."),
+        option(ATTACK, metavar="N", min=1, help="oracle: most questions to ask for each record."),
     ] = 500,
     answers: Annotated[
         str,
@@ -95,10 +95,11 @@ def attack(
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Attack every record of a file, to see what is left of the mark.
+    """Attack every record of a file, to test how much of the mark is left.
 
-    Ids and the order of lines are kept. A record that cannot be read is reported; it is left out of
-    FASTA, and left empty among lines. The attacks `redesign` and `rewrite` need --backbone.
+    Ids and the order of lines are kept. A record that cannot be read causes a warning; FASTA output
+    leaves it out, and other output has an empty line. The attacks `redesign` and `rewrite` need
+    --backbone.
 
     Example: patternmark attack in.fa --attack substitute --epsilon 0.1 -o out.fa
     """
@@ -132,7 +133,7 @@ def attack(
     try:
         with progress("records") as bar:
             for _ in job.run(shown_in(bar)):
-                pass  # what is written needs no keeping
+                pass  # the job writes each record
     except KeyboardInterrupt:
         say(f"stopped: {output} has {job.tally.records} attacked records")
         raise typer.Exit(STOPPED) from None
@@ -144,7 +145,7 @@ def attack(
     if as_json:
         typer.echo(json.dumps(result), err=str(output) == "-")
     else:
-        _tell(result)
+        _print_summary(result)
 
 
 def _print_list(*, as_json: bool) -> None:
@@ -164,7 +165,7 @@ def _print_list(*, as_json: bool) -> None:
     results.print(table)
 
 
-def _tell(result: dict[str, Any]) -> None:
+def _print_summary(result: dict[str, Any]) -> None:
     unit = "words" if result["kind"] == "text" else "residues"
     text = (
         f"wrote {result['output']}: {result['records']} records attacked by {result['attack']} at "

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from patternmark.api.auditing import OUTCOMES
-from patternmark.api.auditing import audit as find_out
+from patternmark.api.auditing import audit as run_audit
 from patternmark.cli.options import (
     ATTACK,
     INPUT,
@@ -76,7 +76,7 @@ def audit(
     """
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True) if key else None
     with progress("") as bar:
-        found = find_out(
+        found = run_audit(
             [Path(file) for file in files],
             loaded,
             backbone=backbone,
@@ -106,9 +106,9 @@ def _print(result: dict[str, Any]) -> None:
         f"{result['sequences']} chains, {result['residues']:,} residues, scheme "
         f"{result['scheme']}, delta {result['delta']:g}"
     )
-    line(_described(result["learned"]))
+    line(_describe(result["learned"]))
     if result["key_id"] is None:
-        line("with --key: how many forged sequences the detector takes for genuine")
+        line("give --key to count how many forged sequences the detector calls marked")
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("called marked")
@@ -126,7 +126,7 @@ def _print(result: dict[str, Any]) -> None:
     )
 
 
-def _described(learned: dict[str, Any]) -> str:
+def _describe(learned: dict[str, Any]) -> str:
     if "splits" in learned:
         text = (
             f"likeliest of {learned['splits']:,} splits: posterior {learned['posterior']:.3g}, "

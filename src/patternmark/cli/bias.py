@@ -52,7 +52,7 @@ def bias(
     """Write a bias file with which another design program makes marked sequences.
 
     The file holds one key sequence, shared by all sequences made with it: write a new file for
-    every run. Give the --temperature that the other program will use. The file reveals what its
+    every run. Give the --temperature of the other program. The file reveals what its
     keys promote: keep it as secret as the key.
 
     Example: patternmark bias 1abc.pdb --key lab.key --for ligandmpnn -o bias.json
@@ -78,7 +78,7 @@ def bias(
 
 
 def _explain(written: BiasFile) -> None:
-    """Say what was written, how to use it, and what to keep in mind."""
+    """Print what was written, how to use it, and what to keep in mind."""
     say(
         f"wrote {written.file}: one key sequence of key {written.key_id} for "
         f"{written.num_structures} structure(s), for {written.tool} at temperature "

@@ -1,4 +1,4 @@
-"""`patternmark calibrate`: false positives on unmarked sequences, counted."""
+"""`patternmark calibrate`: count the false positives on unmarked sequences."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def calibrate(
     ] = 200,
     output: Annotated[
         Path | None,
-        output_file(
-            "Write the JSON here; `detect` looks for KEY.calibration.json and warns by it."
-        ),
+        output_file("Write the JSON here; `detect` reads KEY.calibration.json for a warning."),
     ] = None,
     as_json: Json = False,
     plot: Annotated[Path | None, plot_file("the rates")] = None,
@@ -111,8 +109,8 @@ def _print_tables(found: Calibration) -> None:
             table.add_row(who, *numbers, interval)
     results.print(table)
     results.print(
-        f"\n{found.num_sequences} sequences, {found.num_keys} keys; the worst of many keys lies "
-        f"above the others by chance alone\nsignature {found.signature}",
+        f"\n{found.num_sequences} sequences, {found.num_keys} keys; the worst of many keys has "
+        f"a higher rate than the others by chance alone\nsignature {found.signature}",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""What `detect` prints beside single verdicts: a warning, and one p-value for all records."""
+"""What `detect` prints besides verdicts: a warning, and one p-value for all records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from patternmark.api.detecting import Judged, combined
+from patternmark.api.detecting import Judged, combine_judged
 from patternmark.cli.output import warn
 from patternmark.combination import Combined, Rule
 from patternmark.detector import Detector
@@ -16,7 +16,7 @@ from patternmark.results import format_p
 
 
 def warn_of_calibration(key_file: Path, judge: Detector) -> None:
-    """Say so if the calibration beside a key shows too many false positives."""
+    """Warn if the calibration file beside a key shows too many false positives."""
     message = calibration_warning(calibration_path(key_file), judge.key, judge.statistic.name)
     if message is not None:
         warn(message)
@@ -34,10 +34,10 @@ def print_combined(
         typer.echo(json.dumps(found.to_dict()) if as_json else _in_words(found))
 
 
-def _in_words(found: Combined) -> str:
+def _describe(found: Combined) -> str:
     call = "marked" if found.prediction else "no mark found"
     groups, records = len(found.groups), found.num_records
-    of_what = {
+    details = {
         Rule.COINS: f"{records} texts, {groups} of them with tokens that no earlier one has; only "
         "these count",
         Rule.GROUPS: f"{records} sequences in {groups} groups of similar ones; "
@@ -45,4 +45,4 @@ def _in_words(found: Combined) -> str:
         Rule.NONCES: f"{records} sequences; each secret coin counts once, and p holds whoever "
         "wrote them",
     }[found.how]
-    return f"all together: p = {format_p(found.log10_p)}, {call} ({of_what})"
+    return f"all together: p = {format_p(found.log10_p)}, {call} ({details})"

@@ -45,7 +45,7 @@ from patternmark.core.marker import Marker
 from patternmark.errors import ParameterError
 from patternmark.io.files import held
 
-SOME_FAILED = 3
+SOME_FAILED = 3  # exit status if some of the structures could not be designed
 
 
 def design(

@@ -80,7 +80,7 @@ def detect(
     fpr: Fpr = DEFAULT_FPR,
     strict: Annotated[
         bool,
-        option(DETECTION, "--strict", help="Call by p_any, which holds for any sequence at all."),
+        option(DETECTION, "--strict", help="Call by p_any, which holds for any sequence."),
     ] = False,
     combine: Annotated[
         bool, option(DETECTION, "--combine", help="Add one p-value for all sequences together.")
@@ -167,7 +167,7 @@ def detect(
         count_repeats=count_repeats,
         verdict_only=verdict_only,
     )
-    judging = Judging(loaded, asked, source, warn, setting if backbone else None)
+    judging = Judging(loaded, request, source, warn, setting if backbone else None)
     judge = judging.detector
     warn_of_calibration(key, judge)
     if plot is not None:
@@ -185,12 +185,12 @@ def detect(
     if combine:
         print_combined(seen.verdicts, judge, as_json=as_json, verdict_only=verdict_only)
     if plot is not None:
-        _draw(judge, seen.strongest, plot, quiet=as_json)
+        _draw(judge, collected.strongest, plot, quiet=as_json)
 
 
 @dataclass
-class _Seen:
-    """What was judged so far: printed at once as JSON, kept as far as it is needed later."""
+class _Collector:
+    """Collects judged records: prints JSON at once, and keeps what is needed later."""
 
     as_json: bool
     verdict_only: bool
@@ -253,7 +253,7 @@ def _print_table(judged: list[Judged], judge: Detector, *, verdict_only: bool) -
     if caution:
         results.print(caution, highlight=False, soft_wrap=True, markup=False)
     signatures = {v.signature for v, _ in judged}
-    own = ", and for each sequence what of it was scored (see --json)"
+    own = ", and for each sequence its scored positions (see --json)"
     whole = signed_for_all(judge.signature, (item for _, item in judged))
     signature = signatures.pop() if len(signatures) == 1 else whole + own
     tell(f"signature {signature}")
@@ -289,7 +289,7 @@ def _call(verdict: Verdict) -> str:
     return f"{call} ({said})" if said else call
 
 
-def _carried(verdict: Verdict) -> str:
+def _payload_text(verdict: Verdict) -> str:
     if verdict.payload is None or verdict.payload_error is None:
         return ""
     return f", payload {verdict.payload} (wrong with probability {verdict.payload_error:.1g})"

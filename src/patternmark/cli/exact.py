@@ -1,4 +1,4 @@
-"""`patternmark detect --exact`: the p-value of each very sequence, by drawing keys."""
+"""Options of `patternmark detect --exact`: the p-value of this very sequence, from drawn keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Seed = Annotated[
 
 
 def exact_cell(verdict: Verdict) -> str:
-    """Write the p-value of a very sequence and its error for people."""
+    """Return the cell with the exact p-value and its error."""
     if verdict.log10_p_exact is None or verdict.p_exact_error is None:
         return ""
     return f"{format_p(verdict.log10_p_exact)} (± {100 * verdict.p_exact_error:.2g} %)"

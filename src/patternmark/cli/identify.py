@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from patternmark.api.searching import identified
+from patternmark.api.searching import identify_items
 from patternmark.cli.options import (
     DETECTION,
     INPUT,
@@ -95,7 +95,7 @@ def identify(
         raise InputError("no sequence could be judged")
     found: list[tuple[Item, Identification]] = []
     with progress("done") as bar:
-        for item, one in identified(search, items, shown_in(bar)):
+        for item, one in identify_items(search, items, shown_in(bar)):
             found.append((item, one))
             if as_json:
                 typer.echo(json.dumps(one.to_dict() | item.facts))
@@ -132,7 +132,7 @@ def _names(text: str) -> list[str]:
         raise InputError(f"{text}: cannot read names of sub-keys from it") from None
     names = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not names:
-        raise InputError(f"{text}: contains no name of a sub-key")
+        raise InputError(f"{text}: contains no names of sub-keys")
     return names
 
 

@@ -46,7 +46,7 @@ key_app = App(
     help="Show a key's public parameters, export them, or derive sub-keys.", no_args_is_help=True
 )
 
-# The options of each scheme: an option of another is refused.
+# The options of each scheme; those of other schemes are errors.
 _OPTIONS = {
     Blocks.name: ("block", "nonces"),
     Turns.name: ("period", "block", "starts", "nonces"),
@@ -154,7 +154,7 @@ def keygen(
         "patterns": patterns, "background": background,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
-    name = _checked_scheme(scheme, symbols, list(given))
+    name = _choose_scheme(scheme, symbols, list(given))
     profile = Profile(
         alphabet=symbols,
         scheme=_MAKERS[name](given, symbols),
@@ -167,8 +167,8 @@ def keygen(
         _warn_of_imbalance(key)
 
 
-def _checked_scheme(scheme: str | None, alphabet: Alphabet, given: list[str]) -> str:
-    """Choose the scheme where none is named, and refuse options of another."""
+def _choose_scheme(scheme: str | None, alphabet: Alphabet, given: list[str]) -> str:
+    """Return the scheme, or choose it by the options; raise ParameterError if they do not fit."""
     if scheme is None:
         of_paper = any(name in _OPTIONS[Paper.name] for name in given)
         scheme = Paper.name if of_paper else default_scheme(alphabet).name
@@ -177,7 +177,7 @@ def _checked_scheme(scheme: str | None, alphabet: Alphabet, given: list[str]) ->
 
 
 def check_options(scheme: str, given: Iterable[str]) -> None:
-    """Refuse a scheme that is not known, and options of another."""
+    """Raise ParameterError for an unknown scheme, or options of another scheme."""
     if scheme not in _OPTIONS:
         raise ParameterError(f"unknown scheme {scheme!r}: choose one of {', '.join(_OPTIONS)}")
     for name in given:
@@ -193,10 +193,12 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _paper(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
+def _make_paper(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
     """Return the paper's scheme with these options."""
     if "parts" in given and "background" in given:
-        raise ParameterError("--parts fixes the partition, so --background has nothing to balance")
+        raise ParameterError(
+            "--parts and --background both choose the partition: leave out one of them"
+        )
     patterns = _parse_patterns(given.get("patterns"))
     lengths = {len(pattern) for pattern in patterns or ()}
     return Paper(
@@ -212,17 +214,17 @@ def _paper(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
     )
 
 
-def _blocks(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
+def _make_blocks(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
     del alphabet  # the profile checks it
     return Blocks(**given)
 
 
-def _turns(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
+def _make_turns(given: dict[str, Any], alphabet: Alphabet) -> Scheme:
     del alphabet
     return Turns(**given)
 
 
-_MAKERS = {Blocks.name: _blocks, Turns.name: _turns, Paper.name: _paper}
+_MAKERS = {Blocks.name: _make_blocks, Turns.name: _make_turns, Paper.name: _make_paper}
 
 
 def _write_key(key: Key, output: Path) -> None:
@@ -283,7 +285,7 @@ def derive(
     allow_open_key: AllowOpenKey = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a sub-key: a key file of its own that this key can always derive again.
+    """Write the key file of a sub-key; this key can derive it again at any time.
 
     Example: patternmark key derive lab.key --id team-7 -o team-7.key
     """
@@ -298,8 +300,8 @@ def _describe_parts(key: Key) -> str:
         return "halves of the alphabet, derived from the secret"
     sizes = key.partition.sizes.tolist()
     origin = "derived from the secret" if key.parts is None else "adopted"
-    # Not their masses: with small parts these would tell the letters.
-    return f"{len(sizes)} parts of {_shortened(sizes)} symbols, {origin}"
+    # Without their masses, which would reveal the letters of small parts.
+    return f"{len(sizes)} parts of {_shorten(sizes)} symbols, {origin}"
 
 
 def _warn_of_imbalance(key: Key) -> None:
@@ -308,12 +310,12 @@ def _warn_of_imbalance(key: Key) -> None:
     worst = float(abs(key.partition.masses(background) - share).max()) / share
     if worst > MASS_TOLERANCE:
         warn(
-            f"the parts miss equal mass by up to {worst:.0%} of a part: no split that was tried "
-            "does better (fewer keys, or more and lighter symbols, would)"
+            f"the parts differ from equal mass by up to {worst:.0%}: no split that was tried "
+            "is better balanced; use fewer keys, or more and lighter symbols"
         )
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 100 else f"{text[:80]} ... ({len(text)} characters)"
 
@@ -328,7 +330,7 @@ def _parse_parts(text: str | None) -> list[Any] | None:
         content = read_text(file).strip()
         parts = parse_json(content) if content[:1] == "[" else content.split(",")
         if not all(isinstance(part, str | list) for part in parts):
-            raise ValueError("a part is a list of token ids, or letters")
+            raise ValueError("a part must be a list of token ids, or letters")
         return cast(list[Any], parts)
     except (OSError, ValueError) as error:
         raise ParameterError(f"{file}: cannot read parts from it: {error}") from None

@@ -40,8 +40,6 @@ from patternmark.search.locate import Locator
 
 Found = tuple[Item, Location]
 
-_BATCH_RECORDS = 64  # read before they are searched: how many there are decides how
-
 
 def locate(
     files: Annotated[

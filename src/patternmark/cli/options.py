@@ -1,7 +1,7 @@
 """The options that several commands share, and the panels in which help shows them.
 
-An option has one name, one meaning and one panel in all commands. What one command alone takes
-stands at that command, in a panel of these.
+An option has one name, one meaning and one panel in all commands. Options of a single command are
+defined with that command, in one of these panels.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def option(panel: str, *names: str, **more: Any) -> Any:
-    """Return a typer option of a panel."""
+    """Return a typer option that is shown in a panel."""
     return typer.Option(*names, rich_help_panel=panel, **more)
 
 
 class Command(TyperCommand):
-    """A command whose help has its options in panels, experts' last, and paragraphs that flow."""
+    """A command whose help shows options in panels and joins the lines of paragraphs."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -48,7 +48,7 @@ class Command(TyperCommand):
                 _place(parameter, EXPERT)
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option --help: it stands with those on what is printed."""
+        """Return the option --help, in the panel of output options."""
         found = super().get_help_option(ctx)
         if found is not None:
             _place(found, OUTPUT)
@@ -60,18 +60,18 @@ class Command(TyperCommand):
 
 
 class App(typer.Typer):
-    """A group of such commands; -h is --help."""
+    """A group of commands of this class; -h is short for --help."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(context_settings={"help_option_names": HELP_NAMES}, **more)
 
     def command(self, *names: str, **more: Any) -> Callable[[_Function], _Function]:  # type: ignore[override]
-        """Return what adds a function as a command."""
+        """Return a decorator that adds a function as a command."""
         return super().command(*names, cls=Command, **more)
 
 
 def _place(parameter: Any, panel: str) -> None:
-    """Put an option that names no panel into this one; a switch has no type to show."""
+    """Put an option without a panel into this one; hide the type of a switch."""
     if getattr(parameter, _PANEL, None) is None:
         setattr(parameter, _PANEL, panel)
     if parameter.is_flag and parameter.metavar is None:
@@ -182,7 +182,7 @@ Payload = Annotated[
         help="A number that the mark carries: from 0, less than the key's number of nonces.",
     ),
 ]
-NoWatermark = Annotated[bool, option(MARK, "--no-watermark", help="Do without a mark.")]
+NoWatermark = Annotated[bool, option(MARK, "--no-watermark", help="Work without a mark.")]
 
 # --- detection -------------------------------------------------------------------------------
 
@@ -220,11 +220,11 @@ Weights = Annotated[
     option(MODEL, metavar="FILE", help="Your own checkpoint instead of published weights."),
 ]
 Temperature = Annotated[float, option(MODEL, metavar="T", help="Sampling temperature.")]
-MOST_ORDERS = 256  # all orders of a sequence are in memory at once
+MAX_ORDERS = 256  # all orders of a sequence are in memory at once
 Orders = Annotated[
     int,
     option(
-        MODEL, metavar="N", min=1, max=MOST_ORDERS, help="Random decoding orders to average over."
+        MODEL, metavar="N", min=1, max=MAX_ORDERS, help="Random decoding orders to average over."
     ),
 ]
 

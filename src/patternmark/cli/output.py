@@ -30,8 +30,8 @@ from patternmark.cli.options import OUTPUT, option
 from patternmark.io.items import Item, manifests_in_words
 from patternmark.io.shown import shown
 
-STOPPED = 130  # the status of a run that Ctrl-C ended, as a shell reports it
-# A pipe has no width: nothing may be cut to fit one.
+STOPPED = 130  # exit status of a run that Ctrl-C ended, as in a shell
+# A pipe has no width, so give it room: nothing may be cut.
 results = Console(width=None if sys.stdout.isatty() else 400, emoji=False)
 errors = Console(stderr=True, emoji=False)
 
@@ -48,7 +48,7 @@ _PARAMETER = re.compile(
     r"workers|orders|reference|against|model|plddt|key|kind|host|wordnet|fixed|epsilon|answers|"
     r"queries|scheme|tries|budget)=(?:'([^']*)'|([A-Z]+)\b)"
 )
-_OTHER_NAMES = {  # of what is not called the same in Python
+_OTHER_NAMES = {  # names in Python, and on the command line
     "rank=True": "--null keys",
     "tool=NAME": "--for",
     "patternmark.combine": "patternmark detect --combine",
@@ -56,7 +56,7 @@ _OTHER_NAMES = {  # of what is not called the same in Python
 }
 
 
-def _option_in_place_of(found: re.Match[str]) -> str:
+def _as_option(found: re.Match[str]) -> str:
     name, *value = found.groups()
     return " ".join(filter(None, [f"--{name.replace('_', '-')}", *value]))
 
@@ -74,7 +74,7 @@ def for_command_line(message: object) -> str:
     text = str(message)
     for in_python, here in _OTHER_NAMES.items():
         text = text.replace(in_python, here)
-    return _PARAMETER.sub(_option_in_place_of, _SWITCH.sub(_option_in_place_of, text))
+    return _PARAMETER.sub(_as_option, _SWITCH.sub(_as_option, text))
 
 
 def warn(message: object) -> None:
@@ -114,7 +114,7 @@ def print_manifests(items: Iterable[Item]) -> None:
 
 
 def progress(unit: str) -> Progress:
-    """Return a progress bar on standard error that leaves no trace; silent where nobody looks."""
+    """Return a progress bar on standard error that disappears; silent without a terminal."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -128,7 +128,7 @@ def progress(unit: str) -> Progress:
 
 
 def shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
-    """Return what shows the progress of a function of the library: a line for each of its steps."""
+    """Return a progress function for the library; it shows each step as a line of a bar."""
     tasks: dict[str, TaskID] = {}
 
     def show(what: str, done: int, total: int | None) -> None:
@@ -142,7 +142,7 @@ def shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
 
 
 def progress_of_bytes() -> Progress:
-    """Return a progress bar with the rate of bytes and the time that is left."""
+    """Return a progress bar with bytes per second and the remaining time."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -155,8 +155,8 @@ def progress_of_bytes() -> Progress:
     )
 
 
-class _Spoken(logging.Handler):
-    """Sends log records where all other messages go."""
+class _LogHandler(logging.Handler):
+    """Prints log records like other messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         say(f"{record.name}: {record.getMessage()}")
@@ -165,7 +165,7 @@ class _Spoken(logging.Handler):
 def _set_verbose(wanted: bool) -> None:
     logger = logging.getLogger("patternmark")
     if wanted and not logger.handlers:
-        logger.addHandler(_Spoken())
+        logger.addHandler(_LogHandler())
         logger.setLevel(logging.DEBUG)
 
 

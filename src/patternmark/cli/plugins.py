@@ -1,4 +1,4 @@
-"""Commands of other distributions, found by their entry points, loaded when they are asked for."""
+"""Commands of other distributions, found by their entry points and loaded when they are used."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from patternmark.cli.options import TO_STUDY
 from patternmark.errors import PatternmarkError
 from patternmark.io.shown import shown
 
-GROUP = "patternmark.commands"  # of the entry points: the name of a command, and its Typer
-LAB = ("bench", "train")  # what patternmark-lab brings
+GROUP = "patternmark.commands"  # entry points that name a command and its Typer
+LAB = ("bench", "train")  # the commands of patternmark-lab
 
 
 class CommandsWithPlugins(TyperGroup):
-    """The commands of this distribution, and behind them those of others."""
+    """The commands of this distribution, followed by those of others."""
 
     def get_params(self, ctx: Any) -> Any:
         """Return the options; a switch has no type to show."""
@@ -41,12 +41,12 @@ class CommandsWithPlugins(TyperGroup):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names, less those of commands that cannot be loaded."""
+        """Return the names of all commands that can be loaded."""
         others = sorted(_plugins().keys() - self.commands.keys())
         return [*super().list_commands(ctx), *filter(_can_be_loaded, others)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or say where it is to be had."""
+        """Return a command; if it is one of patternmark-lab, say how to install that."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
@@ -79,21 +79,21 @@ def _plugins() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def _loaded(name: str) -> Any:
+def _load(name: str) -> Any:
     plugin = _plugins()[name]
     try:
         return plugin.load()
     except ImportError as error:
         whose = plugin.dist.name if plugin.dist else plugin.module
         raise PatternmarkError(
-            f"'{name}' is a command of {whose}, which cannot be loaded: {error}. Install it in the "
-            f"version that goes with patternmark {__version__}"
+            f"'{name}' is a command of {whose}, which cannot be loaded: {error}. Install the "
+            f"version that fits patternmark {__version__}"
         ) from None
 
 
 def _can_be_loaded(name: str) -> bool:
     try:
-        _loaded(name)
+        _load(name)
     except PatternmarkError:
         return False
     return True

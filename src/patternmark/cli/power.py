@@ -1,4 +1,4 @@
-"""`patternmark power`: how likely a mark will be found, or what it takes."""
+"""`patternmark power`: how often a mark is found, or what it takes to find it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from patternmark.api.planning import GOAL, check_sought, least_that_suffices
+from patternmark.api.planning import GOAL, check_unknowns, smallest_that_suffices
 from patternmark.cli.keys import check_options
 from patternmark.cli.options import (
     DETECTION,
@@ -36,12 +36,18 @@ def power(
     scheme: Annotated[str, option(MARK, metavar="NAME", help="blocks or paper.")] = Blocks.name,
     delta: Annotated[
         float | None,
-        option(MARK, metavar="X", help="Strength of the mark; default: the least that suffices."),
+        option(
+            MARK, metavar="X", help="Strength of the mark; default: the smallest that suffices."
+        ),
     ] = None,
     nonces: Nonces = None,
     length: Annotated[
         int | None,
-        option(DETECTION, metavar="N", help="Scored residues; default: the least that suffices."),
+        option(
+            DETECTION,
+            metavar="N",
+            help="Scored residues; default: the smallest number that suffices.",
+        ),
     ] = None,
     tpr: Annotated[
         float | None,
@@ -66,11 +72,11 @@ def power(
     """Predict how often a mark is found, or what it takes to find it.
 
     Give --delta and --length for the expected rate of detection; leave out one of them for the
-    least that reaches --tpr. Rates come from ProteinMPNN's designs.
+    smallest value that reaches --tpr. Rates come from ProteinMPNN's designs.
 
     Example: patternmark power --length 150 --tpr 0.99
     """
-    check_sought(delta, length, tpr)
+    check_unknowns(delta, length, tpr)
     target = GOAL if tpr is None else tpr
     profile = Profile(scheme=_scheme(scheme, block=block, nonces=nonces))
     if plot is not None:
@@ -84,7 +90,7 @@ def power(
             bar.update(task, description=what, advance=1)
 
         study = PowerStudy(profile, fpr, draws=draws, seed=seed, step=step)
-        found = least_that_suffices(study, delta, length, target)
+        found = smallest_that_suffices(study, delta, length, target)
         curves = study.curves(_deltas(delta), _LENGTHS) if plot is not None else []
     facts: dict[str, Any] = {
         "scheme": scheme,
@@ -101,7 +107,7 @@ def power(
     if plot is not None:
         from patternmark.report.charts import plot_power
 
-        plot_power(curves, str(plot), f"{_described(facts)}, FPR {fpr:g}, by delta")
+        plot_power(curves, str(plot), f"{_describe(facts)}, FPR {fpr:g}, by delta")
         say(f"wrote {plot}")
 
 
@@ -116,7 +122,7 @@ def _deltas(delta: float | None) -> list[float]:
     return sorted({*DELTAS, *([] if delta is None else [delta])})
 
 
-def _described(facts: dict[str, Any]) -> str:
+def _describe(facts: dict[str, Any]) -> str:
     nonces = f", {facts['nonces']} nonces" if facts["nonces"] else ""
     return f"scheme {facts['scheme']}{nonces}"
 
@@ -129,7 +135,7 @@ def _print(found: Power, facts: dict[str, Any]) -> None:
         lines.append(f"needed for a rate of {facts['target_tpr']:g}: {what}")
     lines.append(
         f"delta {found.delta:g}, {found.length} residues, FPR {facts['fpr']:g}, "
-        f"{_described(facts)}: {found.tpr:.1%} found "
+        f"{_describe(facts)}: {found.tpr:.1%} found "
         f"(95 % interval {found.low:.1%} - {found.high:.1%}, {found.trials} simulated)"
     )
     results.print("\n".join(lines), highlight=False, soft_wrap=True)

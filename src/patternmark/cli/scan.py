@@ -1,4 +1,4 @@
-"""`patternmark scan`: which of millions of sequences carry the mark of one of many keys."""
+"""`patternmark scan`: find which of millions of sequences carry the mark of one of many keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.shown import json_line
 from patternmark.search.candidates import keys_of_folder, noting_key_files
 
-SKIPPED = 3  # the status of a scan that had to leave something out
+SKIPPED = 3  # exit status of a scan that skipped a record or a key
 
 
 def scan(
@@ -100,26 +100,26 @@ def scan(
     with progress("keys") as bar:
         task = bar.add_task("loading keys", total=None)
         candidates = keys_of_folder(
-            keys, noting_key_files(warn, left_out), allow_open=allow_open_key
+            keys, collect_key_errors(warn, left_out), allow_open=allow_open_key
         )
         job = Scanning(files, candidates, output, request, left_out)
         bar.advance(task, len(candidates))
     try:
         with progress_of_bytes() as bytes_bar:
-            found = job.run(warn, _shown_in(bytes_bar))
+            found = job.run(warn, _progress_function(bytes_bar))
     except KeyboardInterrupt:
         say(
             f"stopped: finished work is in {job.work}; repeat the command with resume=True to "
             "continue"
         )
         raise typer.Exit(STOPPED) from None
-    _tell(found, as_json)
+    _print_summary(found, as_json)
     if not found.is_complete:
         raise typer.Exit(SKIPPED)
 
 
-def _shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
-    """Return what shows how many bytes and sequences are done, in one line."""
+def _progress_function(bar: Progress) -> Callable[[str, int, int | None], None]:
+    """Return a progress function that shows bytes and sequences in one line."""
     task = bar.add_task("scanning", total=None)
 
     def show(what: str, done: int, total: int | None) -> None:
@@ -131,8 +131,8 @@ def _shown_in(bar: Progress) -> Callable[[str, int, int | None], None]:
     return show
 
 
-def _tell(found: ScanResult, as_json: bool) -> None:
-    """Say what was found."""
+def _print_summary(found: ScanResult, as_json: bool) -> None:
+    """Print the summary of a scan."""
     content = found.manifest
     if as_json:
         print(json_line(content))

@@ -1,4 +1,4 @@
-"""`patternmark score`: how well sequences fit a backbone, in ProteinMPNN's opinion."""
+"""`patternmark score`: how well sequences fit a backbone, according to ProteinMPNN."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def score(
 ) -> None:
     """Score sequences on a backbone: likelihood, perplexity, recovery.
 
-    Designed residues count: those of --chains that are not --fixed; without these options, those in
-    the manifest next to the file; without a manifest, all. Every sequence is read in the same
-    orders.
+    Only designed residues count: those of --chains that are not --fixed. Without these options they
+    come from the manifest next to the file; without a manifest, all residues count. All sequences
+    are scored in the same random orders.
 
     Example: patternmark score designs.fa --backbone backbone.pdb
     """
@@ -76,7 +76,7 @@ def _print_table(scores: list[tuple[Score, Fitted]], weights: dict[str, str], or
         numbers = (f"{line.score:.4f}", f"{line.perplexity:.3f}", f"{line.recovery:.4f}")
         table.add_row(cell(line.id), str(line.length), str(line.num_scored), *numbers)
     results.print(table)
-    # Native sequences stand in design files for comparison.
+    # Design files have native sequences for comparison.
     made = [s for s, item in scores if not (item.record.design and item.record.design.is_native)]
     summary = f"\nscored with {weights['name']} in {orders} random order(s)"
     if made:

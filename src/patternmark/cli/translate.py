@@ -1,4 +1,4 @@
-"""`patternmark translate`: German to English with CMLM, each line carrying the mark of a key."""
+"""`patternmark translate`: German to English with CMLM; each line carries the mark of a key."""
 
 from __future__ import annotations
 

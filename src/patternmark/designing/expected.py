@@ -1,4 +1,4 @@
-"""What ProteinMPNN says of a finished sequence: how often each residue should follow a key."""
+"""Expected rates: how often ProteinMPNN expects each residue to agree with its key."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def expected_rates(
 ) -> NDArray[np.float64]:
     """Return the rates [levels, L] of a sequence [L], averaged over random decoding orders.
 
-    In which order the sequence was made is not known. A residue hears of those before it in
-    each of the orders tried; those that are not designed come first, as they do in a design.
+    The order in which the sequence was sampled is unknown, so random orders are tried. In each, a
+    residue depends on those before it; residues that were not designed come first, as in a design.
     """
     ranks = np.array([_ranks(plan, np.random.default_rng([seed, i])) for i in range(orders)])
     device = prepared.encoded.nodes.device
@@ -44,7 +44,7 @@ def expected_rates(
 
 
 def _ranks(plan: DesignPlan, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw an order; tied residues have one place in it."""
+    """Draw a decoding order as ranks; tied residues share a rank."""
     noise = rng.random(plan.length)
     for group in plan.groups:
         if len(group) > 1:

@@ -22,8 +22,8 @@ def load_network(
 ) -> tuple[ProteinMPNN, dict[str, str]]:
     """Return the network, with the name and the hash of its weights.
 
-    `weights` is a checkpoint of your own; otherwise the published weights `model` are fetched on
-    first use, and `report` hears of it.
+    `weights` is a checkpoint of your own; otherwise the published weights `model` are downloaded at
+    the first use, and `report` is called with a message.
     """
     try:
         from patternmark.models.device import pick_device  # noqa: PLC0415  # needs torch
@@ -44,6 +44,8 @@ def load_network(
     except WeightsError as error:
         raise WeightsError(f"{error} (or give weights=FILE)") from None
     if not path.is_file():
-        raise InputError(f"{path}: no such checkpoint; name a .pt file with weights=FILE")
+        raise InputError(
+            f"{path}: this checkpoint does not exist: name a .pt file with weights=FILE"
+        )
     name = model if weights is None else path.name
     return ProteinMPNN.load(path, place), {"name": name, "sha256": file_sha256(path)}

@@ -1,4 +1,4 @@
-"""What is designed on a backbone: chains, fixed residues, and residues tied together."""
+"""Plan a design: which chains and residues are designed, which are fixed, which are tied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patternmark.errors import InputError, ParameterError
 from patternmark.io.structures import Backbone
 
 _LABELS = re.compile(r"(-?\d+[A-Za-z]?)(?:-(-?\d+[A-Za-z]?))?")
-_SAME_CHAIN = 0.9  # copies of one chain may differ where a crystal shows less of one of them
+_MIN_IDENTITY = 0.9  # share of equal letters; copies of a chain may be resolved differently
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class DesignPlan:
     """The designed residues in groups: the members of a group get one letter and one key."""
 
     backbone: Backbone
-    chains: tuple[str, ...]  # those with a designed residue may be printed; others are context
+    chains: tuple[str, ...]  # the designed chains; all others are context
     groups: tuple[tuple[int, ...], ...]
 
     @cached_property
@@ -34,12 +34,12 @@ class DesignPlan:
 
     @cached_property
     def scored(self) -> NDArray[np.bool_]:
-        """Residues a detector should count, one of each group: [L]."""
+        """Residues that a detector should count, one of each group: [L]."""
         return self._mask([group[0] for group in self.groups])
 
     @cached_property
     def printed(self) -> NDArray[np.intp]:
-        """Rows of the designed chains, chain after chain: what a FASTA record shows."""
+        """Rows of the designed chains, in the order of the FASTA record."""
         rows = [np.arange(*self.backbone.chain(c).indices(self.length)) for c in self.chains]
         return np.concatenate(rows)
 
@@ -48,7 +48,10 @@ class DesignPlan:
         return len(self.backbone.sequence)
 
     def label(self, seed: int) -> str:
-        """Name what is drawn for designs on this backbone; its file's name may not be unique."""
+        """Return the label that selects the randomness of designs on this backbone.
+
+        It uses the fingerprint of the backbone, since names of files need not be unique.
+        """
         return f"{seed}/{self.backbone.fingerprint}"
 
     def keys(
@@ -58,13 +61,13 @@ class DesignPlan:
         indices: Sequence[int],
         nonces: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
-        """Draw the keys of designs, each chain its own sequence of keys: [B, L].
+        """Draw the position keys of designs, one key sequence for each chain: [B, L].
 
-        All chains of a design share its nonce. Residues that are not designed carry no key; tied
-        residues carry that of the first.
+        All chains of a design share its nonce. Residues that are not designed have NO_KEY; tied
+        residues have the key of the first of them.
         """
         keys = np.full((len(indices), self.length), NO_KEY, dtype=np.int64)
-        for number, chain in enumerate(self.chains):  # as a FASTA record shows them
+        for number, chain in enumerate(self.chains):  # in the order of the FASTA record
             rows = self.backbone.chain(chain)
             lengths = [rows.stop - rows.start] * len(indices)
             keys[:, rows] = marker.key_sequences(
@@ -90,11 +93,11 @@ def plan_design(
     tied: str = "",
     homo_oligomer: bool = False,
 ) -> DesignPlan:
-    """Work out what is designed.
+    """Return the plan of a design on a backbone.
 
-    `fixed` lists residues that keep their letter, such as "A10-20 B5"; `tied` groups that get one
-    letter, such as "A10,B10" or, row by row, "A10-20,B10-20". With `homo_oligomer` residues of one
-    number are tied over all designed chains. Residues without all their atoms are never designed.
+    `fixed` lists residues that keep their letter, such as "A10-20 B5"; `tied` lists groups that get
+    one letter, such as "A10,B10" or, pair by pair, "A10-20,B10-20". With `homo_oligomer`, residues
+    with one number are tied over all designed chains. Residues with missing atoms are not designed.
     """
     names = tuple(sorted(set(chains))) if chains is not None else backbone.chain_ids
     designable = np.zeros(len(backbone.sequence), dtype=bool)
@@ -105,24 +108,26 @@ def plan_design(
     if homo_oligomer:
         tied_groups = [*_tie_copies(backbone, names), *tied_groups]
     groups = _merge([[int(r)] for r in np.flatnonzero(designable)], tied_groups, designable)
-    held = {row for spec in fixed.split() for row in _rows(backbone, spec)}
-    free = [group for group in groups if not held & set(group)]
+    fixed_rows = {row for spec in fixed.split() for row in _rows(backbone, spec)}
+    free = [group for group in groups if not fixed_rows & set(group)]
     for group in groups:
-        if held & set(group) and len({int(backbone.sequence[r]) for r in group}) > 1:
+        if fixed_rows & set(group) and len({int(backbone.sequence[r]) for r in group}) > 1:
             where = ", ".join(_residue_name(backbone, r) for r in group)
             raise ParameterError(
                 f"{backbone.name}: {where} are tied and one of them is fixed, but their letters "
                 "differ: fix none of them, or untie them"
             )
     if not free:
-        raise ParameterError(f"{backbone.name}: nothing is left to design")
+        raise ParameterError(
+            f"{backbone.name}: no residue is left to design: fix fewer, or choose other chains"
+        )
     return DesignPlan(backbone, names, tuple(tuple(g) for g in free))
 
 
 def _merge(
     singles: list[list[int]], tied: list[list[int]], designable: NDArray[np.bool_]
 ) -> list[list[int]]:
-    """Join groups that share a residue; drop members that cannot be designed."""
+    """Join groups that share a residue, without the residues that cannot be designed."""
     group_of = {group[0]: group for group in singles}
     for wanted in tied:
         members = [row for row in wanted if designable[row]]
@@ -135,7 +140,7 @@ def _merge(
 
 def _tie_copies(backbone: Backbone, names: Sequence[str]) -> list[list[int]]:
     if len(names) < 2:
-        raise ParameterError(f"{backbone.name}: a homo-oligomer has at least two designed chains")
+        raise ParameterError(f"{backbone.name}: a homo-oligomer needs at least two designed chains")
     rows: dict[str, list[int]] = {}
     for name in names:
         for row in range(*backbone.chain(name).indices(len(backbone.sequence))):
@@ -143,10 +148,10 @@ def _tie_copies(backbone: Backbone, names: Sequence[str]) -> list[list[int]]:
     shared = [group for group in rows.values() if len(group) > 1]
     known = [g for g in shared if all(backbone.is_complete[g])]
     same = sum(len(set(backbone.sequence[g].tolist())) == 1 for g in known)
-    if not known or same < _SAME_CHAIN * len(known):
+    if not known or same < _MIN_IDENTITY * len(known):
         raise ParameterError(
-            f"{backbone.name}: chains {', '.join(names)} are not copies of one another: "
-            f"{same} of {len(known)} residues of equal number have the same letter"
+            f"{backbone.name}: chains {', '.join(names)} are not copies of each other: "
+            f"{same} of {len(known)} residues with equal numbers have the same letter"
         )
     return shared
 
@@ -166,7 +171,7 @@ def _parse_tied(backbone: Backbone, text: str) -> list[list[int]]:
 
 
 def _rows(backbone: Backbone, spec: str) -> list[int]:
-    """Turn "A10", "A10-20" or "A" into rows; longer chain ids are tried first."""
+    """Return the rows of "A10", "A10-20" or "A"; longer chain ids are tried first."""
     missing: InputError | None = None
     for name in sorted(backbone.chain_ids, key=len, reverse=True):
         if spec == name:
@@ -185,7 +190,7 @@ def _rows(backbone: Backbone, spec: str) -> list[int]:
     if missing is not None:
         raise missing
     raise ParameterError(
-        f"{backbone.name}: {spec!r} is no residue or range such as A10 or A10-20 of chains "
+        f"{backbone.name}: {spec!r} is not a residue or range such as A10 or A10-20 of chains "
         f"{', '.join(backbone.chain_ids)}"
     )
 
@@ -193,7 +198,7 @@ def _rows(backbone: Backbone, spec: str) -> list[int]:
 def residue_bias_table(
     plan: DesignPlan, bias: dict[str, dict[str, float]]
 ) -> NDArray[np.float64] | None:
-    """Turn {"A10": {"P": 2.0}} into what is added to the logits: [L, 21]."""
+    """Return the table [L, 21] that {"A10": {"P": 2.0}} adds to the logits, or None."""
     if not bias:
         return None
     table = np.zeros((plan.length, PROTEIN.size))

@@ -24,17 +24,17 @@ from patternmark.models.state import Task
 
 _NATIVE_SEED = 0
 _UNKNOWN = PROTEIN.letters.index("X")
-_LARGEST_BATCH = 16384
-_CPU_BATCH = 96  # more gains little and takes memory
+_MAX_GPU_BATCH = 16384  # sequences
+_CPU_BATCH = 96  # sequences; larger batches are hardly faster and take more memory
 
 
 @dataclass(frozen=True)
 class DesignOptions:
-    """How to sample. `bias` is added to the logits of a letter everywhere, before temperature."""
+    """How to sample. `bias` is added to a letter's logits at all residues, before temperature."""
 
     temperature: float = 0.1
-    seed: int | None = None  # None: drawn afresh by every `Designer`
-    omit: str = ""  # letters never to be designed; X never is
+    seed: int | None = None  # None: every `Designer` draws one
+    omit: str = ""  # letters that are never used; X is one of them anyway
     bias: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -43,12 +43,12 @@ class DesignOptions:
         if not all(isfinite(value) for value in self.bias.values()):
             raise ParameterError("a bias must be a number; to forbid a letter, omit it")
         if self.seed is not None and self.seed < 0:
-            raise ParameterError(f"a seed is a number of 0 or more, not {self.seed}")
+            raise ParameterError(f"a seed must be a whole number of at least 0, not {self.seed}")
         if set(PROTEIN.encode(self.omit).tolist()) >= set(PROTEIN.scored.tolist()):
-            raise ParameterError("every amino acid is omitted: nothing is left to choose from")
+            raise ParameterError("every amino acid is omitted: leave at least one")
 
     def letter_bias(self) -> NDArray[np.float64]:
-        """Return what is added to each letter's logit: [21]."""
+        """Return the bias of each letter: [21]."""
         bias = np.zeros(LETTERS)
         for letter, value in self.bias.items():
             bias[PROTEIN.encode(letter)] += value
@@ -59,9 +59,9 @@ class DesignOptions:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """One designed sequence, with the model's opinion of it."""
+    """One designed sequence and how likely the model finds it."""
 
-    index: int  # 1, 2, ...: the sample's number
+    index: int  # the number of the sample: 1, 2, ...
     sequence: NDArray[np.int64]  # [L]
     score: float  # mean negative log-likelihood of the designed residues
     global_score: float  # ... of all residues with coordinates
@@ -95,13 +95,13 @@ class Designer:
         residue_bias: NDArray[np.float64] | None = None,  # [L, 21]
         nonces: Sequence[int] | None = None,
     ) -> Iterator[Design]:
-        """Yield `count` designs; `progress` hears of newly designed residues.
+        """Yield `count` designs; `progress` is called with the number of new residues.
 
-        A design depends on the seed, its number and the backbone, not on the batch it is in. Its
-        nonce may be given; otherwise the key draws it.
+        A design depends on the seed, its number and the backbone, not on its batch. `nonces` has
+        one nonce per design; without it the key draws them.
         """
         if batch is not None and batch < 1:
-            raise ParameterError(f"a batch has at least one sequence, not {batch}")
+            raise ParameterError(f"a batch must have at least one sequence, not {batch}")
         prepared = self.prepare(plan.backbone)
         size = batch or self.batch_size(plan)
         for start in range(0, count, size):
@@ -109,30 +109,30 @@ class Designer:
             own = None if nonces is None else nonces[indices.start : indices.stop]
             task = self._task(plan, indices, residue_bias, own)
             sampled = sample(prepared, task, lambda _: progress(len(indices)))  # noqa: B023
-            yield from _judged(plan, indices, sampled)
+            yield from _make_designs(plan, indices, sampled)
 
     def score_native(self, plan: DesignPlan) -> Design:
-        """Judge the native sequence as if it had been designed (sample 0).
+        """Score the native sequence as if it had been designed (sample 0).
 
-        In an order that is the same in all runs: what is published of it says nothing of a seed.
+        The decoding order is the same in all runs, so a published score reveals nothing of a seed.
         """
         prepared = self.prepare(plan.backbone)
         return score_sequences(prepared, plan, plan.backbone.sequence[None], _NATIVE_SEED)[0]
 
     def prepare(self, backbone: Backbone) -> Prepared:
-        """Encode a backbone once, for its designs and its native sequence alike."""
+        """Encode a backbone once for its designs and its native sequence."""
         if self._last is None or self._last[0] is not backbone:
             self._last = (backbone, self.model.prepare(self.model.encode(backbone)))
         return self._last[1]
 
     def batch_size(self, plan: DesignPlan) -> int:
-        """Return how many sequences to sample at once: half of a GPU's free memory at most."""
+        """Return how many sequences to sample together; they fit half of a GPU's free memory."""
         if self.model.device.type != "cuda":
             return _CPU_BATCH
         free, _ = torch.cuda.mem_get_info(self.model.device)
-        # Three layers of half precision states twice over (graph and start), and bookkeeping.
+        # Three layers of states in half precision, twice (graph and start), and bookkeeping.
         per_sequence = plan.length * (2 * 3 * 128 * 2 + 64) + 2**14
-        return int(max(1, min(_LARGEST_BATCH, free // 2 // per_sequence)))
+        return int(max(1, min(_MAX_GPU_BATCH, free // 2 // per_sequence)))
 
     def _task(
         self,
@@ -167,12 +167,12 @@ class Designer:
 def score_sequences(
     prepared: Prepared, plan: DesignPlan, sequences: NDArray[np.int64], seed: int
 ) -> list[Design]:
-    """Judge given sequences [B, L], each in a random order of its own."""
+    """Score sequences [B, L], each in its own random order."""
     return score_in_order(prepared, plan, sequences, random_ranks(plan, seed, len(sequences)))
 
 
 def random_ranks(plan: DesignPlan, seed: int, count: int) -> NDArray[np.int64]:
-    """Return when each residue is read, in so many random orders, those not designed first."""
+    """Return the ranks of residues in `count` random orders; residues not designed come first."""
     noise = [np.random.default_rng([seed, i]).random(plan.length) for i in range(count)]
     return np.array([np.argsort(np.argsort(row + plan.designed)) for row in noise])
 
@@ -180,15 +180,15 @@ def random_ranks(plan: DesignPlan, seed: int, count: int) -> NDArray[np.int64]:
 def score_in_order(
     prepared: Prepared, plan: DesignPlan, sequences: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> list[Design]:
-    """Judge given sequences [B, L] in given orders: the rank of each residue, [B, L]."""
+    """Score sequences [B, L] in given orders: the rank of each residue, [B, L]."""
     device = prepared.encoded.nodes.device
     letters = torch.tensor(sequences, device=device)
     log_p = prepared.log_probabilities(letters, torch.tensor(ranks, device=device))
     chosen = log_p.gather(2, letters[..., None])[..., 0]
-    return _judged(plan, range(-1, len(sequences) - 1), Sampled(letters, chosen))
+    return _make_designs(plan, range(-1, len(sequences) - 1), Sampled(letters, chosen))
 
 
-def _judged(plan: DesignPlan, indices: Sequence[int], sampled: Sampled) -> list[Design]:
+def _make_designs(plan: DesignPlan, indices: Sequence[int], sampled: Sampled) -> list[Design]:
     sequences = sampled.sequences.cpu().numpy()
     nll = -sampled.log_p.cpu().numpy().astype(np.float64)
     designed, known = plan.designed, plan.backbone.is_complete

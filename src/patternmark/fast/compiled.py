@@ -1,8 +1,8 @@
 """Whether the compiled loops are used: where numba is installed and there is enough to do.
 
 The rule looks at the work at hand and at nothing else: what a process did before changes neither
-how long a call takes nor what it loads. Whoever repeats a call says so with `repeated`, and
-whoever knows what a whole computation takes says so with `together`.
+how long a call takes nor what it loads. A caller that repeats a call declares it with `repeated`;
+a caller that knows the size of a whole computation declares it with `together`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def kernels(
 
 @contextmanager
 def repeated(times: float) -> Iterator[None]:
-    """Say that the work inside is one of so many pieces that are alike."""
+    """Declare that the work inside is one of `times` similar pieces."""
     with _set(_times.get() * times):
         yield
 
 
 @contextmanager
 def together(additions: int, calls: int = 1) -> Iterator[None]:
-    """Decide once for everything inside, which takes so many additions in all.
+    """Decide once for all work inside, which takes this many additions and calls in total.
 
-    Where that is not enough, each piece inside still decides for itself.
+    If that is too little for the loops, each piece inside still decides for itself.
     """
     times = _times.get()
     with _set(inf if pays(additions, calls, times) else times):

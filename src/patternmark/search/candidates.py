@@ -45,17 +45,17 @@ def keys_of_folder(
     return candidates
 
 
-def noting_key_files(
+def collect_key_errors(
     warn: Callable[[object], None], left_out: list[str]
 ) -> Callable[[object], None]:
     """Return a `warn` that also adds to `left_out` which key files cannot be used, and why."""
 
-    def warn_and_note(message: object) -> None:
+    def warn_and_collect(message: object) -> None:
         warn(message)
         if isinstance(message, KeyFileError):
             left_out.append(shown(message))
 
-    return warn_and_note
+    return warn_and_collect
 
 
 def sub_keys(master: Key, names: Iterable[str]) -> list[Candidate]:

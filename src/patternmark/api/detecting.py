@@ -129,10 +129,10 @@ class Judging:
         warn: Warn,
         backbone: BackboneSetting | None = None,
     ) -> None:
-        asked.check(key)
-        self.key, self._asked, self._source, self._warn = key, asked, source, warn
-        self._reader = _reader_of(backbone, key, asked, source.manifests, warn)
-        self.detector = self._detector_of(key)
+        request.check(key)
+        self.key, self._request, self._source, self._warn = key, request, source, warn
+        self._reader = _backbone_reader(backbone, key, request, source.manifests, warn)
+        self.detector = self._make_detector(key)
 
     @cached_property
     def _seed(self) -> int:
@@ -225,10 +225,10 @@ class Judging:
         return found
 
 
-def _reader_of(
+def _backbone_reader(
     backbone: BackboneSetting | None,
     key: Key,
-    asked: Asked,
+    request: DetectRequest,
     manifests: ManifestUse,
     warn: Warn,
 ) -> BackboneReader | None:
@@ -324,15 +324,15 @@ class DetectOptions(RequestOptions, ReadOptions, total=False):
     backbone: BackboneSetting | Path | str | None
 
 
-def judging_of(
+def prepare_judging(
     key: GivenKey, options: DetectOptions, *, verdict_only: bool = False
 ) -> tuple[Judging, Progress]:
     """Return what judges as the options of `detect` say, and what hears of its progress."""
     loaded, folder = key_and_folder(key)
     reader = Reader(loaded.profile.alphabet, folder, options, [loaded])
-    names = AskedOptions.__annotations__
+    names = RequestOptions.__annotations__
     given = {name: options[name] for name in names if name in options}  # type: ignore[literal-required]
-    asked = Asked(**given, verdict_only=verdict_only)
+    request = DetectRequest(**given, verdict_only=verdict_only)
     backbone = options.get("backbone")
     if isinstance(backbone, str | Path):
         from patternmark.designing.on_backbone import BackboneSetting  # noqa: PLC0415  # as needed
@@ -365,7 +365,7 @@ def detect_stream(
     >>> sum(verdict.prediction for verdict in pm.detect_stream(("MKTAYIAKQR" for _ in "ab"), key))
     0
     """
-    judging, progress = judging_of(key, options, verdict_only=verdict_only)
+    judging, progress = prepare_judging(key, options, verdict_only=verdict_only)
     batches = judging.batches(records, progress)
     verdicts = (verdict for batch in batches for verdict, _ in batch)
     return (verdict.bare() for verdict in verdicts) if verdict_only else verdicts
@@ -457,7 +457,7 @@ def combine(
     >>> pm.combine(["MKTAYIAKQR", "MSTNPKPQRK"], key).prediction
     False
     """
-    judging, progress = judging_of(key, options, verdict_only=verdict_only)
+    judging, progress = prepare_judging(key, options, verdict_only=verdict_only)
     judged = [one for batch in judging.batches(records, progress) for one in batch]
-    found = combined(judged, judging.detector)
+    found = combine_judged(judged, judging.detector)
     return found.bare() if verdict_only else found

@@ -48,7 +48,7 @@ def write_report(
     loaded, folder = key_and_folder(key)
     judge = Detector(loaded, detector, fpr=fpr)
     reader = Reader(loaded.profile.alphabet, folder, options, [loaded])
-    given = records if _is_kept(records) else list(records)  # type: ignore[arg-type]
+    given = records if _can_read_twice(records) else list(records)  # type: ignore[arg-type]
     items = list(reader.items(given))
     judged = judge_items(judge, items)
     reader.progress("judging", len(judged), len(judged))

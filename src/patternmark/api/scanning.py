@@ -251,7 +251,7 @@ def _resolve_device(device: str) -> str:
 
 def _warn_of_skipped(content: dict[str, Any], warn: Warn) -> None:
     """Name what was left out, and why."""
-    for problem in content["skipped"][:PROBLEMS_WARNED]:
+    for problem in content["skipped"][:MAX_WARNINGS]:
         name = printable(problem["id"])
         name = f" ({name})" if name else ""
         warn(f"{problem['file']}: at {problem['offset']}{name}: {problem['why']}")

@@ -26,12 +26,12 @@ def print_combined(
     judged: list[Judged], judge: Detector, *, as_json: bool, verdict_only: bool
 ) -> None:
     """Print the p-value of all records together, or the call alone."""
-    found = combined(judged, judge)
+    found = combine_judged(judged, judge)
     if verdict_only:
         words = f"all together: {found.status.in_words} ({found.num_records} records)"
         typer.echo(json.dumps(found.bare().to_dict()) if as_json else words)
     else:
-        typer.echo(json.dumps(found.to_dict()) if as_json else _in_words(found))
+        typer.echo(json.dumps(found.to_dict()) if as_json else _describe(found))
 
 
 def _describe(found: Combined) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from patternmark.api.detecting import HEADER_SAYS_NATIVE, Asked, Judged, Judging
+from patternmark.api.detecting import HEADER_SAYS_NATIVE, DetectRequest, Judged, Judging
 from patternmark.api.reporting import draw, strongest
 from patternmark.caution import caution_of
 from patternmark.cli.combined import print_combined, warn_of_calibration
@@ -153,7 +153,7 @@ def detect(
     loaded = load_key(key, allow_open=allow_open_key, with_secret=True)
     manifests = ManifestUse(manifest, [loaded])
     source = RecordSource(loaded.profile.alphabet, format, tokenizer, key.parent, manifests)
-    asked = Asked(
+    request = DetectRequest(
         detector=detector,
         fpr=fpr,
         strict=strict,
@@ -174,16 +174,16 @@ def detect(
         from patternmark.report.plot import require_matplotlib
 
         require_matplotlib()
-    seen = _Seen(as_json, verdict_only, keeps_all=combine or not as_json)
+    collected = _Collector(as_json, verdict_only, keeps_all=combine or not as_json)
     with progress("sequences") as bar:
         for judged in judging.batches([Path(file) for file in files], shown_in(bar)):
-            seen.add(judged)
-    if not as_json and seen.verdicts:
-        _print_table(seen.verdicts, judge, verdict_only=verdict_only)
-    if not seen.any_judgeable:
+            collected.add(judged)
+    if not as_json and collected.verdicts:
+        _print_table(collected.verdicts, judge, verdict_only=verdict_only)
+    if not collected.any_judgeable:
         raise InputError("no sequence could be judged")
     if combine:
-        print_combined(seen.verdicts, judge, as_json=as_json, verdict_only=verdict_only)
+        print_combined(collected.verdicts, judge, as_json=as_json, verdict_only=verdict_only)
     if plot is not None:
         _draw(judge, collected.strongest, plot, quiet=as_json)
 
@@ -285,7 +285,7 @@ def _call(verdict: Verdict) -> str:
     said = next((note for note in _SAID if verdict.note.startswith(note)), "")
     if verdict.note and not verdict.prediction and not said:
         return verdict.note
-    call = f"marked{_carried(verdict)}" if verdict.prediction else "no mark found"
+    call = f"marked{_payload_text(verdict)}" if verdict.prediction else "no mark found"
     return f"{call} ({said})" if said else call
 
 

@@ -254,7 +254,7 @@ def show(
     table.add_column(overflow="fold")
     for name, fields in tables.items():
         for field, value in fields.items():
-            table.add_row(f"{name}.{field}", cell(_shortened(value)))
+            table.add_row(f"{name}.{field}", cell(_shorten(value)))
     table.add_row("commitment", loaded.commitment or "not in this public half")
     table.add_row("parts", _describe_parts(loaded))
     table.add_row("secret", "none: public half" if loaded.secret is None else "present, hidden")

@@ -51,7 +51,7 @@ class CommandsWithPlugins(TyperGroup):
         if own is not None:
             return own
         if cmd_name in _plugins():
-            command = typer.main.get_group(_loaded(cmd_name))
+            command = typer.main.get_group(_load(cmd_name))
             command.name = cmd_name  # lists of commands say it
             command.rich_help_panel = TO_STUDY
             return command

@@ -32,7 +32,7 @@ from patternmark.cli.output import (
 )
 from patternmark.evidence import DEFAULT_FPR
 from patternmark.io.shown import json_line
-from patternmark.search.candidates import keys_of_folder, noting_key_files
+from patternmark.search.candidates import collect_key_errors, keys_of_folder
 
 SKIPPED = 3  # exit status of a scan that skipped a record or a key
 

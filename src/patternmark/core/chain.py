@@ -120,7 +120,8 @@ class KeyChain:
         MAX_FAVOURED do.
         """
         if not 2 <= length <= MAX_KEYS:
-            raise ParameterError(f"a pattern of a chain has 2 to {MAX_KEYS} keys, not {length}")
+            wanted = f"at least 2 keys, not {length}, and at most {MAX_KEYS}"
+            raise ParameterError(f"a pattern of a chain has {wanted}")
         advice = "or name the target patterns"
         steps = np.asarray(self.transition) > (1.0 + 1e-12) / self.num_keys
         patterns_from = np.ones(self.num_keys)  # how many patterns begin with each key

@@ -4,6 +4,8 @@ import argparse
 import contextlib
 import os
 import pickle
+import struct
+import subprocess
 import sys
 import zipfile
 from collections import OrderedDict
@@ -208,3 +210,69 @@ def test_other_archives_are_refused(tmp_path: Path) -> None:
         TorchFile(file)
     with pytest.raises(CheckpointError, match="cannot be read"):
         TorchFile(tmp_path / "nowhere.pt")
+
+
+CLAIMS = {
+    "bytearray": b"\x96" + struct.pack("<Q", 2**32),
+    "bytes": b"\x8e" + struct.pack("<Q", 2**32),
+    "text": b"\x8d" + struct.pack("<Q", 2**32),
+    "number": b"\x8b" + struct.pack("<i", 2**31 - 1),
+    "frame": b"\x95" + struct.pack("<Q", 2**32),
+    "many sets": b"\x8f" * 2**25,
+}
+PEAK = """
+import resource, sys
+from pathlib import Path
+from patternmark.models.mpnn import ProteinMPNN
+from patternmark.models.tensor_file import CheckpointError
+from patternmark.models.torch_file import TorchFile
+from patternmark.errors import PatternmarkError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for name in sys.argv[1:]:
+    for read in (TorchFile, ProteinMPNN.load):
+        try:
+            read(Path(name))
+        except PatternmarkError as error:
+            print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize("kinds", [list(CLAIMS)[:-1], list(CLAIMS)[-1:]], ids=["sizes", "many"])
+def test_no_memory_is_taken_for_what_a_file_claims(kinds: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("resource", reason="not on Windows")
+    files = []
+    for kind in kinds:
+        pickled = b"\x80\x05" + CLAIMS[kind] + b"."
+        files += [tmp_path / f"{kind}.pt", tmp_path / f"{kind} in zip.pt"]
+        files[-2].write_bytes(pickled)
+        with zipfile.ZipFile(files[-1], "w") as archive:
+            archive.writestr("a/data.pkl", pickled)
+    found = subprocess.run(
+        [sys.executable, "-c", PEAK, *map(str, files)], check=True, capture_output=True, text=True
+    )
+    *said, megabytes = found.stdout.splitlines()
+    named = [str(file) for file in files for _ in range(2)]
+    assert all(line.startswith(name) for line, name in zip(said, named, strict=True))
+    assert int(megabytes) < (200 if len(kinds) > 1 else 1_200)
+
+
+def test_what_a_pickle_repeats_is_not_written_out(tmp_path: Path) -> None:
+    # A tuple of a tuple twice, 40 times: as text it has 2^40 parts.
+    nested = b")" + b"2\x86" * 40
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n" + b"(N" + nested + b"tR"
+    for content in (tensor, nested + b"Q"):
+        with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
+            archive.writestr("a/data.pkl", b"\x80\x05" + content + b".")
+        with pytest.raises(CheckpointError):
+            TorchFile(tmp_path / "a.pt")
+
+
+def test_tensors_cannot_be_larger_than_their_file(tmp_path: Path) -> None:
+    table = torch.zeros(10_000)
+    names = {f"t{number}": table for number in range(20)}
+    read = TorchFile(save(names, tmp_path / "a.pt", old_format=False))
+    some = dict(list(read.content.items())[:3])
+    assert [name for name, _ in read.tensors(some)] == ["t0", "t1", "t2"]
+    with pytest.raises(CheckpointError, match="names more weights than it has"):
+        list(read.tensors(read.content))

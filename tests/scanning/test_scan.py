@@ -282,6 +282,40 @@ def test_only_the_same_files_are_gone_on_with(content: bytes, tmp_path: Path) ->
     assert not scan.work.exists()
 
 
+DAMAGED = {
+    "only a name": b'{"job": "0/0"}',
+    "no counts": b'{"job": "0/0", "found": {}, "hash": "", "bytes": 1, "failed": false}',
+    "no object": b'["0/0"]',
+    "deep": b"[" * 100_000,
+    "long number": b'{"job": "0/0", "bytes": ' + b"9" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_note_costs_one_piece(
+    line: bytes, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "PIECE", 20_000)
+    (tmp_path / "a.fa").write_bytes(content)
+    scan = Scan((str(tmp_path / "a.fa"),), KeySet(KEYS), tmp_path / "w")
+    scan.begin(resume=False)
+    expected = list(scan.run().hits())
+    rows = scan.done_file.read_bytes().splitlines()
+    assert any(json.loads(row)["found"]["hits"] for row in rows)
+    assert len(expected) >= len(EXPECTED)
+    number = next(i for i, row in enumerate(rows) if json.loads(row)["job"] == "0/0")
+    scan.done_file.write_bytes(b"\n".join([*rows[:number], line, *rows[number + 1 :]]) + b"\n")
+    scanned, add = [], Kept.add
+
+    def noted(kept: Kept, row: dict[str, Any]) -> None:
+        scanned.append(row["job"])
+        add(kept, row)
+
+    monkeypatch.setattr(Kept, "add", noted)
+    assert list(scan.run().hits()) == expected
+    assert scanned == ["0/0"]  # and no piece that was whole
+
+
 def test_what_failed_is_tried_again(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

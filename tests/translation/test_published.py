@@ -394,6 +394,13 @@ def _without(name: str) -> State:
         (fairseq_state(), {"encoder_attention_heads": 4}, "same number of heads"),
         (fairseq_state(), {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
          "divides 16"),
+        (fairseq_state(), {"encoder_attention_heads": [2], "decoder_attention_heads": [2]},
+         "divides 16"),
+        (fairseq_state(), {"max_source_positions": 10**9}, "not a number from 1 to 16384"),
+        (fairseq_state(), {"max_target_positions": "many"}, "not a number from 1 to 16384"),
+        (fairseq_state() | {"encoder.layers.900000000.fc1.weight": torch.ones(24, 16)}, {},
+         "tensors of encoder.layers are missing"),
+        (_without("decoder.embed_length.weight"), {"arch": ["x"]}, "neither .* but unknown"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(

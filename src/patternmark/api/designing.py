@@ -7,6 +7,7 @@ import logging
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -247,7 +248,10 @@ def _residue_bias(
     path = Path(given)
     try:
         content = read_json(path)
-        return {str(r): {str(a): float(v) for a, v in row.items()} for r, row in content.items()}
+        bias = {str(r): {str(a): float(v) for a, v in row.items()} for r, row in content.items()}
+        if not all(isfinite(value) for row in bias.values() for value in row.values()):
+            raise ValueError("not numbers")
+        return bias
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, AttributeError, TypeError, OverflowError):

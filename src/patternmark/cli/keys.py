@@ -38,7 +38,7 @@ from patternmark.core.schemes import (
     Turns,
     default_scheme,
 )
-from patternmark.errors import ParameterError
+from patternmark.errors import ParameterError, SequenceError
 from patternmark.io.bounded import parse_json, read_text
 from patternmark.io.vocabulary import parse_alphabet, read_background
 
@@ -161,10 +161,19 @@ def keygen(
         delta=default_delta(symbols) if delta is None else delta,
         delta_at=cast(DeltaAt, delta_at),
     )
-    key = Key.generate(profile, _parse_parts(parts))
+    key = _generated(profile, parts)
     _write_key(key, output)
     if background is not None:
         _warn_of_imbalance(key)
+
+
+def _generated(profile: Profile, parts: str | None) -> Key:
+    try:
+        return Key.generate(profile, _parse_parts(parts))
+    except (ParameterError, SequenceError) as error:
+        if parts is None or not parts.startswith("@") or str(error).startswith(parts[1:]):
+            raise
+        raise ParameterError(f"{parts[1:]}: {error}") from None
 
 
 def _choose_scheme(scheme: str | None, alphabet: Alphabet, given: list[str]) -> str:
@@ -331,6 +340,8 @@ def _parse_parts(text: str | None) -> list[Any] | None:
         parts = parse_json(content) if content[:1] == "[" else content.split(",")
         if not all(isinstance(part, str | list) for part in parts):
             raise ValueError("a part must be a list of token ids, or letters")
+        if len(parts) < 2:
+            raise ValueError("a partition has at least two parts")
         return cast(list[Any], parts)
     except (OSError, ValueError) as error:
         raise ParameterError(f"{file}: cannot read parts from it: {error}") from None

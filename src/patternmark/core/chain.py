@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from patternmark.errors import ParameterError
 
+MAX_KEYS = 2**10  # in a chain, and in a pattern of one
 MAX_FAVOURED = 100_000  # patterns in a target set that is derived from the chain
 _SUM_TOLERANCE = 1e-9
 
@@ -63,6 +64,8 @@ class KeyChain:
     @classmethod
     def cycle(cls, num_keys: int) -> KeyChain:
         """Make the chain 0, 1, ..., l-1, 0, ... that begins with any key, all equally likely."""
+        if not 0 < num_keys <= MAX_KEYS:
+            raise ParameterError(f"a chain has 2 to {MAX_KEYS} keys, not {num_keys}")
         shift = np.roll(np.eye(num_keys), 1, axis=1)
         return cls.of(shift, [1.0 / num_keys] * num_keys)
 
@@ -116,8 +119,9 @@ class KeyChain:
         Raise ParameterError if no pattern of this length consists of such steps, or if more than
         MAX_FAVOURED do.
         """
-        if length < 2:
-            raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
+        if not 2 <= length <= MAX_KEYS:
+            wanted = f"at least 2 keys, not {length}, and at most {MAX_KEYS}"
+            raise ParameterError(f"a pattern of a chain has {wanted}")
         advice = "or name the target patterns"
         steps = np.asarray(self.transition) > (1.0 + 1e-12) / self.num_keys
         patterns_from = np.ones(self.num_keys)  # how many patterns begin with each key

@@ -14,7 +14,7 @@ never imports torch: whoever passes a tensor has imported torch already.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from sys import float_info
 from typing import Any, Generic, Literal, cast, get_args
 
 import numpy as np
@@ -30,7 +30,7 @@ DELTA_AT: tuple[str, ...] = get_args(DeltaAt)
 
 def check_delta(delta: float) -> float:
     """Return delta unchanged; raise ParameterError if it is negative or not finite."""
-    if not (isfinite(delta) and delta >= 0):
+    if not 0 <= delta <= float_info.max:  # not isfinite, which fails for whole numbers beyond it
         raise ParameterError(f"delta must be a number of 0 or more, not {delta}")
     return delta
 

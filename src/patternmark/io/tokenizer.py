@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.alphabet import Alphabet
 from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.io.bounded import VOCABULARY_BYTES, read_json
 from patternmark.io.folding import Folded, fold
 from patternmark.io.sentencepiece_wire import read_begins
 from patternmark.io.subwords import CONTINUED, Merges, find_merges, joined
@@ -221,8 +222,9 @@ class _Tokenizers:
 
     def __init__(self, file: Path) -> None:
         library = _import("tokenizers")
+        self._file = file
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = read_json(file, VOCABULARY_BYTES)
             self._tokenizer = library.Tokenizer.from_str(json.dumps(_without_special(content)))
             self._has_text = {
                 index
@@ -234,16 +236,24 @@ class _Tokenizers:
             raise InputError(f"{file}: the library tokenizers cannot read it: {error}") from None
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._encoded(text).ids
         return ids
+
+    def _encoded(self, text: str) -> Any:
+        try:
+            return self._tokenizer.encode(text, add_special_tokens=False)
+        # The library raises plain Exception, for example if the token for unknown words is missing.
+        except Exception as error:
+            raise InputError(
+                f"{self._file}: the library tokenizers cannot split a text with it: {error}"
+            ) from None
 
     def decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode([index for index in ids if index in self._has_text])
         return text
 
     def begins(self, text: str) -> list[int] | None:
-        encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        return [begin for begin, _ in encoded.offsets]
+        return [begin for begin, _ in self._encoded(text).offsets]
 
 
 def _without_special(content: dict[str, Any]) -> dict[str, Any]:

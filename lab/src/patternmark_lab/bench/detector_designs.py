@@ -21,6 +21,7 @@ from patternmark.core.key import Key
 from patternmark.core.profile import Profile
 from patternmark.core.schemes import Blocks, Paper
 from patternmark.errors import InputError
+from patternmark.io.bounded import LONGEST_RECORD, read_json
 from patternmark.io.files import write_text
 from patternmark.io.structures import Backbone
 from patternmark_lab.bench.protein import TEMPERATURE, design_all, numbered_keys, visible
@@ -128,7 +129,7 @@ def write_designs(made: dict[str, Any], file: Path) -> None:
 def read_designs(file: Path) -> dict[str, Any]:
     """Read the file of `write_designs`; refuse designs with other parameters than this version."""
     try:
-        made = json.loads(file.read_text(encoding="utf-8"))
+        made = read_json(file, LONGEST_RECORD)
         is_known, schemes = made["format"] == _FORMAT, made["schemes"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: cannot be read as designs: {error}") from None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import LONGEST_RECORD, read_json
 from patternmark_lab.bench import (
     backbone,
     block_null_page,
@@ -61,7 +61,7 @@ _TRANSLATION = "translation"  # beginning of the names of its results, which --n
 def read_result(file: Path) -> dict[str, Any]:
     """Read the result of any benchmark."""
     try:
-        result: Any = json.loads(file.read_text(encoding="utf-8"))
+        result: Any = read_json(file, LONGEST_RECORD)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from patternmark.errors import InputError
+from patternmark.io.bounded import LONGEST_RECORD, read_json
 from patternmark_lab.bench.paper import tables
 from patternmark_lab.bench.paper.conclusions import TITLES, in_short
 from patternmark_lab.bench.paper.figures import FIGURES, has_figure
@@ -306,7 +306,7 @@ def _secrecy(beside: Path | None) -> list[str]:
     if file is None or not file.exists():
         return []
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file, LONGEST_RECORD)
         rows = tables.secrecy(found)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: is not a result of `bench secrecy`: {error!r}") from None

@@ -48,6 +48,7 @@ _AS_TEXT = (
     "that the sequences were marked with"
 )
 _SNIFFED_BYTES = 4096
+_DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error)  # of gzip data
 _HEADER = 2**16  # characters of a FASTA header that are read: its id and facts stand at the front
 _BLANKS = dict.fromkeys(code for code in range(0x3001) if chr(code).isspace())  # to be removed
 # The beginning of a line of JSON whose end is not read: an object with a name, or only numbers.
@@ -114,7 +115,7 @@ def read_records(
                         message = f"the id {found.id!r} occurs more than once"
                         yield Problem(name, found.place, message, skipped=False)
                     seen.add(found.id)
-        except (EOFError, gzip.BadGzipFile, zlib.error):
+        except _DAMAGES:
             place = f"after {last_place}" if last_place else "from the start"
             yield Problem(name, place, "the gzip data is damaged or ends early: the rest is lost")
         except OSError as error:
@@ -127,7 +128,7 @@ def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]
     start = stream.read(len(GZIP_MAGIC))
     stream = _Rejoined(start, stream).buffered()
     if start == GZIP_MAGIC:
-        stream = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream)))
+        stream = cast(BinaryIO, _Unpacked(stack.enter_context(gzip.GzipFile(fileobj=stream))))
     start = stream.read(_SNIFFED_BYTES)
     while start and not start.removeprefix(BYTE_ORDER_MARK).strip():
         more = stream.read(_SNIFFED_BYTES)  # blank so far
@@ -138,6 +139,30 @@ def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]
         _Rejoined(start, stream).buffered(), encoding="utf-8-sig", errors=errors
     )
     return text, start
+
+
+class _Unpacked:
+    """A gzipped stream that returns all bytes before a damage, and raises the error only then."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+        self._damage: Exception | None = None
+
+    def read(self, size: int) -> bytes:
+        """Read some bytes; fewer at the end or before a damage."""
+        found = b""
+        while len(found) < size and self._damage is None:
+            try:
+                more = self._stream.read1(size - len(found))  # `read` would lose its beginning
+            except _DAMAGES as error:
+                self._damage = error
+                break
+            if not more:
+                break
+            found += more
+        if self._damage is not None and not found:
+            raise self._damage
+        return found
 
 
 class _Rejoined(io.RawIOBase):

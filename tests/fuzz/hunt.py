@@ -21,7 +21,7 @@ from tests.fuzz.worker import CURRENT, saved
 
 CLONE = Path(__file__).parent.parent.parent
 PATHS = (".", "src", "lab/src", "models/src")
-_SILENT = 6 * SECONDS  # seconds without a word after which a worker hangs in code that is not Python
+_SILENT = 30 * SECONDS  # seconds without a word after which a worker hangs in code that is not Python
 _STARTING = 300.0  # seconds, before the first input
 _PROGRESS_EVERY = 30.0  # seconds
 

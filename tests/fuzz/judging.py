@@ -40,16 +40,17 @@ class Find:
 def judge(target: Target, content: bytes, folder: Path, seconds: float = SECONDS) -> Find | None:
     """Read an input in a folder, which is emptied before; return what it broke."""
     _empty(folder)
+    secrets = target.secrets(content)
     try:
         with _at_most(seconds), warnings.catch_warnings():
             warnings.simplefilter("error")
             for message in target.read(content, folder):
-                _check_secrets(target, str(message))
+                _check(secrets, str(message))
     except PatternmarkError as error:
         try:
-            _check_secrets(target, str(error))
-            if target.secrets:
-                _check_secrets(target, shown_by(error))
+            _check(secrets, str(error))
+            if secrets:
+                _check(secrets, shown_by(error))
         except AssertionError as leak:
             return _find(target, leak)
     except (KeyboardInterrupt, GeneratorExit):
@@ -62,8 +63,8 @@ def judge(target: Target, content: bytes, folder: Path, seconds: float = SECONDS
     return None
 
 
-def _check_secrets(target: Target, text: str) -> None:
-    for part in target.secrets:
+def _check(secrets: tuple[str, ...], text: str) -> None:
+    for part in secrets:
         assert part not in text.lower(), "shows a part of the secret"
 
 
@@ -87,15 +88,15 @@ def _empty(folder: Path) -> None:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Stop Python code that takes too long; `hunt` stops what does not come back to Python."""
+    """Stop what takes too long of a processor; `hunt` stops what does not come back to Python."""
 
     def stop(number: int, frame: Any) -> None:
-        raise TooSlowError(f"took more than {seconds:g} s")
+        raise TooSlowError(f"took more than {seconds:g} s of a processor")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)

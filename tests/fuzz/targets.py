@@ -14,7 +14,7 @@ from tests.fuzz.mutations import Mutator
 
 MEMORY = 2 * 2**30  # bytes of address space for all that a reader needs
 WITH_TORCH = 8 * 2**30  # torch and its libraries alone reserve some of it
-SECONDS = 5.0  # that one input may take
+SECONDS = 5.0  # of a processor that one input may take
 _MODULES = ("of_records", "of_structures", "of_keys", "of_tokens", "of_weights", "of_scan",
             "of_commands")  # fmt: skip
 
@@ -34,7 +34,8 @@ class Target:
     make: Callable[[Mutator, Random], bytes] = field(default=Mutator.make)
     share: int = 10  # how many inputs it gets, compared with other targets
     memory: int = MEMORY
-    secrets: tuple[str, ...] = ()  # what no message and no frame may show
+    # What no message and no frame may show of an input.
+    secrets: Callable[[bytes], tuple[str, ...]] = field(default=lambda content: ())
     needs: tuple[str, ...] = ()  # packages without which there is nothing to fuzz
 
     @cached_property

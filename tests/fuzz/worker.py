@@ -118,7 +118,7 @@ def with_atheris(atheris: Any, loop: Loop, target: Target, seed: str, folder: Pa
 
     number = int(hashlib.sha256(seed.encode()).hexdigest()[:7], 16)
     options = [f"-seed={number}", f"-max_len={LARGEST}", "-rss_limit_mb=0", "-timeout=0",
-               "-handle_alrm=0", "-verbosity=0", f"-artifact_prefix={folder}/"]  # fmt: skip
+               "-verbosity=0", f"-artifact_prefix={folder}/"]  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(corpus)], tried, custom_mutator=mutated)
     atheris.Fuzz()
 

@@ -50,6 +50,7 @@ _AS_TEXT = (
 _SNIFFED_BYTES = 4096
 _DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error)  # of gzip data
 _HEADER = 2**16  # characters of a FASTA header that are read: its id and facts stand at the front
+_TEXT_AT_ONCE = 2**20  # characters
 _BLANKS = dict.fromkeys(code for code in range(0x3001) if chr(code).isspace())  # to be removed
 # The beginning of a line of JSON whose end is not read: an object with a name, or only numbers.
 _BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
@@ -302,9 +303,14 @@ def _paragraph(name: str, first: int, lines: Gathered) -> Record | Problem:
 def _parse_text(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     """Read the whole file as one record."""
     id = "text" if name == input_name("-") else Path(name).name
-    text = stream.read(LONGEST_RECORD + 1)
-    is_whole = len(text) <= LONGEST_RECORD
-    yield Record(printable(id), text, "the text") if is_whole else _too_long(name, "the text")
+    text = Gathered()
+    # Little by little: a stream that is asked for much takes that much memory for a small file.
+    while not text.is_too_long and (part := stream.read(_TEXT_AT_ONCE)):
+        text.add(part)
+    if text.is_too_long:
+        yield _too_long(name, "the text")
+    else:
+        yield Record(printable(id), text.text(), "the text")
 
 
 def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:

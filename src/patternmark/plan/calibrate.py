@@ -11,6 +11,7 @@ they are random. A repeated check gives the same numbers.
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -224,7 +225,7 @@ def calibration_path(key_file: Path) -> Path:
 
 def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
     """Return a warning if the calibration of a key shows too many false positives, else None."""
-    if not file.exists():
+    if not os.path.exists(file):
         return None
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

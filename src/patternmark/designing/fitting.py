@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +69,7 @@ def fitted_records(
 
 def _manifest_of(file: str) -> Manifest | None:
     path = manifest_path(file)
-    return read_manifest(path) if file != "-" and os.path.exists(path) else None
+    return read_manifest(path) if file != "-" and path.exists() else None
 
 
 def _structure_of(manifest: Manifest | None, record: Record) -> DesignedStructure | None:

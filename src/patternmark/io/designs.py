@@ -20,7 +20,6 @@ from patternmark.errors import InputError
 
 MANIFEST_FORMAT = "patternmark manifest"
 MANIFEST_VERSION = 1
-_SAMPLE_DIGITS = 18  # no tool writes more, and Python does not read thousands of them
 
 _FACT = re.compile(r"(?:^|, )(\w+)=(\[[^\]]*\]|[^,]*)")
 
@@ -68,8 +67,7 @@ def parse_design_header(header: str, last_name: str) -> DesignHeader | None:
 
 
 def _header(name: str, sample: str, facts: dict[str, str]) -> DesignHeader | None:
-    is_number = sample.isdecimal() and len(sample) <= _SAMPLE_DIGITS
-    return DesignHeader(name, int(sample), facts) if is_number else None
+    return DesignHeader(name, int(sample), facts) if sample.isdecimal() else None
 
 
 @dataclass(frozen=True)

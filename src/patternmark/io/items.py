@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -205,7 +204,7 @@ def _records(
 
 def _manifest_of(file: str) -> Manifest | None:
     path = manifest_path(file)
-    if file == "-" or not os.path.exists(path):  # Path.exists raises if a folder is closed to us
+    if file == "-" or not path.exists():
         return None
     manifest = read_manifest(path)
     _log.debug("%s: counting what %s says was designed", file, path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +24,7 @@ def find_structures(paths: Iterable[str | Path]) -> list[Path]:
     """Return the given files and the structure files directly in given folders, sorted by name."""
     found: list[Path] = []
     for path in map(Path, paths):
-        if os.path.isdir(path):  # Path.is_dir raises if a folder above is closed to us
+        if path.is_dir():
             try:
                 inside = [p for p in path.iterdir() if _is_structure_name(p.name) and p.is_file()]
             except OSError as error:
@@ -34,7 +33,7 @@ def find_structures(paths: Iterable[str | Path]) -> list[Path]:
                 kinds = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
                 raise InputError(f"{path}: the folder has no structure ({kinds}, each also .gz)")
             found += sorted(inside)
-        elif os.path.exists(path):
+        elif path.exists():
             found.append(path)
         else:
             raise InputError(f"{path}: no such file or folder")

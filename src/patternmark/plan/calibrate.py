@@ -11,7 +11,6 @@ they are random. A repeated check gives the same numbers.
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -225,7 +224,7 @@ def calibration_path(key_file: Path) -> Path:
 
 def calibration_warning(file: Path, key: Key, detector: str) -> str | None:
     """Return a warning if the calibration of a key shows too many false positives, else None."""
-    if not os.path.exists(file):
+    if not file.exists():
         return None
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

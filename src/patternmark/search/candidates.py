@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ def keys_of_folder(
     folder: Path, warn: Callable[[object], None], *, allow_open: bool = False
 ) -> list[Candidate]:
     """Load every key of a folder (*.key); `warn` hears of those that cannot be used."""
-    if not os.path.isdir(folder):  # Path.is_dir raises if a folder above is closed to us
+    if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     candidates: list[Candidate] = []
     file_of: dict[str, Path] = {}

@@ -141,10 +141,15 @@ def _read_manifest(content: bytes, folder: Path) -> list[str]:
 def _manifest() -> bytes:
     chains = (ChainMask("A", "1" * len(LETTERS), "1" * len(LETTERS)),)
     made = Manifest(
-        {"patternmark": "0"}, {"name": "v_48_020", "sha256": "c9"}, keys()[0].key_id,
-        {"seed": None, "temperature": 0.1}, (DesignedStructure("6tw7", "6tw7.pdb", "ab", chains),),
-        300, 17, {"6tw7": 5},
-    )  # fmt: skip
+        software={"patternmark": "0"},
+        weights={"name": "v_48_020", "sha256": "c9"},
+        key_id=keys()[0].key_id,
+        parameters={"seed": None, "temperature": 0.1},
+        structures=(DesignedStructure("6tw7", "6tw7.pdb", "ab", chains),),
+        fasta_bytes=300,
+        drawn_seed=17,
+        nonce_numbers={"6tw7": 5},
+    )
     return made.to_json().encode()
 
 

@@ -30,6 +30,8 @@ from patternmark.cli.score import score
 from patternmark.cli.translate import translate
 from patternmark.errors import PatternmarkError
 
+_NAME_SHOWN = 300  # characters of the name of a file: one that is too long must not fill a screen
+
 app = App(
     help="Watermark what order-agnostic models generate; prove it with a p-value that holds.",
     cls=CommandsWithPlugins,
@@ -82,6 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except PatternmarkError as error:
         fail(error)
         sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        fail(f"{str(error.filename)[:_NAME_SHOWN]}: {error.strerror}")
     except MemoryError:
         fail("there is not enough memory: give fewer or shorter records at once")
         sys.exit(2)

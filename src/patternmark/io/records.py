@@ -48,7 +48,9 @@ _AS_TEXT = (
     "that the sequences were marked with"
 )
 _SNIFFED_BYTES = 4096
+_DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error)  # of gzip data
 _HEADER = 2**16  # characters of a FASTA header that are read: its id and facts stand at the front
+_TEXT_AT_ONCE = 2**20  # characters
 _BLANKS = dict.fromkeys(code for code in range(0x3001) if chr(code).isspace())  # to be removed
 # The beginning of a line of JSON whose end is not read: an object with a name, or only numbers.
 _BEGINS_JSON = re.compile(rb'\s*(\{\s*"\w+"\s*:.*|\[[\d\s,]*)', re.DOTALL)
@@ -114,7 +116,7 @@ def read_records(
                         message = f"the id {found.id!r} occurs more than once"
                         yield Problem(name, found.place, message, skipped=False)
                     seen.add(found.id)
-        except (EOFError, gzip.BadGzipFile, zlib.error):
+        except _DAMAGES:
             place = f"after {last_place}" if last_place else "from the start"
             yield Problem(name, place, "the gzip data is damaged or ends early: the rest is lost")
         except OSError as error:
@@ -127,7 +129,7 @@ def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]
     start = stream.read(len(GZIP_MAGIC))
     stream = _Rejoined(start, stream).buffered()
     if start == GZIP_MAGIC:
-        stream = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream)))
+        stream = cast(BinaryIO, _Unpacked(stack.enter_context(gzip.GzipFile(fileobj=stream))))
     start = stream.read(_SNIFFED_BYTES)
     while start and not start.removeprefix(BYTE_ORDER_MARK).strip():
         more = stream.read(_SNIFFED_BYTES)  # blank so far
@@ -138,6 +140,30 @@ def _open_text(path: str, stack: ExitStack, errors: str) -> tuple[TextIO, bytes]
         _Rejoined(start, stream).buffered(), encoding="utf-8-sig", errors=errors
     )
     return text, start
+
+
+class _Unpacked:
+    """A gzipped stream that returns all bytes before a damage, and raises the error only then."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._stream = stream
+        self._damage: Exception | None = None
+
+    def read(self, size: int) -> bytes:
+        """Read some bytes; fewer at the end or before a damage."""
+        found = b""
+        while len(found) < size and self._damage is None:
+            try:
+                more = self._stream.read1(size - len(found))  # `read` would lose its beginning
+            except _DAMAGES as error:
+                self._damage = error
+                break
+            if not more:
+                break
+            found += more
+        if self._damage is not None and not found:
+            raise self._damage
+        return found
 
 
 class _Rejoined(io.RawIOBase):
@@ -277,9 +303,14 @@ def _paragraph(name: str, first: int, lines: Gathered) -> Record | Problem:
 def _parse_text(stream: TextIO, name: str) -> Iterator[Record | Problem]:
     """Read the whole file as one record."""
     id = "text" if name == input_name("-") else Path(name).name
-    text = stream.read(LONGEST_RECORD + 1)
-    is_whole = len(text) <= LONGEST_RECORD
-    yield Record(printable(id), text, "the text") if is_whole else _too_long(name, "the text")
+    text = Gathered()
+    # Little by little: a stream that is asked for much takes that much memory for a small file.
+    while not text.is_too_long and (part := stream.read(_TEXT_AT_ONCE)):
+        text.add(part)
+    if text.is_too_long:
+        yield _too_long(name, "the text")
+    else:
+        yield Record(printable(id), text.text(), "the text")
 
 
 def _parse_jsonl(stream: TextIO, name: str) -> Iterator[Record | Problem]:

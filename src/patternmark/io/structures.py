@@ -37,6 +37,7 @@ _LETTERS = {
 }  # fmt: skip
 _LONGEST_FILL = 1000  # residues; a longer gap is a change of numbering, not a missing loop
 _NAMED_IN_A_WARNING = 5
+_FARTHEST = 1e6  # Angstrom from the origin: no atom of a structure lies there
 _MOST_ROWS = 2**20  # residues and gaps: the largest entries of the PDB have 320,000 residues
 _NOT_IN_A_CHAIN_ID = re.compile(r"[\s,=\[\]]")
 
@@ -241,7 +242,7 @@ def _sort_out(chain: gemmi.Chain, path: Path) -> _Residues:
                 f"{path}: chain {_shown(chain.name)}: a residue {raw.name} has no number: "
                 "number the residues of the file"
             )
-        atoms = [atom.pos.tolist() if atom else _MISSING for atom in found]
+        atoms = [_position(atom) if atom else _MISSING for atom in found]
         residue = _Residue((raw.seqid.num, raw.seqid.icode.strip()), raw.name, atoms)
         rows = residues.modified if is_het else residues.kept
         is_first = rows.setdefault(residue.place, residue) is residue
@@ -365,6 +366,12 @@ def _label(place: _Place) -> str:
 
 def _shown(chain_id: str) -> str:
     return chain_id or "without a name"
+
+
+def _position(atom: gemmi.Atom) -> list[float]:
+    """Return where an atom is; a coordinate that is no place (inf, 1e308) makes it missing."""
+    found: list[float] = atom.pos.tolist()
+    return found if all(abs(x) < _FARTHEST for x in found) else _MISSING
 
 
 def _is_there(position: list[float]) -> bool:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.alphabet import Alphabet
-from patternmark.errors import InputError, ParameterError, PatternmarkError
+from patternmark.errors import InputError, ParameterError, PatternmarkError, SequenceError
 from patternmark.io.bounded import VOCABULARY_BYTES, read_json
 from patternmark.io.folding import Folded, fold
 from patternmark.io.sentencepiece_wire import read_begins
@@ -244,8 +244,8 @@ class _Tokenizers:
             return self._tokenizer.encode(text, add_special_tokens=False)
         # The library raises plain Exception, for example if the token for unknown words is missing.
         except Exception as error:
-            raise InputError(
-                f"{self._file}: the library tokenizers cannot split a text with it: {error}"
+            raise SequenceError(
+                f"the library tokenizers cannot split it with {self._file}: {error}"
             ) from None
 
     def decode(self, ids: list[int]) -> str:

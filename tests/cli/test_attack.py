@@ -105,7 +105,7 @@ def test_bad_records_cost_no_others(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", ["p", "verdict"])
+@pytest.mark.parametrize("answers", ["statistic", "p", "verdict"])
 def test_the_oracle_makes_verdicts_fall(
     run: Run, designs: Path, key_file: Path, tmp_path: Path, answers: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from patternmark import Key, save_key
 from tests.cli.limited import LETTERS, MIB, run_limited, write_bomb
 
+pytestmark = pytest.mark.slow
 IN_JSON = b'{"sequence": "' + LETTERS + b'"}\n'
 RECORDS = {  # format: what comes before, the block of 1 MiB, how often, what comes after
     "fasta": (b">a\n" + LETTERS + b"\n>big\n", b"A" * MIB, 140, b"\n>c\n" + LETTERS + b"\n"),

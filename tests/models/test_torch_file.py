@@ -238,6 +238,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [list(CLAIMS)[:-1], list(CLAIMS)[-1:]], ids=["sizes", "many"])
 def test_no_memory_is_taken_for_what_a_file_claims(kinds: list[str], tmp_path: Path) -> None:
     pytest.importorskip("resource", reason="not on Windows")

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from patternmark.errors import ParameterError
 
 MAX_FAVOURED = 100_000  # patterns in a target set that is derived from the chain
-_LONGEST_PATTERN = 2**16  # keys; each takes a step of counting, and no pattern has so many
 _SUM_TOLERANCE = 1e-9
 
 
@@ -119,8 +118,6 @@ class KeyChain:
         """
         if length < 2:
             raise ParameterError(f"a pattern of a chain has at least 2 keys, not {length}")
-        if length > _LONGEST_PATTERN:
-            raise ParameterError(f"a pattern has at most {_LONGEST_PATTERN:,} keys, not {length}")
         advice = "or name the target patterns"
         steps = np.asarray(self.transition) > (1.0 + 1e-12) / self.num_keys
         patterns_from = np.ones(self.num_keys)  # how many patterns begin with each key

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from patternmark.core.alphabet import Alphabet
-from patternmark.errors import InputError, ParameterError, PatternmarkError, SequenceError
+from patternmark.errors import InputError, ParameterError, PatternmarkError
 from patternmark.io.folding import Folded, fold
 from patternmark.io.sentencepiece_wire import read_begins
 from patternmark.io.subwords import CONTINUED, Merges, find_merges, joined
@@ -220,7 +220,7 @@ class _Tokenizers:
     """A tokenizer.json."""
 
     def __init__(self, file: Path) -> None:
-        self._file, library = file, _import("tokenizers")
+        library = _import("tokenizers")
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
             self._tokenizer = library.Tokenizer.from_str(json.dumps(_without_special(content)))
@@ -234,7 +234,7 @@ class _Tokenizers:
             raise InputError(f"{file}: the library tokenizers cannot read it: {error}") from None
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._encoded(text).ids
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: list[int]) -> str:
@@ -242,13 +242,8 @@ class _Tokenizers:
         return text
 
     def begins(self, text: str) -> list[int] | None:
-        return [begin for begin, _ in self._encoded(text).offsets]
-
-    def _encoded(self, text: str) -> Any:
-        try:
-            return self._tokenizer.encode(text, add_special_tokens=False)
-        except Exception as error:  # such as a letter without a token, and no token for those
-            raise SequenceError(f"{self._file.name} cannot split it into tokens: {error}") from None
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        return [begin for begin, _ in encoded.offsets]
 
 
 def _without_special(content: dict[str, Any]) -> dict[str, Any]:

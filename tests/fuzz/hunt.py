@@ -16,14 +16,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz.targets import SECONDS, Target
+from tests.fuzz.targets import Target
 from tests.fuzz.worker import CURRENT, saved
 
 CLONE = Path(__file__).parent.parent.parent
 PATHS = (".", "src", "lab/src", "models/src")
-_SILENT = (
-    30 * SECONDS
-)  # seconds without a word after which a worker hangs in code that is not Python
+# Times the limit of an input: a worker that is silent for so long hangs in code that is not Python.
+_SILENT = 30
 _STARTING = 300.0  # seconds, before the first input
 _PROGRESS_EVERY = 30.0  # seconds
 
@@ -122,7 +121,7 @@ class _Worker:
     def is_over(self) -> bool:
         """Whether the target is done; a worker that died or hangs is replaced."""
         silence = time.monotonic() - self._heard
-        if self.process.poll() is None and silence > (_SILENT if self._started else _STARTING):
+        if self.process.poll() is None and silence > self._patience:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
             self._died(f"hangs: no word for {silence:.0f} s")
@@ -141,6 +140,10 @@ class _Worker:
         self.tally.inputs += 1  # the one that it died of
         self._begin()
         return False
+
+    @property
+    def _patience(self) -> float:
+        return _SILENT * self.target.seconds if self._started else _STARTING
 
     def _died(self, kind: str) -> None:
         current = Path(self._folder.name) / CURRENT

@@ -17,7 +17,7 @@ from typing import Any
 from patternmark.errors import PatternmarkError
 from tests.conftest import SECRET_HEX
 from tests.frames import shown_by
-from tests.fuzz.targets import SECONDS, Target
+from tests.fuzz.targets import Target
 
 
 class TooSlowError(BaseException):
@@ -37,7 +37,7 @@ class Find:
     details: str
 
 
-def judge(target: Target, content: bytes, folder: Path, seconds: float = SECONDS) -> Find | None:
+def judge(target: Target, content: bytes, folder: Path, seconds: float) -> Find | None:
     """Read an input in a folder, which is emptied before; return what it broke."""
     _empty(folder)
     secrets = target.secrets(content)

@@ -172,5 +172,5 @@ def _make(mutator: Mutator, chance: Random) -> bytes:
 
 TARGETS = (
     Target("arguments", _read, lambda: [c.replace(" ", "\0").encode() for c in _COMMANDS],
-           make=_make, share=4, secrets=lambda content: SECRETS),
+           make=_make, share=4, seconds=60.0, secrets=lambda content: SECRETS),
 )  # fmt: skip

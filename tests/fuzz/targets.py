@@ -14,9 +14,9 @@ from tests.fuzz.mutations import Mutator
 
 MEMORY = 2 * 2**30  # bytes of address space for all that a reader needs
 WITH_TORCH = 8 * 2**30  # torch and its libraries alone reserve some of it
-SECONDS = 5.0  # of a processor that one input may take
+SECONDS = 5.0  # of a processor that one input usually may take
 _MODULES = ("of_records", "of_structures", "of_keys", "of_tokens", "of_weights", "of_scan",
-            "of_commands")  # fmt: skip
+            "of_commands", "of_faults")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,10 @@ class Target:
     make: Callable[[Mutator, Random], bytes] = field(default=Mutator.make)
     share: int = 10  # how many inputs it gets, compared with other targets
     memory: int = MEMORY
+    seconds: float = SECONDS
     # What no message and no frame may show of an input.
     secrets: Callable[[bytes], tuple[str, ...]] = field(default=lambda content: ())
+    is_planted: bool = False  # a fault on purpose: only runs when it is named
     needs: tuple[str, ...] = ()  # packages without which there is nothing to fuzz
 
     @cached_property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.fuzz.targets import Target
 
 CURRENT, SCRATCH = "current", "scratch"
-_WARM_UP = 120.0  # seconds that an example may take: libraries are imported, loops are compiled
+WARM_UP = 120.0  # seconds that an example may take: libraries are imported, loops are compiled
 _SAY_EVERY = 0.5  # seconds
 
 
@@ -45,7 +45,7 @@ class Loop:
     def warm_up(self) -> None:
         """Try the examples: what is slow only once must not count as slow."""
         for example in self._target.examples():
-            self._try(example, _WARM_UP)
+            self._try(example, WARM_UP)
 
     def start(self) -> None:
         """Say that from now on every input must be quick, and time counts."""
@@ -54,9 +54,7 @@ class Loop:
 
     def one(self, content: bytes) -> None:
         """Try an input."""
-        from tests.fuzz.targets import SECONDS
-
-        self._try(content, SECONDS)
+        self._try(content, self._target.seconds)
         self.done += 1
         if self.is_over or time.monotonic() - self._said > _SAY_EVERY:
             self._said = time.monotonic()

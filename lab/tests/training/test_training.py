@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -96,12 +97,13 @@ def test_a_kill_at_any_file_leaves_the_last_checkpoint(
     for number in itertools.count():
         folder = tmp_path / f"killed-{number}"
         shutil.copytree(begun, folder)
-        left = itertools.count(-number)
+        left, saved = itertools.count(-number), dict[str, bool]()
 
-        def kill(*names: str, left: "itertools.count[int]" = left) -> None:
+        def kill(*names: str, left: Any = left, saved: dict[str, bool] = saved) -> None:
             if next(left) >= 0:
                 raise KeyboardInterrupt
             replaced(*names)
+            saved[Path(names[1]).name] = True
 
         going_on = Training(folder, config(), SETTINGS, shard_bytes=60_000)
         monkeypatch.setattr(files.os, "replace", kill)
@@ -111,13 +113,47 @@ def test_a_kill_at_any_file_leaves_the_last_checkpoint(
             finished = None
         monkeypatch.setattr(files.os, "replace", replaced)
         again = Training(folder, config(), SETTINGS, shard_bytes=60_000)
-        assert again.step == (3 if finished is None else 7)
+        assert again.step == (7 if "training.json" in saved else 3)
+        assert finished is None or again.step == 7
         again.run(corpus())
         assert equal(whole, again)
         assert len(list(folder.glob("checkpoint-*.index.json"))) == 1
         if finished is not None:
             break
     assert number > 5
+
+
+def test_a_kill_at_any_file_of_the_first_save_can_be_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patternmark.io import files
+
+    replaced = files.os.replace
+    for number in itertools.count():
+        folder, left = tmp_path / f"killed-{number}", itertools.count(-number)
+
+        def kill(*names: str, left: Any = left) -> None:
+            if next(left) >= 0:
+                raise KeyboardInterrupt
+            replaced(*names)
+
+        monkeypatch.setattr(files.os, "replace", kill)
+        try:
+            is_whole = Training(folder, config(), SETTINGS).run(corpus(), after(1)) is not None
+        except KeyboardInterrupt:
+            is_whole = False
+        monkeypatch.setattr(files.os, "replace", replaced)
+        assert Training(folder, config(), SETTINGS).step in (0, 1)  # it is not refused
+        if is_whole:
+            break
+    assert number > 2
+
+
+def test_what_a_killed_save_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / ".checkpoint-00000099.safetensors.unfinished"
+    left.write_bytes(b"half of a")
+    Training(tmp_path, config(), SETTINGS).run(corpus(), after(1))
+    assert not left.exists()
 
 
 def test_checkpoints_are_written_while_a_run_goes_on(tmp_path: Path) -> None:

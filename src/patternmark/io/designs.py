@@ -209,7 +209,8 @@ def _check_types(manifest: Manifest) -> None:
 
 def write_manifest(manifest: Manifest, path: Path) -> None:
     """Replace a manifest in one step: a crash leaves the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # One name for all runs, which take turns: what a killed run left is replaced by the next.
+    temporary = path.with_name(f".{path.name}.unfinished")
     try:
         with temporary.open("w", encoding="utf-8") as stream:
             stream.write(manifest.to_json())

@@ -94,6 +94,8 @@ def write_state(
     found = (_CHECKPOINT.match(file.name) for file in folder.glob("checkpoint-*"))
     for name in {f"{match[0]}.safetensors" for match in found if match} - {state.checkpoint}:
         remove_tensors(folder / name)
+    for file in folder.glob(".checkpoint-*.unfinished"):  # of runs that were killed
+        file.unlink(missing_ok=True)
 
 
 def pack(model: CMLM, optimizers: Iterable[Optimizer]) -> dict[str, Tensor]:

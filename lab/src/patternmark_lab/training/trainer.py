@@ -293,10 +293,11 @@ class Training:
         if not self.step:
             return
         make_folder(self.folder)
-        save_model(self.folder, self.model, shard_bytes=self._shard_bytes)
         network, settings = asdict(self.model.config), asdict(self.settings)
         state = State(self.progress, network, settings, tuple(self.runs))
+        # In this order: a folder with a network and no state could not be continued.
         write_state(self.folder, state, pack(self.model, self._optimizers), self._shard_bytes)
+        save_model(self.folder, self.model, shard_bytes=self._shard_bytes)
         _log.info("saved step %d in %s", self.step, self.folder)
 
 

@@ -28,7 +28,16 @@ from patternmark.core.alphabet import PROTEIN
 from patternmark.core.blocks import PROTEIN_PAIRS
 from patternmark.errors import ParameterError
 
-__all__ = ["Answer", "OracleResult", "oracle_attack", "protein_edits", "text_edits"]
+__all__ = [
+    "Answer",
+    "OracleResult",
+    "oracle_attack",
+    "oracle_forge",
+    "partner_edits",
+    "protein_edits",
+    "text_edits",
+    "token_edits",
+]
 
 Sequence_ = TypeVar("Sequence_")
 Answers = Literal["statistic", "p", "verdict"]

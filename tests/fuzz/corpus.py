@@ -70,7 +70,9 @@ def _records() -> Iterator[Broken]:
             "RecursionError: JSON that is nested too deeply",
             b'{"id": "good-1", "sequence": "%b"}\n' % LETTERS.encode() + depth + b"\n",
         )
-    yield Broken("records-jsonl", "ValueError: a number of 5,000 digits", b"[1, " + _DIGITS + b"]\n")
+    yield Broken(
+        "records-jsonl", "ValueError: a number of 5,000 digits", b"[1, " + _DIGITS + b"]\n"
+    )
     yield Broken(
         "records-paragraphs",
         "UnicodeEncodeError: half of a surrogate pair in a text",

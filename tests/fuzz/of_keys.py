@@ -164,7 +164,9 @@ def _read_kept(content: bytes, folder: Path) -> list[str]:
     kept.add({"job": "0/2", "failed": False})
     again = Kept(file)
     assert again.get("0/2") == {"job": "0/2", "failed": False}
-    lines = (match[0] for match in re.finditer(rb'(?:\A|(?<=\n))\{"job": "0/0", "n": 1\}\n', content))
+    lines = (
+        match[0] for match in re.finditer(rb'(?:\A|(?<=\n))\{"job": "0/0", "n": 1\}\n', content)
+    )
     if any(lines):
         assert again.get("0/0") is not None, "a finished job was lost"
     return []
@@ -176,7 +178,8 @@ def _rows() -> Sequence[bytes]:
 
 _KEY_WORDS = (b"[secret]\n", b"[alphabet]\n", b"[scheme]\n", b"[mark]\n", b"\nversion = ", b"[[",
               b"parts = ", b"key = ", SECRET_HEX.encode(), b"key_id = ", b'"""', b"1979-05-27",
-              b"nonces = ", b"delta = ", b"0x7fffffffffffffff", b"commitment = ", b"protein")  # fmt: skip
+              b"nonces = ", b"delta = ", b"0x7fffffffffffffff", b"commitment = ",
+              b"protein")  # fmt: skip
 _JSON = (b'"key_id":', b'"structures":', b'"chains":', b'"format":', b'"version":', b"[[]]",
          b'"first":', b'"used":', b'"levels":', b'{"job":', b'"scored":', b"\n")  # fmt: skip
 

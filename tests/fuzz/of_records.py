@@ -30,8 +30,7 @@ LETTERS = "MKVLAAGIVGLLLAQWERTYIP"
 HEADERS = (
     "6tw7, score=1.2041, global_score=1.2041, fixed_chains=[], designed_chains=['A'], "
     "model_name=v_48_020, seed=3",
-    "T=0.1, sample=1, score=0.8230, global_score=0.8230, seq_recovery=0.4453, "
-    "wm=3f6c9e1b7a2d4058",
+    "T=0.1, sample=1, score=0.8230, global_score=0.8230, seq_recovery=0.4453, wm=3f6c9e1b7a2d4058",
     "1abc, T=0.1, seed=7, num_res=120, num_ligand_res=4",
     "1abc, id=3, T=0.1, seed=7, overall_confidence=0.44, seq_rec=0.5",
 )
@@ -192,7 +191,14 @@ def _texts() -> Sequence[bytes]:
     return [text.encode() for text in TEXTS]
 
 
-_FASTA_WORDS = (b"\n>", b">good-1\n", b", sample=1", b", T=0.1", b"designed_chains=['A']", b"\x1f\x8b")
+_FASTA_WORDS = (
+    b"\n>",
+    b">good-1\n",
+    b", sample=1",
+    b", T=0.1",
+    b"designed_chains=['A']",
+    b"\x1f\x8b",
+)
 _JSON_WORDS = (b'{"id":', b'"sequence":', b'"tokens": [1]', b"\n", b"}\n", b"[1,2]\n", b'"\\ud800"')
 
 TARGETS = (

@@ -55,7 +55,9 @@ def pieces_model() -> bytes:
     found = b""
     for word, kind in zip(_WORDS, kinds, strict=True):
         text = word.encode()
-        piece = b"\x0a" + bytes([len(text)]) + text + b"\x15" + b"\0\0\x80\xbf" + bytes([0x18, kind])
+        piece = (
+            b"\x0a" + bytes([len(text)]) + text + b"\x15" + b"\0\0\x80\xbf" + bytes([0x18, kind])
+        )
         found += b"\x0a" + bytes([len(piece)]) + piece
     return found
 
@@ -109,8 +111,10 @@ def _read_background(content: bytes, folder: Path) -> Iterable[str]:
 
 _JSON = (b'"vocab":', b'"model":', b'"added_tokens":', b'"content":', b'"id":', b'"merges":',
          b'"special": true', b'"type":', b'"Unigram"', b'"WordPiece"', b'"WordLevel"', b'"BPE"',
-         b'{"type":"Replace","pattern":{"Regex":"(a*)*b"},"content":""}', b'"normalizer":')  # fmt: skip
-_CONFIG = {"mask_token": "<mask>", "added_tokens_decoder": {"11": {"content": "x", "special": True}},
+         b'{"type":"Replace","pattern":{"Regex":"(a*)*b"},"content":""}',
+         b'"normalizer":')  # fmt: skip
+_CONFIG = {"mask_token": "<mask>",
+           "added_tokens_decoder": {"11": {"content": "x", "special": True}},
            "additional_special_tokens": ["<pad>", {"content": "the"}]}  # fmt: skip
 _LINES = b"\n".join(f"{word} {100 - i}".encode() for i, word in enumerate(_WORDS[5:]))
 

@@ -28,7 +28,9 @@ def torch_files() -> tuple[bytes, ...]:
     base = torch.arange(24.0).reshape(4, 6)
     content = {
         "num_edges": 3,
-        "model_state_dict": OrderedDict(a=base, b=base[1:, ::2], c=base.half(), d=torch.empty(0, 3)),
+        "model_state_dict": OrderedDict(
+            a=base, b=base[1:, ::2], c=base.half(), d=torch.empty(0, 3)
+        ),
         "args": argparse.Namespace(arch="x", lr=[0.5]),
         "model": {"encoder.embed_lengths.weight": base, "encoder.embed_tokens.weight": base},
     }
@@ -144,10 +146,19 @@ _OPCODES = (
     *(b"R", b"b", b"o", b"i", b"c", b"\x93", b"\x92", b"Q", b"P", b"h", b"r", b"t", b"\x85", b"u"),
     *(b"cos\nsystem\n", b"cbuiltins\neval\n", b"cargparse\nNamespace\n", b"ctorch\nFloatStorage\n"),
     *(b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n", b"\x00\x00\x00\x80"),
-    *(b"\xff\xff\xff\xff\xff\xff\xff\x7f", b"J\xff\xff\xff\xff", b"2", b"0", b"(", b".", b"PK\x01\x02"),
+    *(
+        b"\xff\xff\xff\xff\xff\xff\xff\x7f",
+        b"J\xff\xff\xff\xff",
+        b"2",
+        b"0",
+        b"(",
+        b".",
+        b"PK\x01\x02",
+    ),
 )
 _JSON = (b'"vocab":', b'"width":', b'"never": [9]', b'"weight_map":', b'"a": "../a"',
-         b'"F32"', b'"data_offsets":[0,99]', b'"shape":[-1]', b'"dtype":', b'"__metadata__":')  # fmt: skip
+         b'"F32"', b'"data_offsets":[0,99]', b'"shape":[-1]', b'"dtype":',
+         b'"__metadata__":')  # fmt: skip
 _WITH_TORCH: dict[str, Any] = {"memory": WITH_TORCH, "needs": ("torch",)}
 _OF_TEXT: dict[str, Any] = {"memory": WITH_TORCH, "needs": ("torch", "safetensors", "tokenizers")}
 

@@ -88,7 +88,7 @@ def plainly(loop: Loop, target: Target, seed: str, first: int) -> None:
     """Try inputs that each come from the seed and a number."""
     number = first
     while not loop.is_over:
-        loop.one(target.input(Random(f"{seed}/{target.name}/{number}")))  # noqa: S311
+        loop.one(target.input(Random(f"{seed}/{target.name}/{number}")))
         number += 1
 
 
@@ -102,7 +102,7 @@ def with_atheris(atheris: Any, loop: Loop, target: Target, seed: str, folder: Pa
         (corpus / str(number)).write_bytes(example)
 
     def mutated(content: bytes, most: int, number: int) -> bytes:
-        chance = Random(number)  # noqa: S311
+        chance = Random(number)
         if chance.random() < 0.3:
             return bytes(atheris.Mutate(content, most))
         made = target.input(chance) if chance.random() < 0.2 else None

@@ -103,14 +103,17 @@ def _prepare_translate(folder: Path) -> None:
     from patternmark.io.vocabulary import read_shipped_vocabulary
     from tests.translation.small import PAIRS
 
-    _key(folder / "text.key", Profile(alphabet=read_shipped_vocabulary().alphabet(), scheme=Turns()))
+    _key(
+        folder / "text.key", Profile(alphabet=read_shipped_vocabulary().alphabet(), scheme=Turns())
+    )
     lines = [f"{number}. {source}" for number, (source, _) in enumerate(PAIRS[:_LINES], start=1)]
     (folder / "in.txt").write_text("\n".join(lines) + "\n")
 
 
 def _translate(folder: Path, out: Path, again: bool) -> Words:
     words = ["translate", folder / "in.txt", "--key", folder / "text.key", "-o", out / "out.txt",
-             "--seed", 3, "--iterations", 2, "--length-beam", 1, "--passes", 1, "--device", "cpu"]  # fmt: skip
+             "--seed", 3, "--iterations", 2, "--length-beam", 1, "--passes", 1,
+             "--device", "cpu"]  # fmt: skip
     return [*words, *(["--resume"] if again else [])]
 
 
@@ -124,7 +127,8 @@ def _prepare_train(folder: Path) -> None:
 def _train(folder: Path, out: Path, again: bool) -> Words:
     return ["train", "cmlm", folder / "pairs.tsv", "--tokenizer", folder / "bpe.json", "-o",
             out / "model", "--width", 32, "--hidden", 64, "--heads", 2, "--layers", "1+1",
-            "--batch-tokens", 128, "--steps", 12, "--save-every", 0.0005, "--device", "cpu"]  # fmt: skip
+            "--batch-tokens", 128, "--steps", 12, "--save-every", 0.0005,
+            "--device", "cpu"]  # fmt: skip
 
 
 def _train_records(out: Path) -> Iterable[Hashable]:
@@ -135,6 +139,7 @@ def _train_records(out: Path) -> Iterable[Hashable]:
 
 
 _MODEL = ("config.json", "tokenizer.json", "model.safetensors", "checkpoint-00000012.safetensors")
+_FACTS = ("training.json", "log.jsonl", "card.json", "README.md")  # with times, and all runs
 
 JOBS = {
     job.name: job
@@ -148,7 +153,7 @@ JOBS = {
             needs=("torch", "tokenizers", "safetensors", "patternmark_models")),
         Job("train", _prepare_train, _train, _train_records,
             tuple(f"model/{name}" for name in _MODEL),
-            tuple(f"model/{name}" for name in ("training.json", "log.jsonl", "card.json", "README.md")),
+            tuple(f"model/{name}" for name in _FACTS),
             needs=("torch", "tokenizers", "safetensors", "patternmark_lab")),
     )
 }  # fmt: skip

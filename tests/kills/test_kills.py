@@ -72,6 +72,24 @@ def test_a_loss_is_seen(
         assert "left behind 1 times: .a.1234" in table([outcome])
 
 
+def test_the_next_run_replaces_what_a_killed_one_left_of_a_manifest(tmp_path: Path) -> None:
+    """A name with the number of the process would stay for ever."""
+    code = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from patternmark.io.designs import Manifest, write_manifest\n"
+        "if sys.argv[2] == 'killed':\n"
+        "    os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_manifest(Manifest({}, {}, None, {}), Path(sys.argv[1]))\n"
+    )
+    file = tmp_path / "x.fa.manifest.json"
+    for how, status, left in (("killed", -9, 1), ("whole", 0, 1)):
+        command = [sys.executable, "-c", code, str(file), how]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        assert len(list(tmp_path.iterdir())) == left
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_run_that_cannot_be_continued_is_not_good() -> None:
     outcome = Outcome("made", kills=3, finished=2, failed=["status 2: error: no"])
     assert not outcome.is_good

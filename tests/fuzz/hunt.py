@@ -21,8 +21,7 @@ from tests.fuzz.worker import CURRENT, saved
 
 CLONE = Path(__file__).parent.parent.parent
 PATHS = (".", "src", "lab/src", "models/src")
-# Times the limit of an input: a worker that is silent for so long hangs in code that is not Python.
-_SILENT = 30
+_SILENT = 30  # times its limit, without a word: a worker hangs in code that is not Python
 _STARTING = 300.0  # seconds, before the first input
 _PROGRESS_EVERY = 30.0  # seconds
 
@@ -111,11 +110,9 @@ class _Worker:
     def _note(self, kind: str, details: str, file: str) -> None:
         self.tally.kinds[kind] += 1
         if self.tally.kinds[kind] == 1:
-            print(
-                f"\nFOUND in {self.target.name}: {kind}\n{details.rstrip()}\nagain: "
-                f"{Path(sys.argv[0])} --target {self.target.name} --replay {file}\n",
-                flush=True,
-            )
+            again = f"{Path(sys.argv[0])} --target {self.target.name} --replay {file}"
+            found = f"FOUND in {self.target.name}: {kind}\n{details.rstrip()}"
+            print(f"\n{found}\nagain: {again}\n", flush=True)
 
     @property
     def is_over(self) -> bool:

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from patternmark.errors import PatternmarkError
-from tests.conftest import SECRET_HEX
 from tests.frames import shown_by
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import SECRETS, Target
 
 
 class TooSlowError(BaseException):
     """Not an `Exception`: some readers turn every one of those into an error of their own."""
 
 
+_SHOWN = 4000  # characters of the traceback of a find
 # What differs between two finds of one kind.
 _NUMBERED = re.compile(r"\{.*|[\w-]*\d.*|\n.*", re.DOTALL)
 
@@ -75,7 +75,9 @@ def _find(target: Target, error: BaseException) -> Find:
     what = _NUMBERED.sub("", str(error))[:60] if isinstance(error, AssertionError) else ""
     kind = f"{type(error).__name__} in {place}" + (f": {what}" if what else "")
     text = "".join(traceback.format_exception(error, limit=-8))
-    return Find(target.name, kind, text.replace(SECRET_HEX, "(the secret)")[-4000:])
+    for part in SECRETS:
+        text = text.replace(part, "(secret)")
+    return Find(target.name, kind, text[-_SHOWN:])
 
 
 def _empty(folder: Path) -> None:

@@ -17,9 +17,10 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
+from typing import Any
 
+from patternmark.cli import app
 from patternmark.core.keyfile import save_key
-from patternmark.errors import PatternmarkError
 from tests.fuzz.mutations import Mutator
 from tests.fuzz.of_keys import keys, public
 from tests.fuzz.of_records import TEXTS, examples
@@ -103,12 +104,10 @@ def _made() -> Path:
 
 
 @cache
-def _command() -> object:
+def _command() -> Any:
     from typer.main import get_command
 
-    from patternmark.cli.app import app
-
-    return get_command(app)  # made once: it takes longer than most inputs
+    return get_command(app.app)  # made once: it takes longer than most inputs
 
 
 def _words(content: bytes) -> list[str]:
@@ -123,20 +122,18 @@ def _read(content: bytes, folder: Path) -> Iterable[str]:
     shutil.copytree(_made(), folder, dirs_exist_ok=True)
     words = _words(content)
     out, err = io.StringIO(), io.StringIO()
-    old_stdin, old_folder = sys.stdin, Path.cwd()
+    old_stdin, old_folder, old_app = sys.stdin, Path.cwd(), app.app
     status: object = 0
     try:
         os.chdir(folder)
         sys.stdin = io.TextIOWrapper(io.BytesIO(b""))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            _command().main(args=words, prog_name="patternmark")  # type: ignore[attr-defined]
+            app.app = _command()
+            app.main(words)
     except SystemExit as stop:
         status = stop.code or 0
-    except PatternmarkError as error:
-        status = 2
-        yield str(error)
     finally:
-        sys.stdin = old_stdin
+        sys.stdin, app.app = old_stdin, old_app
         os.chdir(old_folder)
     yield err.getvalue()
     yield out.getvalue()

@@ -176,25 +176,10 @@ def _rows() -> Sequence[bytes]:
     return [b'{"job": "0/0", "n": 1}\n{"job": "0/1", "failed": false}\n{"job": "0/1", "fai']
 
 
-_KEY_WORDS = (
-    b"[secret]\n",
-    b"[alphabet]\n",
-    b"[scheme]\n",
-    b"[mark]\n",
-    b"\nversion = ",
-    b"[[",
-    b"parts = ",
-    b"key = ",
-    SECRET_HEX.encode(),
-    b"key_id = ",
-    b'"""',
-    b"1979-05-27",
-    b"nonces = ",
-    b"delta = ",
-    b"0x7fffffffffffffff",
-    b"commitment = ",
-    b"protein",
-)
+_KEY_WORDS = (b"[secret]\n", b"[alphabet]\n", b"[scheme]\n", b"[mark]\n", b"\nversion = ", b"[[",
+              b"parts = ", b"key = ", SECRET_HEX.encode(), b"key_id = ", b'"""', b"1979-05-27",
+              b"nonces = ", b"delta = ", b"0x7fffffffffffffff", b"commitment = ",
+              b"protein")  # fmt: skip
 _JSON = (b'"key_id":', b'"structures":', b'"chains":', b'"format":', b'"version":', b"[[]]",
          b'"first":', b'"used":', b'"levels":', b'{"job":', b'"scored":', b"\n")  # fmt: skip
 

@@ -109,27 +109,13 @@ def _read_background(content: bytes, folder: Path) -> Iterable[str]:
     return []
 
 
-_JSON = (
-    b'"vocab":',
-    b'"model":',
-    b'"added_tokens":',
-    b'"content":',
-    b'"id":',
-    b'"merges":',
-    b'"special": true',
-    b'"type":',
-    b'"Unigram"',
-    b'"WordPiece"',
-    b'"WordLevel"',
-    b'"BPE"',
-    b'{"type":"Replace","pattern":{"Regex":"(a*)*b"},"content":""}',
-    b'"normalizer":',
-)
-_CONFIG = {
-    "mask_token": "<mask>",
-    "added_tokens_decoder": {"11": {"content": "x", "special": True}},
-    "additional_special_tokens": ["<pad>", {"content": "the"}],
-}
+_JSON = (b'"vocab":', b'"model":', b'"added_tokens":', b'"content":', b'"id":', b'"merges":',
+         b'"special": true', b'"type":', b'"Unigram"', b'"WordPiece"', b'"WordLevel"', b'"BPE"',
+         b'{"type":"Replace","pattern":{"Regex":"(a*)*b"},"content":""}',
+         b'"normalizer":')  # fmt: skip
+_CONFIG = {"mask_token": "<mask>",
+           "added_tokens_decoder": {"11": {"content": "x", "special": True}},
+           "additional_special_tokens": ["<pad>", {"content": "the"}]}  # fmt: skip
 _LINES = b"\n".join(f"{word} {100 - i}".encode() for i, word in enumerate(_WORDS[5:]))
 
 TARGETS = (

@@ -156,18 +156,9 @@ _OPCODES = (
         b"PK\x01\x02",
     ),
 )
-_JSON = (
-    b'"vocab":',
-    b'"width":',
-    b'"never": [9]',
-    b'"weight_map":',
-    b'"a": "../a"',
-    b'"F32"',
-    b'"data_offsets":[0,99]',
-    b'"shape":[-1]',
-    b'"dtype":',
-    b'"__metadata__":',
-)
+_JSON = (b'"vocab":', b'"width":', b'"never": [9]', b'"weight_map":', b'"a": "../a"',
+         b'"F32"', b'"data_offsets":[0,99]', b'"shape":[-1]', b'"dtype":',
+         b'"__metadata__":')  # fmt: skip
 _WITH_TORCH: dict[str, Any] = {"memory": WITH_TORCH, "needs": ("torch",)}
 _OF_TEXT: dict[str, Any] = {"memory": WITH_TORCH, "needs": ("torch", "safetensors", "tokenizers")}
 

@@ -58,20 +58,8 @@ def _prepare_design(folder: Path) -> None:
 
 
 def _design(folder: Path, out: Path, again: bool) -> Words:
-    return [
-        "design",
-        folder / "structures",
-        "--key",
-        folder / "lab.key",
-        "-n",
-        2,
-        "--seed",
-        7,
-        "--device",
-        "cpu",
-        "-o",
-        out / "designs.fa",
-    ]
+    return ["design", folder / "structures", "--key", folder / "lab.key", "-n", 2, "--seed", 7,
+            "--device", "cpu", "-o", out / "designs.fa"]  # fmt: skip
 
 
 def _fasta_records(out: Path) -> list[Hashable]:
@@ -123,24 +111,9 @@ def _prepare_translate(folder: Path) -> None:
 
 
 def _translate(folder: Path, out: Path, again: bool) -> Words:
-    words = [
-        "translate",
-        folder / "in.txt",
-        "--key",
-        folder / "text.key",
-        "-o",
-        out / "out.txt",
-        "--seed",
-        3,
-        "--iterations",
-        2,
-        "--length-beam",
-        1,
-        "--passes",
-        1,
-        "--device",
-        "cpu",
-    ]
+    words = ["translate", folder / "in.txt", "--key", folder / "text.key", "-o", out / "out.txt",
+             "--seed", 3, "--iterations", 2, "--length-beam", 1, "--passes", 1,
+             "--device", "cpu"]  # fmt: skip
     return [*words, *(["--resume"] if again else [])]
 
 
@@ -152,31 +125,10 @@ def _prepare_train(folder: Path) -> None:
 
 
 def _train(folder: Path, out: Path, again: bool) -> Words:
-    return [
-        "train",
-        "cmlm",
-        folder / "pairs.tsv",
-        "--tokenizer",
-        folder / "bpe.json",
-        "-o",
-        out / "model",
-        "--width",
-        32,
-        "--hidden",
-        64,
-        "--heads",
-        2,
-        "--layers",
-        "1+1",
-        "--batch-tokens",
-        128,
-        "--steps",
-        12,
-        "--save-every",
-        0.0005,
-        "--device",
-        "cpu",
-    ]
+    return ["train", "cmlm", folder / "pairs.tsv", "--tokenizer", folder / "bpe.json", "-o",
+            out / "model", "--width", 32, "--hidden", 64, "--heads", 2, "--layers", "1+1",
+            "--batch-tokens", 128, "--steps", 12, "--save-every", 0.0005,
+            "--device", "cpu"]  # fmt: skip
 
 
 def _train_records(out: Path) -> Iterable[Hashable]:
@@ -187,44 +139,21 @@ def _train_records(out: Path) -> Iterable[Hashable]:
 
 
 _MODEL = ("config.json", "tokenizer.json", "model.safetensors", "checkpoint-00000012.safetensors")
+_FACTS = ("training.json", "log.jsonl", "card.json", "README.md")  # with times, and all runs
 
 JOBS = {
     job.name: job
     for job in (
-        Job(
-            "design",
-            _prepare_design,
-            _design,
-            _fasta_records,
-            ("designs.fa", "designs.fa.manifest.json"),
-            needs=("torch", "gemmi", "tmtools"),
-        ),
-        Job(
-            "scan",
-            _prepare_scan,
-            _scan,
-            _scan_records,
-            ("hits.parquet", "hits.parquet.json"),
-            needs=("numba", "pyarrow", "xxhash"),
-        ),
-        Job(
-            "translate",
-            _prepare_translate,
-            _translate,
-            lambda out: enumerate((out / "out.txt").read_text().splitlines()),
-            ("out.txt",),
-            needs=("torch", "tokenizers", "safetensors", "patternmark_models"),
-        ),
-        Job(
-            "train",
-            _prepare_train,
-            _train,
-            _train_records,
+        Job("design", _prepare_design, _design, _fasta_records,
+            ("designs.fa", "designs.fa.manifest.json"), needs=("torch", "gemmi", "tmtools")),
+        Job("scan", _prepare_scan, _scan, _scan_records, ("hits.parquet", "hits.parquet.json"),
+            needs=("numba", "pyarrow", "xxhash")),
+        Job("translate", _prepare_translate, _translate,
+            lambda out: enumerate((out / "out.txt").read_text().splitlines()), ("out.txt",),
+            needs=("torch", "tokenizers", "safetensors", "patternmark_models")),
+        Job("train", _prepare_train, _train, _train_records,
             tuple(f"model/{name}" for name in _MODEL),
-            tuple(
-                f"model/{name}" for name in ("training.json", "log.jsonl", "card.json", "README.md")
-            ),
-            needs=("torch", "tokenizers", "safetensors", "patternmark_lab"),
-        ),
+            tuple(f"model/{name}" for name in _FACTS),
+            needs=("torch", "tokenizers", "safetensors", "patternmark_lab")),
     )
-}
+}  # fmt: skip

@@ -75,7 +75,7 @@ def kill(
             out = folder / f"out-{outcome.finished}"
             out.mkdir()
             if _one_run(job, folder / "in", out, chance, seconds, kills, outcome):
-                _compare(job, whole, out, wanted, outcome)
+                compare(job, whole, out, wanted, outcome)
             say(f"{job.name}: {outcome.kills} kills, {outcome.finished} runs finished")
     return outcome
 
@@ -167,7 +167,8 @@ def _time_of(job: Job, folder: Path) -> float:
     return time.monotonic() - began
 
 
-def _compare(job: Job, whole: Path, out: Path, wanted: Counter[Hashable], outcome: Outcome) -> None:
+def compare(job: Job, whole: Path, out: Path, wanted: Counter[Hashable], outcome: Outcome) -> None:
+    """Add to an outcome in what an output differs from that of the whole run."""
     found = job.found(out)
     outcome.lost += (wanted - found).total()
     outcome.doubled += (found - wanted).total()

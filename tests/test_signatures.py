@@ -177,7 +177,7 @@ def test_detect_signs_the_null_of_keys(
 def test_hashes_know_where_pieces_end(pieces: tuple[list[bytes], list[bytes]]) -> None:
     one, other = map(short_hash, pieces)
     assert one != other
-    assert len(one) == 8
+    assert len(one) == 32  # 128 bits
 
 
 def test_parts_of_a_signature() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from patternmark.core.alphabet import SEPARATOR
 
-_HASH_DIGITS = 8  # two of a thousand different lists share a hash once in ten thousand cases
+_HASH_DIGITS = 32  # 128 bits: nobody can make two different lists that share a hash
 
 
 def joined(*parts: str) -> str:

@@ -140,3 +140,24 @@ def test_a_lock_is_there_for_one_run_and_then_gone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
     with held(Path(os.devnull)), held(Path(os.devnull)):
         pass
+
+
+def test_a_file_of_somebody_else_is_no_lock_to_be_removed(tmp_path: Path) -> None:
+    own = tmp_path / ".x.lock"
+    own.write_text("mine")
+    with held(tmp_path / "x"):
+        pass
+    assert own.read_text() == "mine"
+
+
+def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".x.lock", 0o400)
+    with held(tmp_path / "x"):
+        pass
+
+
+def test_names_of_any_length_have_a_lock(tmp_path: Path) -> None:
+    target = tmp_path / ("a" * 255)
+    with held(target), pytest.raises(InputError, match="another run is using it"), held(target):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -274,6 +274,15 @@ def test_the_name_of_a_sub_key_is_the_same_however_it_is_typed(key: Key) -> None
     assert key.derive("Zoe\u0308").key_id == key.derive("Zo\u00eb").key_id
 
 
+@pytest.mark.parametrize("parts", ['["ACD", "ADE"]', "[[1, 999123], [3]]", '["AC1", "DE"]'])
+def test_adopted_parts_that_do_not_fit_are_not_quoted(key_file: Path, parts: str) -> None:
+    key_file.write_text(key_file.read_text().replace("[secret]", f"[secret]\nparts = {parts}"))
+    with pytest.raises(KeyFileError, match="do not fit the alphabet or the scheme") as caught:
+        load_key(key_file)
+    assert "999123" not in str(caught.value)
+    assert "'" not in str(caught.value).removeprefix(str(key_file)).replace("'parts'", "")
+
+
 def test_tables_may_stand_in_any_order(key: Key, key_file: Path) -> None:
     head, *tables = key_file.read_text().split("\n[")
     for order in (tables, tables[::-1], tables[1:] + tables[:1]):

@@ -1,6 +1,7 @@
 """Headers and manifests that come with the evidence decide nothing, unless a key signed them."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -307,3 +308,47 @@ def test_the_signature_of_a_manifest_survives_its_file(evidence: Evidence) -> No
     weaker = pm.Key.of(evidence.key.require_secret(), pm.Profile(scheme=Paper()))
     assert weaker.key_id != evidence.key.key_id
     assert evidence.key.require_secret().reveal_hex() not in manifest.to_json()
+
+
+@pytest.mark.parametrize("depth", [100, 500, 900, 5_000, 100_000])
+def test_deep_parameters_of_a_manifest_end_in_no_traceback(
+    run: Run, evidence: Evidence, depth: int
+) -> None:
+    place = manifest_path(evidence.fasta)
+    text = json.dumps(json.loads(place.read_text()) | {"parameters": "HERE"})
+    place.write_text(text.replace('"HERE"', "[" * depth + "]" * depth))
+    found = run("detect", evidence.fasta, "--key", evidence.key_file, "--json")
+    assert found.status == 0
+    assert [one["num_tokens_scored"] for one in found.objects] == [LENGTH] * 4
+    trusting = ("--key", evidence.key_file, "--manifest", "trust")
+    assert run("detect", evidence.fasta, *trusting).status == 0
+
+
+def test_bytes_that_are_not_utf_8_are_no_manifest(run: Run, evidence: Evidence) -> None:
+    """json reads halves of surrogate pairs, and writes them as it writes the whole."""
+    place = manifest_path(evidence.fasta)
+    named = replace(evidence.manifest, parameters={"name": "\U0001f600"})
+    evidence.put(named.signed_by(evidence.key))
+    assert read_manifest(place).is_signed_by(evidence.key)
+    whole = place.read_bytes()
+    halves = whole.replace(b"\\ud83d\\ude00", b"\xed\xa0\xbd\xed\xb8\x80")
+    assert halves != whole
+    place.write_bytes(halves)
+    with pytest.raises(pm.InputError, match="not a patternmark manifest"):
+        read_manifest(place)
+
+
+def test_a_pipe_beside_a_file_is_no_manifest(run: Run, evidence: Evidence) -> None:
+    place = manifest_path(evidence.fasta)
+    place.unlink()
+    os.mkfifo(place)
+    assert run("detect", evidence.fasta, "--key", evidence.key_file).status == 0
+
+
+def test_a_name_that_leaves_no_room_for_a_manifest(run: Run, evidence: Evidence) -> None:
+    longest = evidence.fasta.with_name("a" * 247 + ".fa")
+    longest.write_bytes(evidence.fasta.read_bytes())
+    found = run("detect", longest, evidence.fasta, "--key", evidence.key_file, "--json")
+    assert (found.status, len(found.objects)) == (0, 8)
+    too_long = run("detect", "a" * 300 + ".fa", "--key", evidence.key_file)
+    assert too_long.status == 2

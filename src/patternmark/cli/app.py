@@ -88,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.filename is None:
             raise
         fail(f"{str(error.filename)[:_NAME_SHOWN]}: {error.strerror}")
+        sys.exit(2)
     except MemoryError:
         fail("there is not enough memory: give fewer or shorter records at once")
         sys.exit(2)

@@ -20,7 +20,7 @@ from typing import Any
 from patternmark.core.key import KEY_ID_DIGITS, Key
 from patternmark.core.profile import Profile
 from patternmark.core.secret import Secret
-from patternmark.errors import KeyFileError, PatternmarkError
+from patternmark.errors import KeyFileError, ParameterError, PatternmarkError, SequenceError
 
 FORMAT = "patternmark key"
 VERSION = 1
@@ -51,8 +51,7 @@ def load_key(
     """
     file = Path(path)
     found = _read(file, with_secret=with_secret)
-    # What is wrong comes back as a sentence, not as an exception: the frames of an exception keep
-    # the contents of the file, and crash reports print frames.
+    # Not an exception: its frames would keep the contents of the file for crash reports.
     if isinstance(found, str):
         raise KeyFileError(f"{file}: {found}")
     key, mode = found
@@ -103,12 +102,9 @@ def save_key(key: Key, path: str | os.PathLike[str]) -> None:
             stream.write(dump_key(key))
     except BaseException as error:  # neither a full disk nor Ctrl-C leaves half a key behind
         file.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
-        reason = error.strerror
-    else:
-        return
-    raise KeyFileError(f"{file}: cannot be written: {reason}")
+        if isinstance(error, OSError):
+            raise KeyFileError(f"{file}: cannot be written: {error.strerror}") from None
+        raise
 
 
 def dump_key(key: Key) -> str:
@@ -199,4 +195,9 @@ def _with_secret(profile: Profile, hidden: Any) -> Key:
     is_list = isinstance(parts, list) and all(isinstance(part, str | list) for part in parts)
     if parts is not None and not is_list:
         raise KeyFileError("the field 'parts' in [secret] must be a list")
-    return Key.of(secret, profile, parts)
+    try:
+        return Key.of(secret, profile, parts)
+    except (ParameterError, SequenceError):
+        if parts is None:
+            raise
+    raise KeyFileError("'parts' in [secret] do not fit the alphabet or the scheme")

@@ -28,9 +28,8 @@ class Table:
 
     def take_float(self, field: str) -> float:
         """Return a field that holds a number."""
-        value = self.take(field, (int, float))
         try:
-            return float(value)
+            return float(self.take(field, (int, float)))
         except OverflowError:
             raise ParameterError(f"[{self._name}] {field} is too large") from None
 

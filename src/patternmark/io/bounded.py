@@ -55,7 +55,8 @@ def read_json(file: Path, most: int = JSON_BYTES) -> Any:
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON; whatever is wrong with it raises a `ValueError` that says what."""
     try:
-        return json.loads(text)
+        # Left to itself, json takes bytes that are not UTF-8, such as halves of surrogate pairs.
+        return json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise
     except RecursionError:

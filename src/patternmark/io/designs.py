@@ -25,7 +25,7 @@ from patternmark.io.bounded import read_json
 MANIFEST_FORMAT = "patternmark manifest"
 MANIFEST_VERSION = 2  # since 2 with a hash of the FASTA file and a signature
 
-_MOST_BYTES = 2**26  # of a manifest: enough for 50,000 structures of 600 residues
+_MOST_BYTES = 2**25  # of a manifest: enough for 25,000 structures of 600 residues
 _LONGEST_NUMBER = 18  # digits of a sample in a header
 _MAC_LABEL = "manifest"  # of the sub-key of a secret that signs manifests
 _READ_BYTES = 2**20  # of a FASTA file that are hashed at a time
@@ -117,9 +117,8 @@ class Manifest:
 
     def content(self) -> bytes:
         """Return what is signed: everything but the signature, always in the same order."""
-        fields = asdict(self)
-        del fields["mac"]
-        return json.dumps(fields, sort_keys=True).encode()
+        kept = {name: value for name, value in vars(self).items() if name != "mac"}
+        return json.dumps(kept, sort_keys=True, default=vars).encode()
 
     def signed_by(self, key: Key) -> Manifest:
         """Return the manifest with the signature of a key."""
@@ -189,6 +188,7 @@ def read_manifest(path: Path) -> Manifest:
         )
         manifest = Manifest(**content, structures=structures)
         _check_types(manifest)
+        manifest.content()  # what cannot be signed is no manifest
         return manifest
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

@@ -21,18 +21,22 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"{folder}: cannot be made: {error.strerror}") from None
 
 
+_LOCK_NAME = 200  # characters of a name: its lock must not have a name that is too long
+
+
 @contextmanager
 def held(target: Path | None) -> Iterator[None]:
     """Lock the file or folder that a run writes; a second run is refused.
 
-    The lock is a hidden file beside the target. It is removed at the end. If a run is killed, the
+    The lock is a hidden file beside the target; names that begin with the same 200 characters share
+    it. It is removed at the end. If a run is killed, the
     system releases the lock, and the next run takes over the file that is left. Nothing is locked
     if there is no target, or if it is standard output, a pipe or a device.
     """
     handle = None
     if target is not None and str(target) != "-":
         real = Path(os.path.realpath(target))  # two names of one file share a lock
-        lock = real.with_name(f".{real.name}.lock")
+        lock = real.with_name(f".{real.name[:_LOCK_NAME]}.lock") if real.name else real / ".lock"
         if real.is_file() or real.is_dir() or not real.exists():
             handle = _locked(lock, target)
     try:
@@ -40,7 +44,8 @@ def held(target: Path | None) -> Iterator[None]:
     finally:
         if handle is not None:
             with suppress(OSError):
-                lock.unlink()  # before it is released: a run that waits would lose it otherwise
+                if not os.fstat(handle).st_size:  # a file with something in it is somebody's own
+                    lock.unlink()  # before it is released: a run that waits would lose it otherwise
             os.close(handle)
 
 
@@ -76,7 +81,8 @@ def _opened(lock: Path) -> int | None:
     """Open a lock file; another user's one can be locked, too, if it can be read."""
     for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         try:
-            return os.open(lock, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            # Without O_NONBLOCK a pipe of this name would be waited for.
+            return os.open(lock, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError:
             continue
     return None  # whoever cannot write here is told so when the output is written
@@ -84,7 +90,7 @@ def _opened(lock: Path) -> int | None:
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
     """Write or replace a JSON file."""
-    write_text(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(file, json.dumps(content, indent=1) + "\n")  # ASCII: no name writes to a terminal
 
 
 def write_text(file: Path, text: str) -> None:

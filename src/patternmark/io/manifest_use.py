@@ -69,7 +69,7 @@ class ManifestUse:
     def beside(self, file: str, warn: Callable[[object], None]) -> UsedManifest | None:
         """Return the manifest beside a file if it is used; `warn` hears why another one is not."""
         path = manifest_path(file)
-        if self.ignores or file == "-" or not path.exists():
+        if self.ignores or file == "-" or not _is_there(path):
             return None
         try:
             manifest = read_manifest(path)
@@ -104,3 +104,11 @@ class ManifestUse:
         if not manifest.describes(file):
             return f"the file is not the one that key {key.key_id} signed it for"
         return ""
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether a manifest lies there; a pipe or a device is none."""
+    try:
+        return path.is_file()
+    except OSError:  # such as a name that is too long
+        return False

@@ -65,7 +65,7 @@ def render_report(
     )
     # Half transparent, so that each colour fits light and dark pages.
     colours = "".join(f".p{i} {{ background: #{c}80; }}\n" for i, c in enumerate(_PALETTE))
-    said = "".join(f'<p class="soft">{escape(remark)}</p>\n' for remark in remarks)
+    said = "".join(f'<p class="soft">{_html(remark)}</p>\n' for remark in remarks)
     numbers = _cells("th", "length", "scored", "statistic", "expected", "p-value")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -138,7 +138,7 @@ def _read(content: bytes, folder: Path) -> Iterable[str]:
     yield err.getvalue()
     yield out.getvalue()
     assert status in (0, 2), f"status {status}"
-    if "--json" in words and status == 0 and "--help" not in words:
+    if out.getvalue().startswith("{"):
         for line in out.getvalue().splitlines():
             json.loads(line, parse_constant=_no_number)
     for file in _FILES:

@@ -180,7 +180,10 @@ def _time_of(job: Job, folder: Path) -> float:
 
 def compare(job: Job, whole: Path, out: Path, wanted: Counter[Hashable], outcome: Outcome) -> None:
     """Add to an outcome in what an output differs from that of the whole run."""
-    found = job.found(out)
+    try:
+        found = job.found(out)
+    except OSError:
+        found = Counter()  # a file is missing: nothing of it can be read
     outcome.lost += (wanted - found).total()
     outcome.doubled += (found - wanted).total()
     for name in job.same:

@@ -87,7 +87,7 @@ _VALUES = (
 def _made() -> Path:
     """Return a folder with the files that the words name."""
     folder = Path(mkdtemp(prefix="patternmark-fuzz-"))
-    (folder / "seqs.fa").write_bytes(examples("fasta")[0])
+    (folder / "seqs.fa").write_bytes(b"".join(examples("fasta")[2:5]))
     (folder / "text.txt").write_text("\n".join(TEXTS))
     (folder / "ids.jsonl").write_text(json.dumps([*range(40)] * 5) + "\n[1, 2]\n[99]\n{\n")
     (folder / "empty.fa").touch()

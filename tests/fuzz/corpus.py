@@ -120,11 +120,10 @@ def _others() -> Iterator[Broken]:
     yield Broken("background", "TypeError: a weight that is a list", b'{"A": [1]}')
     made = tokenizer_json()
     model = {"type": "Unigram", "unk_id": None, "vocab": [["a", 0.0]], "byte_fallback": False}
-    yield Broken(
-        "tokenizer",
-        "plain Exception: a letter without a token, where no token stands for unknown ones",
-        json.dumps(made | {"model": model, "added_tokens": []}).encode(),
-    )
+    what = "plain Exception: a letter without a token, where no token stands for unknown ones"
+    for target in ("tokenizer", "text-codec"):
+        content = json.dumps(made | {"model": model, "added_tokens": []}).encode()
+        yield Broken(target, what, content)
 
 
 def _weights() -> Iterator[Broken]:

@@ -24,7 +24,7 @@ TARGETS = {name: target for name, target in all_targets().items() if not target.
 CORPUS = list(broken_inputs())
 # The others import torch, compile loops, or are whole commands.
 QUICK = {name for name, target in TARGETS.items() if not {"torch", "numba"} & {*target.needs}}
-QUICK -= {"arguments", "manifest"}
+QUICK -= {"arguments"}
 EXAMPLES, MORE_EXAMPLES = 30, 60
 LARGE = 10_000  # bytes: larger files of the corpus unpack to hundreds of MB, or take a second
 pytest.importorskip("resource", reason="limits of memory are those of Unix")

@@ -51,7 +51,11 @@ class TextCodec:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of texts, without special tokens."""
-        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        try:
+            found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        # The library raises plain Exception, such as for a letter that has no token.
+        except Exception as error:
+            raise InputError(f"the tokenizer of the model cannot split a text: {error}") from None
         return [encoding.ids for encoding in found]
 
     def decode_batch(self, ids: Sequence[Sequence[int]]) -> list[str]:

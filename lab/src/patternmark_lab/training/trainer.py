@@ -159,7 +159,8 @@ class Training:
                 progress(self.done)
                 if self.step % _REPORT_EVERY == 0:
                     self._report(sums, report)
-                if now - saved > 60.0 * until.save_every:
+                # The last save waits for its row of the log: nothing would write it after a kill.
+                if now - saved > 60.0 * until.save_every and self.done < 1.0:
                     self.save()
                     last = saved = time.monotonic()
         self._network.eval()

@@ -120,6 +120,10 @@ def _others() -> Iterator[Broken]:
     yield Broken("background", "TypeError: a weight that is a list", b'{"A": [1]}')
     made = tokenizer_json()
     model = {"type": "Unigram", "unk_id": None, "vocab": [["a", 0.0]], "byte_fallback": False}
+    for rate in ("0", "1e-310"):
+        words = f"detect seqs.fa --key blocks.key --null keys --null-keys 50 --fpr {rate}"
+        what = "ZeroDivisionError and OverflowError: a false positive rate of 0, or next to it"
+        yield Broken("arguments", what, words.replace(" ", "\0").encode())
     what = "plain Exception: a letter without a token, where no token stands for unknown ones"
     for target in ("tokenizer", "text-codec"):
         content = json.dumps(made | {"model": model, "added_tokens": []}).encode()

@@ -28,7 +28,7 @@ from patternmark.core.reading import Reading
 from patternmark.core.secret import Secret
 from patternmark.detector import Detector
 from patternmark.errors import InputError, ParameterError
-from patternmark.evidence import rank_p_value
+from patternmark.evidence import check_fpr, rank_p_value
 from patternmark.fast.compiled import repeated
 from patternmark.intervals import rate_interval
 from patternmark.io.bounded import read_json
@@ -263,9 +263,9 @@ def check_num_keys(num_keys: int, fpr: float) -> None:
     if num_keys < 1:
         raise ParameterError("at least one fresh key is needed for a comparison")
     least = float(rank_p_value(0, num_keys))
-    if least > fpr:
-        needed = int(np.ceil(1.0 / fpr - 1e-6)) - 1
+    if least > check_fpr(fpr):
+        needed = np.ceil(1.0 / fpr - 1e-6) - 1  # infinite for the smallest numbers
         raise ParameterError(
             f"with {num_keys} fresh keys no p-value is below {least:.2g}: "
-            f"an FPR of {fpr:g} needs {needed} fresh keys or more"
+            f"an FPR of {fpr:g} needs {needed:.0f} fresh keys or more"
         )

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from patternmark.errors import ParameterError
@@ -28,18 +27,13 @@ def save_model(folder: Path, model: CMLM, *, shard_bytes: int | None = None) -> 
 
 
 def put_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors into one file, which replaces an existing one."""
+    """Write tensors into one file, which replaces an existing one.
 
-    def write(path: Path) -> None:
-        path.touch()
-        mode = path.stat().st_mode
-        try:
-            save_file(dict(tensors), path)
-        except SafetensorError as error:  # the library raises it for a full disk too
-            raise OSError(str(error)) from None
-        path.chmod(mode)  # the library makes files that only the owner may read
-
-    put_in_place(file, write)
+    The library could write the file itself, but under a random name first: what a killed run leaves
+    of that would stay for ever.
+    """
+    content = save(dict(tensors))
+    put_in_place(file, lambda path: path.write_bytes(content))
 
 
 def save_tensors(

@@ -6,6 +6,7 @@ folder may not name one elsewhere.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import json
@@ -87,6 +88,7 @@ _VALUES = (
 def _made() -> Path:
     """Return a folder with the files that the words name."""
     folder = Path(mkdtemp(prefix="patternmark-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "seqs.fa").write_bytes(b"".join(examples("fasta")[2:5]))
     (folder / "text.txt").write_text("\n".join(TEXTS))
     (folder / "ids.jsonl").write_text(json.dumps([*range(40)] * 5) + "\n[1, 2]\n[99]\n{\n")

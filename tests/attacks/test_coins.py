@@ -10,7 +10,7 @@ from patternmark.core.blocks import pair_of_letter, side_of_letter
 from patternmark.core.schemes import Blocks
 from patternmark.core.secret import Secret
 from patternmark.plan.simulate import natural_frequencies, rates_at
-from patternmark_lab.bench.secrecy_judge import judged
+from patternmark_lab.bench.secrecy_judge import judge_fast
 from patternmark_lab.bench.secrecy_trials import block_marked
 
 
@@ -29,7 +29,7 @@ def taken_for_genuine(
 ) -> float:
     rates = rates_at(delta, PROTEIN, Blocks.name)
     forged = forge(knowledge, [400] * 20, rates, natural_frequencies(), rng)
-    return float(np.mean(judged(key, forged, [nonce])))
+    return float(np.mean(judge_fast(key, forged, [nonce])))
 
 
 @pytest.mark.parametrize("block", [1, 3, 4])

@@ -105,7 +105,7 @@ def test_an_attacker_who_has_the_model(run: Run, secret: Secret, tmp_path: Path)
     assert (result["forged"]["n"], result["before"]["n"]) == (4, 3)
     assert result["stripped"]["hits"] < result["before"]["hits"] == 3
     table = run(*options[:-1], "--backbone", structure)
-    assert "given sequences, edited where the learned key says they agree" in table.out
+    assert "the given sequences, edited where they agree with the learned key" in table.out
 
 
 def test_of_block_marks_the_first_chain_is_attacked(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from patternmark import InputError, Key, ParameterError, Profile, load_key
+from patternmark import InputError, Key, ParameterError, Profile, SequenceError, load_key
 from patternmark.api.designing import _residue_bias
 from patternmark.core.secret import Secret
 from patternmark.io.bounded import parse_json
@@ -56,7 +56,8 @@ def test_settings_that_no_program_wrote(
     file = Path(special.get(kind, "bad.json"))
     file.write_text(content)
     found = run(*(word.format(file, key=key_file) for word in SETTINGS[kind]))
-    assert found.status == (0 if kind == "calibration" else 2)
+    # Without its manifest a file is judged as a whole.
+    assert found.status == (0 if kind in ("calibration", "manifest") else 2)
     assert file.name in found.err
     assert len(found.err) < 2000
 
@@ -111,7 +112,9 @@ def test_a_tokenizer_that_fails_on_a_text(tmp_path: Path) -> None:
     file.write_text(json.dumps({"version": "1.0", "model": model, "added_tokens": []}))
     tokenizer = load_tokenizer(file)
     for read in (tokenizer.encode, tokenizer.cuts):
-        with pytest.raises(InputError, match=r"tokenizer\.json: the library tokenizers cannot "):
+        with pytest.raises(
+            SequenceError, match=r"tokenizers cannot split it with .*tokenizer\.json"
+        ):
             read("zzz")
 
 

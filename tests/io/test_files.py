@@ -151,9 +151,11 @@ def test_a_file_of_somebody_else_is_no_lock_to_be_removed(tmp_path: Path) -> Non
 
 
 def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / ".x.lock", 0o400)
+    pipe = tmp_path / ".x.lock"
+    os.mkfifo(pipe, 0o400)
     with held(tmp_path / "x"):
         pass
+    assert pipe.is_fifo()  # it is somebody's own
 
 
 def test_names_of_any_length_have_a_lock(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -44,7 +45,8 @@ def held(target: Path | None) -> Iterator[None]:
     finally:
         if handle is not None:
             with suppress(OSError):
-                if not os.fstat(handle).st_size:  # a file with something in it is somebody's own
+                found = os.fstat(handle)
+                if stat.S_ISREG(found.st_mode) and not found.st_size:  # others are somebody's own
                     lock.unlink()  # before it is released: a run that waits would lose it otherwise
             os.close(handle)
 
